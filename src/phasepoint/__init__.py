@@ -1,0 +1,38 @@
+"""Phasepoint: where a training run's time went.
+
+    import phasepoint as pp
+
+    with pp.record("runs/my-job", budget=0.01) as run:
+        for batch in run.steps(loader):
+            state, loss = train_step(state, batch)
+
+Names are loaded when first used, so that `import phasepoint` costs a job nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phasepoint.phases import detect_phases as detect_phases
+    from phasepoint.phases import summarize_run as summarize_run
+    from phasepoint.recorder import record as record
+    from phasepoint.store import open_run as open_run
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "record": "phasepoint.recorder",
+    "open_run": "phasepoint.store",
+    "detect_phases": "phasepoint.phases",
+    "summarize_run": "phasepoint.phases",
+}
+
+__all__ = ["__version__", "detect_phases", "open_run", "record", "summarize_run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in {"phases", "store", "sources", "recorder", "report"}:
+        return import_module(f"phasepoint.{name}")
+    raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")

@@ -1,0 +1,83 @@
+"""The one error tree. Each class carries the exit code with which the command line ends.
+
+A message says what failed, in which file, row or host, what was expected, and what to do next.
+A caller's mistake inside Python is a `ValueError` or `TypeError`; `assert` is for our own invariants.
+"""
+
+
+class PhasepointError(Exception):
+    """Anything Phasepoint reports to its user. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(PhasepointError):
+    """The command was asked for something it does not do. Exit code 2."""
+
+    exit_code = 2
+
+
+class StoreError(PhasepointError):
+    """A run cannot be read or written. Exit code 3."""
+
+    exit_code = 3
+
+
+class NotARunError(StoreError):
+    """The directory holds no run. Exit code 4."""
+
+    exit_code = 4
+
+
+class FormatVersionError(StoreError):
+    """The run was written by a newer major version. Exit code 5."""
+
+    exit_code = 5
+
+
+class ShardBusyError(StoreError):
+    """Another live writer owns the shard. Exit code 6."""
+
+    exit_code = 6
+
+
+class SourceError(PhasepointError):
+    """A trace cannot be decoded. Exit code 7."""
+
+    exit_code = 7
+
+
+class TableError(StoreError):
+    """A table does not fit its declaration. Exit code 8."""
+
+    exit_code = 8
+
+
+class NoDataError(PhasepointError):
+    """The run is readable but holds too little for what was asked. Exit code 9."""
+
+    exit_code = 9
+
+
+class RecordError(PhasepointError):
+    """The recorded command could not be started or recorded. Exit code 10."""
+
+    exit_code = 10
+
+
+class QueryError(PhasepointError):
+    """An SQL query failed or is not allowed. Exit code 11."""
+
+    exit_code = 11
+
+
+class OutputExistsError(PhasepointError):
+    """The output exists already; give --force to replace it. Exit code 12."""
+
+    exit_code = 12
+
+
+class MissingExtraError(PhasepointError):
+    """An optional dependency is needed; the message names the extra. Exit code 13."""
+
+    exit_code = 13

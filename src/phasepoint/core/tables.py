@@ -1,0 +1,423 @@
+"""Every table of a run, declared once: column, Arrow type, unit, nullability, one-line doc.
+
+The validator, the empty tables, the SQL views and the reference page in `docs/` all come from `TABLES`.
+Times are `int64` picoseconds from the session's epoch; durations are never floats; missing is null.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from phasepoint.core.errors import TableError
+
+CATEGORIES = ("compute", "communication", "data_movement", "host", "idle")
+"""What an instant of a step went into, in the order in which concurrent work is charged.
+
+An instant in which several tracks work is charged to the first of these that is present, so that the
+categories of a step partition its time: they add up to its duration to the picosecond.
+"""
+
+LEVELS = ("model", "layer", "op", "kernel", "runtime")
+
+_STRING = pa.dictionary(pa.int32(), pa.string())
+"""Strings that repeat are dictionary-encoded in memory and in Parquet."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        name: column name; a quantity ends in its unit (`dur_ps`, `bytes`, `flop`).
+        type: Arrow type.
+        doc: one line of what it holds.
+        unit: unit of the value, empty for names and ids.
+        nullable: whether null (unknown) is allowed.
+    """
+
+    name: str
+    type: pa.DataType
+    doc: str
+    unit: str = ""
+    nullable: bool = False
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One table of a run: its rows, its columns, and the column that orders it."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+    order_by: tuple[str, ...] = field(default=())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema, one field per column, with the doc and the unit as field metadata."""
+        return pa.schema(
+            [
+                pa.field(c.name, c.type, c.nullable, metadata={"doc": c.doc, "unit": c.unit})
+                for c in self.columns
+            ]
+        )
+
+    def empty(self) -> pa.Table:
+        """A table with this schema and no rows."""
+        return self.schema.empty_table()
+
+
+def _id(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.int64(), doc, nullable=nullable)
+
+
+def _ps(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.int64(), doc, "ps", nullable)
+
+
+def _count(name: str, doc: str, unit: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.int64(), doc, unit, nullable)
+
+
+def _name(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, _STRING, doc, nullable=nullable)
+
+
+def _text(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.string(), doc, nullable=nullable)
+
+
+def _names(name: str, doc: str) -> Column:
+    return Column(name, pa.list_(pa.string()), doc)
+
+
+STEPS = TableSpec(
+    "steps",
+    "training step and host",
+    (
+        _id("step", "step number, counted from 0 on this host; grows by one a row"),
+        _ps("start_ps", "when the step began, from the session's epoch"),
+        _ps("dur_ps", "from the start to the next step's start (or to the end of the loop's body)"),
+        _ps("input_ps", "waiting for the next batch, part of dur_ps", nullable=True),
+        _ps("dispatch_ps", "the loop's body less the time known to wait for the device", nullable=True),
+        _ps("sync_ps", "the host waiting for the device, where it can be seen", nullable=True),
+        _ps("compile_ps", "tracing and compiling programs during the step", nullable=True),
+        _name("kind", "the user's hint (`run.phase`) in force, null where none was given", nullable=True),
+        _count("host_rss_bytes", "resident memory of the process, sampled", "bytes", nullable=True),
+        _count("device_memory_bytes", "memory in use on the first device, sampled", "bytes", nullable=True),
+    ),
+    ("step",),
+)
+
+WINDOWS = TableSpec(
+    "windows",
+    "contiguous steps captured in full",
+    (
+        _id("window", "window number, counted from 0 on this host"),
+        _id("first_step", "first step captured in full"),
+        _id("last_step", "last step captured in full; below first_step where none was"),
+        _ps("start_ps", "when capture began, from the session's epoch"),
+        _ps("dur_ps", "how long capture was on"),
+        _name("reason", "why it was opened: sample, new-program, changed, unseen, continuous, requested"),
+        Column(
+            "probability",
+            pa.float64(),
+            "chance with which a random sample opens here; null where it was opened by choice",
+            "ratio",
+            True,
+        ),
+        _ps("start_cost_ps", "opening the profiler session, on the job's thread"),
+        _ps("slowdown_cost_ps", "captured steps' excess over their uncaptured neighbours", nullable=True),
+        _ps("stop_cost_ps", "closing the session, on the job's thread"),
+        _ps("write_cost_ps", "writing the raw capture, CPU time off the job's thread", nullable=True),
+        _ps("capture_cost_ps", "sum of the known costs above"),
+        _name("format", "format of the raw capture: xplane, kineto"),
+        _text("raw", "path of the raw capture inside the shard, null once dropped", nullable=True),
+        _count("bytes", "size of the raw capture as the profiler gave it", "bytes"),
+    ),
+    ("window",),
+)
+
+CONVERSIONS = TableSpec(
+    "conversions",
+    "window whose raw capture was turned into tables",
+    (
+        _id("window", "window number"),
+        _count("events", "events found in the raw capture", "events"),
+        _count("spans", "events that became spans", "events"),
+        _count("ignored_events", "bookkeeping events of the profiler itself, counted, not kept", "events"),
+        _count("dropped_events", "events that could not be placed or that the profiler says it lost", "events"),
+        _count("misnested_events", "events that overlap their neighbour on one track without nesting", "events"),
+        _count("orphan_events", "device events with no launch in the capture", "events"),
+        _ps("convert_cost_ps", "CPU time of the conversion"),
+        _text("problem", "what was wrong with the raw capture, null where nothing was", nullable=True),
+    ),
+    ("window",),
+)
+
+OPS = TableSpec(
+    "ops",
+    "window × step × device × program × op",
+    (
+        _id("window", "window number"),
+        _id("step", "step number, null for work outside every captured step", nullable=True),
+        _name("device", "device the op ran on: cpu:0, gpu:0, tpu:0, host"),
+        _id("program", "program id within the host, null for ops of no program", nullable=True),
+        _name("op", "op name: HLO instruction, ATen op, kernel or runtime call"),
+        _name("level", "model, layer, op, kernel or runtime"),
+        _name("category", "compute, communication, data_movement or host"),
+        _name("layer", "module path, null where unknown", nullable=True),
+        _count("count", "executions", "executions"),
+        _ps("total_ps", "sum of the executions' durations"),
+        _ps("self_ps", "total_ps less the time of spans nested inside on the same track"),
+    ),
+    ("window", "step"),
+)
+
+BREAKDOWNS = TableSpec(
+    "breakdowns",
+    "window × step × category: exclusive wall time that adds up to the step's duration",
+    (
+        _id("window", "window number"),
+        _id("step", "step number"),
+        _name("device", "device whose time it is; the host's own work fills the device's idle time"),
+        _name("category", "one of compute, communication, data_movement, host, idle"),
+        _ps("wall_ps", "wall time charged to the category"),
+    ),
+    ("window", "step"),
+)
+
+PROGRAMS = TableSpec(
+    "programs",
+    "compiled program",
+    (
+        _id("program", "program id within the host"),
+        _name("name", "name of the compiled module: jit_train_step"),
+        _text("fingerprint", "hash of its instructions, equal across runs for equal programs", nullable=True),
+        _id("first_window", "window in which it was first seen"),
+        _count("instructions", "instructions in all its computations", "instructions"),
+        _count("flop", "floating-point operations of one execution, null where unknown", "flop", nullable=True),
+        _count("bytes", "bytes accessed by one execution, null where unknown", "bytes", nullable=True),
+        _count("transcendentals", "transcendental operations of one execution", "ops", nullable=True),
+        _text("notes", "what the counts leave out (custom calls, unknown trip counts), null if nothing", nullable=True),
+    ),
+    ("program",),
+)
+
+INSTRUCTIONS = TableSpec(
+    "instructions",
+    "instruction of a compiled program",
+    (
+        _id("program", "program id within the host"),
+        _name("computation", "computation the instruction stands in"),
+        _text("op", "instruction name, unique in its program"),
+        _name("opcode", "HLO opcode: fusion, dot, convolution, all-reduce, …"),
+        _name("category", "compute, communication, data_movement or host"),
+        _text("shape", "result shape with element type and layout, as HLO writes it"),
+        _names("operands", "names of the operands"),
+        _names("calls", "computations it calls; for a fusion, its fused graph"),
+        Column("is_root", pa.bool_(), "whether it is its computation's result"),
+        Column("is_entry", pa.bool_(), "whether its computation is the program's entry"),
+        _count("flop", "floating-point operations, null where unknown", "flop", nullable=True),
+        _count("bytes", "bytes accessed: operands read and result written", "bytes", nullable=True),
+        _count("transcendentals", "transcendental operations", "ops", nullable=True),
+        _name("layer", "module path from op_name, null where none was recorded", nullable=True),
+        _text("op_name", "framework's name of the operation, with its scopes", nullable=True),
+        _name("source_file", "file of the user's line", nullable=True),
+        _count("source_line", "line in source_file", "", nullable=True),
+    ),
+    ("program",),
+)
+
+SPANS = TableSpec(
+    "spans",
+    "event in a captured window",
+    (
+        _id("window", "window number"),
+        _id("span", "span number within the window"),
+        _id("parent", "span that encloses it on its track, null at the top", nullable=True),
+        _name("level", "model, layer, op, kernel or runtime"),
+        _name("category", "compute, communication, data_movement or host"),
+        _name("name", "name as the profiler gave it"),
+        _ps("start_ps", "start, from the session's epoch"),
+        _ps("dur_ps", "duration"),
+        _ps("self_ps", "duration less the spans nested inside on the same track"),
+        _name("device", "device: cpu:0, gpu:0, tpu:0, or host"),
+        _name("track", "thread, stream or line the event stands on"),
+        _id("step", "step number, null outside every captured step", nullable=True),
+        _id("program", "program id, null for events of no program", nullable=True),
+        _name("layer", "module path, null where unknown", nullable=True),
+        _id("correlation", "id shared by a launch and its execution", nullable=True),
+    ),
+    ("window", "span"),
+)
+
+HINTS = TableSpec(
+    "hints",
+    "stretch that the user named with run.phase(…)",
+    (
+        _name("name", "the user's name for it"),
+        _ps("start_ps", "when it was entered"),
+        _ps("dur_ps", "how long it lasted"),
+        _id("first_step", "step in progress (or next) when it was entered", nullable=True),
+        _id("last_step", "step in progress (or last) when it was left", nullable=True),
+    ),
+    ("start_ps",),
+)
+
+CHECKPOINTS = TableSpec(
+    "checkpoints",
+    "checkpoint written",
+    (
+        _id("step", "step in progress when it was written", nullable=True),
+        _text("path", "where it was written"),
+        _ps("start_ps", "when writing began"),
+        _ps("dur_ps", "how long the job waited for it"),
+        _name("framework", "orbax, torch, user"),
+        _count("bytes", "size on disk when noticed, null where unknown", "bytes", nullable=True),
+        Column("asynchronous", pa.bool_(), "whether writing went on in the background", nullable=True),
+        Column("has_iterator", pa.bool_(), "whether the data iterator's state is in it", nullable=True),
+    ),
+    ("start_ps",),
+)
+
+COUNTERS = TableSpec(
+    "counters",
+    "sample of a counter",
+    (
+        _name("name", "what is counted: power, memory, utilisation, recorder cost"),
+        _name("unit", "unit of value"),
+        _name("device", "device or host"),
+        _ps("time_ps", "when it was sampled"),
+        Column("value", pa.float64(), "the sample, in unit"),
+    ),
+    ("time_ps",),
+)
+
+GAPS = TableSpec(
+    "gaps",
+    "stretch of time or steps not observed",
+    (
+        _name("why", "outside-steps, restart, lost-part, recorder-off, profiler-busy, clock-step, lost-window, …"),
+        _ps("start_ps", "from when", nullable=True),
+        _ps("dur_ps", "for how long", nullable=True),
+        _id("first_step", "first step concerned", nullable=True),
+        _id("last_step", "last step concerned", nullable=True),
+        _text("unknown", "what is not known because of it, in one sentence"),
+    ),
+    ("start_ps",),
+)
+
+TABLES: Mapping[str, TableSpec] = {
+    spec.name: spec
+    for spec in (
+        STEPS,
+        WINDOWS,
+        CONVERSIONS,
+        OPS,
+        BREAKDOWNS,
+        PROGRAMS,
+        INSTRUCTIONS,
+        SPANS,
+        HINTS,
+        CHECKPOINTS,
+        COUNTERS,
+        GAPS,
+    )
+}
+
+
+def table_spec(name: str) -> TableSpec:
+    """The declaration of one table.
+
+    Raises:
+        TableError: there is no such table; the message lists those there are.
+    """
+    try:
+        return TABLES[name]
+    except KeyError:
+        raise TableError(f"no table named {name!r}; the tables are {', '.join(TABLES)}") from None
+
+
+def table_from_rows(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows as mappings to a table of the declared schema; a column left out is null.
+
+    Raises:
+        TableError: an unknown column, a wrong type, or null where the column must be known.
+    """
+    spec = table_spec(name)
+    rows = list(rows)
+    known = {c.name for c in spec.columns}
+    unknown = sorted({key for row in rows for key in row} - known)
+    if unknown:
+        raise TableError(f"table {name!r} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+    columns = {c.name: [row.get(c.name) for row in rows] for c in spec.columns}
+    return table_from_columns(name, columns)
+
+
+def table_from_columns(name: str, columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
+    """Columns (lists, NumPy arrays or Arrow arrays, each `[n_rows]`) to a table of the declared schema.
+
+    A nullable column left out is null throughout.
+
+    Raises:
+        TableError: an unknown or missing column, a wrong type, or null where the column must be known.
+    """
+    spec = table_spec(name)
+    unknown = sorted(set(columns) - {c.name for c in spec.columns})
+    if unknown:
+        raise TableError(f"table {name!r} has no column {', '.join(unknown)}")
+    n_rows = max((len(values) for values in columns.values()), default=0)
+    arrays = []
+    for column in spec.columns:
+        if column.name in columns:
+            arrays.append(_to_array(name, column, columns[column.name]))
+        elif column.nullable:
+            arrays.append(pa.nulls(n_rows, column.type))
+        else:
+            raise TableError(f"table {name!r} lacks column {column.name!r}, which must be known")
+    return validate_table(name, pa.Table.from_arrays(arrays, schema=spec.schema))
+
+
+def validate_table(name: str, table: pa.Table) -> pa.Table:
+    """Check a table against its declaration and return it with the declared schema and column order.
+
+    Raises:
+        TableError: a column is missing, has another type, or holds null where it must be known.
+    """
+    spec = table_spec(name)
+    arrays = []
+    for column in spec.columns:
+        index = table.schema.get_field_index(column.name)
+        if index < 0:
+            raise TableError(f"table {name!r} lacks column {column.name!r} ({column.type})")
+        array = table.column(index)
+        if array.type != column.type:
+            array = _cast(name, column, array)
+        if not column.nullable and array.null_count:
+            raise TableError(f"table {name!r}, column {column.name!r}: {array.null_count} nulls where none may be")
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=spec.schema)
+
+
+def _to_array(name: str, column: Column, values: Sequence[Any] | pa.Array) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values if values.type == column.type else _cast(name, column, values)
+    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    try:
+        array = pa.array(values, type=plain)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise TableError(f"table {name!r}, column {column.name!r}: expected {plain}: {error}") from error
+    return array if plain is column.type else array.dictionary_encode()
+
+
+def _cast(name: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    try:
+        if pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(array.type):
+            array = array.cast(pa.string()).dictionary_encode()
+        return array.cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise TableError(
+            f"table {name!r}, column {column.name!r}: expected {column.type}, found {array.type}: {error}"
+        ) from error

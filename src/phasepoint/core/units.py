@@ -1,0 +1,62 @@
+"""Picoseconds to text and back to nothing else: times become floats only here, on their way to a screen."""
+
+PS_PER_NS = 1_000
+PS_PER_US = 1_000_000
+PS_PER_MS = 1_000_000_000
+PS_PER_S = 1_000_000_000_000
+
+_TIME_UNITS = (
+    (86_400 * PS_PER_S, 86_400 * PS_PER_S, "d"),
+    (3_600 * PS_PER_S, 3_600 * PS_PER_S, "h"),
+    (120 * PS_PER_S, 60 * PS_PER_S, "min"),
+    (PS_PER_S, PS_PER_S, "s"),
+    (PS_PER_MS, PS_PER_MS, "ms"),
+    (PS_PER_US, PS_PER_US, "µs"),
+    (PS_PER_NS, PS_PER_NS, "ns"),
+)
+
+
+def format_ps(time_ps: int | float | None) -> str:
+    """A duration with three significant figures and a unit: `format_ps(1_234_000_000) == "1.23 ms"`.
+
+    None is shown as "–": not known.
+    """
+    if time_ps is None:
+        return "–"
+    size = abs(time_ps)
+    for least, unit_ps, unit in _TIME_UNITS:
+        if size >= least:
+            return f"{_three_figures(time_ps / unit_ps)} {unit}"
+    return f"{_three_figures(time_ps)} ps"
+
+
+def format_bytes(size_bytes: int | float | None) -> str:
+    """A size in binary units with three significant figures: `format_bytes(1536) == "1.50 KiB"`."""
+    if size_bytes is None:
+        return "–"
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            return f"{value:.0f} B" if unit == "B" else f"{_three_figures(value)} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable: the last unit always matches")
+
+
+def format_ratio(ratio: float | None) -> str:
+    """A ratio 0–1 as percent: `format_ratio(0.123) == "12.3 %"`; None is "–"."""
+    if ratio is None:
+        return "–"
+    percent = 100 * ratio
+    return f"{percent:.1f} %" if abs(percent) < 99.95 else f"{percent:.0f} %"
+
+
+def format_count(count: int | float | None) -> str:
+    """A count with thousands separators: `format_count(1234567) == "1,234,567"`."""
+    return "–" if count is None else f"{count:,.0f}"
+
+
+def _three_figures(value: float) -> str:
+    size = abs(value)
+    if size >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"

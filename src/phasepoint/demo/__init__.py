@@ -1,0 +1,1 @@
+"""See docs/design/0001-floors-and-contracts.md."""
