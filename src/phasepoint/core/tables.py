@@ -57,10 +57,7 @@ class TableSpec:
     def schema(self) -> pa.Schema:
         """Arrow schema, one field per column, with the doc and the unit as field metadata."""
         return pa.schema(
-            [
-                pa.field(c.name, c.type, c.nullable, metadata={"doc": c.doc, "unit": c.unit})
-                for c in self.columns
-            ]
+            [pa.field(c.name, c.type, c.nullable, metadata={"doc": c.doc, "unit": c.unit}) for c in self.columns]
         )
 
     def empty(self) -> pa.Table:
@@ -412,7 +409,22 @@ def _to_array(name: str, column: Column, values: Sequence[Any] | pa.Array) -> pa
     return array if plain is column.type else array.dictionary_encode()
 
 
+def _sort_of(kind: pa.DataType) -> str:
+    """Types of one sort convert into each other without changing what a value means."""
+    if pa.types.is_dictionary(kind):
+        return _sort_of(kind.value_type)
+    if pa.types.is_integer(kind):
+        return "integer"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"list of {_sort_of(kind.value_type)}"
+    return "float" if pa.types.is_floating(kind) else str(kind)
+
+
 def _cast(name: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if array.type != pa.null() and _sort_of(array.type) != _sort_of(column.type):
+        raise TableError(f"table {name!r}, column {column.name!r}: expected {column.type}, found {array.type}")
     try:
         if pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(array.type):
             array = array.cast(pa.string()).dictionary_encode()
