@@ -399,14 +399,12 @@ def validate_table(name: str, table: pa.Table) -> pa.Table:
 
 
 def _to_array(name: str, column: Column, values: Sequence[Any] | pa.Array) -> pa.Array | pa.ChunkedArray:
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values if values.type == column.type else _cast(name, column, values)
-    plain = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    try:
-        array = pa.array(values, type=plain)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise TableError(f"table {name!r}, column {column.name!r}: expected {plain}: {error}") from error
-    return array if plain is column.type else array.dictionary_encode()
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        try:
+            values = pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise TableError(f"table {name!r}, column {column.name!r}: expected {column.type}: {error}") from error
+    return values if values.type == column.type else _cast(name, column, values)
 
 
 def _sort_of(kind: pa.DataType) -> str:
@@ -423,7 +421,8 @@ def _sort_of(kind: pa.DataType) -> str:
 
 
 def _cast(name: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    if array.type != pa.null() and _sort_of(array.type) != _sort_of(column.type):
+    sorts = _sort_of(array.type), _sort_of(column.type)
+    if sorts[0] not in (sorts[1], "null", "list of null") and sorts != ("integer", "float"):
         raise TableError(f"table {name!r}, column {column.name!r}: expected {column.type}, found {array.type}")
     try:
         if pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(array.type):
