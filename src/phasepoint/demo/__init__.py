@@ -1,1 +1,1 @@
-"""See docs/design/0001-floors-and-contracts.md."""
+"""A real training job with planted events, so that a first look at Phasepoint can be held against the truth."""

@@ -1,0 +1,85 @@
+"""Holds a summary of the demo's run against what the demo planted: is every event named, where it was?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from phasepoint.demo.truth import TruthLog, stretches
+from phasepoint.phases.summary_types import RunSummary
+
+SLACK_STEPS = 5
+"""How far, in steps, a boundary may be from the truth: one capture window."""
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One planted event and what the summary says of it.
+
+    Attributes:
+        name: compile, evaluation, checkpoints, slow input, shape change.
+        truth: where it was planted, in words.
+        found: the summary's own words for it, None where it does not name it.
+    """
+
+    name: str
+    truth: str
+    found: str | None
+
+
+def check_planted(summary: RunSummary, truth: TruthLog) -> tuple[Planted, ...]:
+    """Every planted event with the summary's words for it, in the order of the schedule."""
+    rows: tuple[tuple[str, str, Callable[[RunSummary, list[tuple[int, int]]], str | None]], ...] = (
+        ("compile", "compile", _find_compiles),
+        ("evaluation", "eval", _find_eval),
+        ("checkpoints", "checkpoint", _find_checkpoints),
+        ("slow input", "input-stall", _find_slow_input),
+        ("shape change", "train-large-batch", _find_shape_change),
+    )
+    checked = []
+    for name, label, find in rows:
+        where = stretches(truth.labels, label)
+        checked.append(Planted(name, _in_words(where), find(summary, where)))
+    return tuple(checked)
+
+
+def _in_words(where: list[tuple[int, int]]) -> str:
+    shown = [str(a) if a == b else f"{a}–{b}" for a, b in where[:4]]
+    more = f" and {len(where) - 4} more" if len(where) > 4 else ""
+    return f"steps {', '.join(shown)}{more}"
+
+
+def _event(summary: RunSummary, kinds: set[str], first: int, last: int) -> str | None:
+    """The first event of a kind that touches the stretch, in its own words."""
+    for event in summary.events:
+        if event.kind not in kinds or event.first_step is None or event.last_step is None:
+            continue
+        if event.first_step <= last + SLACK_STEPS and event.last_step >= first - SLACK_STEPS:
+            return event.text
+    return None
+
+
+def _find_compiles(summary: RunSummary, where: list[tuple[int, int]]) -> str | None:
+    texts = [_event(summary, {"compile", "recompile", "shape-change"}, first, last) for first, last in where]
+    return texts[0] if all(texts) else None
+
+
+def _find_eval(summary: RunSummary, where: list[tuple[int, int]]) -> str | None:
+    steps = sum(last - first + 1 for first, last in where)
+    for phase in summary.phases:
+        if "eval" in phase.name and abs(phase.steps - steps) <= SLACK_STEPS + len(where):
+            return f"phase {phase.name}: {phase.steps} steps in {phase.segments} stretches"
+    return None
+
+
+def _find_checkpoints(summary: RunSummary, where: list[tuple[int, int]]) -> str | None:
+    noticed = {checkpoint.step for checkpoint in summary.checkpoints}
+    return f"{len(noticed)} checkpoints" if {first for first, _ in where} <= noticed else None
+
+
+def _find_slow_input(summary: RunSummary, where: list[tuple[int, int]]) -> str | None:
+    texts = [_event(summary, {"input-stall"}, first, last) for first, last in where]
+    return texts[0] if all(texts) else None
+
+
+def _find_shape_change(summary: RunSummary, where: list[tuple[int, int]]) -> str | None:
+    first = where[0][0]
+    return _event(summary, {"shape-change", "recompile"}, first - 1, first)
