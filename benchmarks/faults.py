@@ -23,7 +23,6 @@ from pathlib import Path
 from statistics import median
 
 from phasepoint.core.errors import PhasepointError
-from phasepoint.core.units import PS_PER_S
 from phasepoint.store import open_run
 
 JOB = """
