@@ -1,6 +1,6 @@
 """Which category an operation's time belongs to: by HLO opcode, or by its name where the opcode is not known.
 
-Source of the opcodes: openxla/xla, `xla/hlo/ir/hlo_opcode.h` (read November 2026). The split follows the tables of a run:
+Source of the opcodes: openxla/xla, `xla/hlo/ir/hlo_opcode.h` (November 2026). The split follows the tables of a run:
 communication is what devices exchange with each other, data movement is bytes that change place, shape or layout
 and nothing else, everything that computes a value is compute.
 """
