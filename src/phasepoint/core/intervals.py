@@ -1,0 +1,142 @@
+"""Exact arithmetic on sets of half-open intervals `[start, end)` of int64 picoseconds. No floats, no rounding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class IntervalSet:
+    """Intervals sorted by start that neither overlap nor touch.
+
+    Attributes:
+        start_ps: `[n]` starts, ps.
+        end_ps: `[n]` ends, ps, each after its start.
+    """
+
+    start_ps: Int64s
+    end_ps: Int64s
+
+    @property
+    def total_ps(self) -> int:
+        """Time covered, ps."""
+        return int((self.end_ps - self.start_ps).sum())
+
+
+EMPTY = IntervalSet(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start_ps: Int64s, end_ps: Int64s) -> IntervalSet:
+    """The union of any intervals, in any order, overlapping or not; those of no length vanish.
+
+    Args:
+        start_ps: `[n]` starts, ps.
+        end_ps: `[n]` ends, ps.
+
+    Raises:
+        ValueError: an interval ends before it starts, or the lengths differ.
+    """
+    start_ps = np.asarray(start_ps, np.int64)
+    end_ps = np.asarray(end_ps, np.int64)
+    if start_ps.shape != end_ps.shape or np.any(end_ps < start_ps):
+        raise ValueError("intervals need as many ends as starts, none before its start")
+    kept = end_ps > start_ps
+    start_ps, end_ps = start_ps[kept], end_ps[kept]
+    if not len(start_ps):
+        return EMPTY
+    if np.any(start_ps[1:] < start_ps[:-1]):
+        order = np.argsort(start_ps, kind="stable")  # linear on the sorted runs that tracks give
+        start_ps, end_ps = start_ps[order], end_ps[order]
+    reach = np.maximum.accumulate(end_ps)
+    first = np.concatenate(([True], start_ps[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return IntervalSet(start_ps[first], reach[last])
+
+
+def unite(sets: Sequence[IntervalSet]) -> IntervalSet:
+    """The union of several sets."""
+    if not sets:
+        return EMPTY
+    return union(np.concatenate([s.start_ps for s in sets]), np.concatenate([s.end_ps for s in sets]))
+
+
+def subtract(minuend: IntervalSet, subtrahend: IntervalSet) -> IntervalSet:
+    """What `minuend` covers and `subtrahend` does not."""
+    if not len(minuend.start_ps) or not len(subtrahend.start_ps):
+        return minuend
+    return intersect(minuend, _complement(subtrahend, int(minuend.start_ps[0]), int(minuend.end_ps[-1])))
+
+
+def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
+    """What both sets cover."""
+    if not len(left.start_ps) or not len(right.start_ps):
+        return EMPTY
+    first = np.searchsorted(right.end_ps, left.start_ps, side="right")
+    last = np.searchsorted(right.start_ps, left.end_ps, side="left")
+    count = np.maximum(last - first, 0)
+    owner = np.repeat(np.arange(len(count)), count)
+    offset = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    partner = first[owner] + offset
+    start = np.maximum(left.start_ps[owner], right.start_ps[partner])
+    end = np.minimum(left.end_ps[owner], right.end_ps[partner])
+    return IntervalSet(start, end)
+
+
+def covered_ps(covered: IntervalSet, low_ps: Int64s, high_ps: Int64s) -> Int64s:
+    """How much of each window `[low, high)` a set covers.
+
+    Args:
+        covered: the set.
+        low_ps: `[n_windows]` starts of the windows, ps.
+        high_ps: `[n_windows]` their ends, ps.
+
+    Returns:
+        `[n_windows]` time covered, ps.
+    """
+    return _covered_before(covered, np.asarray(high_ps, np.int64)) - _covered_before(
+        covered, np.asarray(low_ps, np.int64)
+    )
+
+
+def partition(layers: Sequence[IntervalSet], low_ps: Int64s, high_ps: Int64s) -> Int64s:
+    """Split each window's time among layers by priority: an instant goes to the first layer that covers it.
+
+    Args:
+        layers: sets in order of priority.
+        low_ps: `[n_windows]` starts of the windows, ps.
+        high_ps: `[n_windows]` their ends, ps; none before its start.
+
+    Returns:
+        `[n_windows, n_layers + 1]` ps; the last column is what no layer covers. Rows add up to `high - low` exactly.
+    """
+    low_ps, high_ps = np.asarray(low_ps, np.int64), np.asarray(high_ps, np.int64)
+    result = np.zeros((len(low_ps), len(layers) + 1), np.int64)
+    reached = EMPTY
+    before = np.zeros(len(low_ps), np.int64)
+    for column, layer in enumerate(layers):
+        reached = unite((reached, layer))
+        covered = covered_ps(reached, low_ps, high_ps)
+        result[:, column] = covered - before
+        before = covered
+    result[:, -1] = high_ps - low_ps - before
+    return result
+
+
+def _covered_before(covered: IntervalSet, time_ps: Int64s) -> Int64s:
+    if not len(covered.start_ps):
+        return np.zeros(len(time_ps), np.int64)
+    ends = np.cumsum(covered.end_ps - covered.start_ps)
+    index = np.searchsorted(covered.start_ps, time_ps, side="right") - 1
+    inside = np.minimum(time_ps, covered.end_ps[index]) - covered.end_ps[index]
+    return np.where(index < 0, 0, ends[index] + inside)
+
+
+def _complement(covered: IntervalSet, low_ps: int, high_ps: int) -> IntervalSet:
+    start = np.concatenate(([min(low_ps, int(covered.start_ps[0]))], covered.end_ps))
+    end = np.concatenate((covered.start_ps, [max(high_ps, int(covered.end_ps[-1]))]))
+    kept = end > start
+    return IntervalSet(start[kept], end[kept])

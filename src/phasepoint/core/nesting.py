@@ -1,0 +1,121 @@
+"""Nesting of the spans of one track: parents, self time, and the spans that do not nest.
+
+One sweep over spans sorted by start. At every instant the span that started last, of those still running, is charged;
+so the self times of a track's spans add up to the time in which the track was busy, exactly, nested well or not.
+"""
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """What the sweep found, in the order of its input.
+
+    Attributes:
+        parent: `[n_spans]` index of the innermost span that encloses it on its track, -1 at the top.
+        self_ps: `[n_spans]` duration less what is charged to spans that started later on the track, ps.
+        segment_span: `[n_segments]` index of the span charged with the segment.
+        segment_start_ps: `[n_segments]` start of the segment, ps; segments of one track do not overlap.
+        segment_end_ps: `[n_segments]` its end, ps.
+        misnested: spans that outlive the span in which they started.
+    """
+
+    parent: Int64s
+    self_ps: Int64s
+    segment_span: Int64s
+    segment_start_ps: Int64s
+    segment_end_ps: Int64s
+    misnested: int
+
+
+def nest_spans(track: Int64s, start_ps: Int64s, end_ps: Int64s) -> Nesting:
+    """Find each span's parent and self time on its track. O(n log n), and linear where the input is sorted.
+
+    Equal spans nest in the order of the input: the later one stands inside the earlier. A span of no length at the
+    instant where another ends stands outside it.
+
+    Args:
+        track: `[n_spans]` number of the track, any integers.
+        start_ps: `[n_spans]` starts, ps.
+        end_ps: `[n_spans]` ends, ps; none before its start.
+
+    Raises:
+        ValueError: lengths differ, or a span ends before it starts.
+    """
+    if not len(track) == len(start_ps) == len(end_ps):
+        raise ValueError(f"{len(track)} tracks, {len(start_ps)} starts and {len(end_ps)} ends")
+    track = np.ascontiguousarray(track, np.int64)
+    start_ps = np.ascontiguousarray(start_ps, np.int64)
+    end_ps = np.ascontiguousarray(end_ps, np.int64)
+    state = _order_state(track, start_ps, end_ps)
+    if state == _REVERSED_SPAN:
+        raise ValueError("a span ends before it starts")
+    order = np.lexsort((-end_ps, start_ps, track)) if state == _UNSORTED else np.arange(0)
+    parent, self_ps, *segments, misnested = _sweep(order, track, start_ps, end_ps)
+    return Nesting(parent, self_ps, segments[0], segments[1], segments[2], int(misnested))
+
+
+_SORTED, _UNSORTED, _REVERSED_SPAN = 0, 1, 2
+
+
+@numba.njit(cache=True)
+def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """Whether spans stand by track, start, longest first; or one of them ends before it starts."""
+    state = _SORTED
+    for i in range(len(track)):
+        if end_ps[i] < start_ps[i]:
+            return _REVERSED_SPAN
+        if i == 0 or state == _UNSORTED or track[i] > track[i - 1]:
+            continue
+        if track[i] < track[i - 1] or start_ps[i] < start_ps[i - 1]:
+            state = _UNSORTED
+        elif start_ps[i] == start_ps[i - 1] and end_ps[i] > end_ps[i - 1]:
+            state = _UNSORTED
+    return state
+
+
+@numba.njit(cache=True)
+def _sweep(order, track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top."""
+    n = len(track)
+    parent = np.full(n, -1, np.int64)
+    self_ps = np.zeros(n, np.int64)
+    segment_span = np.empty(2 * n, np.int64)
+    segment_start = np.empty(2 * n, np.int64)
+    segment_end = np.empty(2 * n, np.int64)
+    stack = np.empty(n, np.int64)
+    depth = n_segments = misnested = 0
+    now = np.int64(0)
+    for k in range(n + 1):
+        i = -1 if k == n else (order[k] if len(order) else k)
+        last = depth > 0 and (i < 0 or track[i] != track[stack[0]])
+        while depth > 0:  # close what ends before span i starts; everything at the end of a track
+            top = stack[depth - 1]
+            ends = last or end_ps[top] <= start_ps[i]
+            until = end_ps[top] if ends else start_ps[i]
+            if until > now:
+                segment_span[n_segments], segment_start[n_segments], segment_end[n_segments] = top, now, until
+                n_segments += 1
+                self_ps[top] += until - now
+                now = until
+            if not ends:
+                break
+            depth -= 1
+        if i < 0:
+            break
+        now = max(now, start_ps[i]) if depth else start_ps[i]
+        if depth > 0 and end_ps[stack[depth - 1]] < end_ps[i]:
+            misnested += 1
+            while depth > 0 and end_ps[stack[depth - 1]] < end_ps[i]:
+                depth -= 1
+        if depth > 0:
+            parent[i] = stack[depth - 1]
+        stack[depth] = i
+        depth += 1
+    return parent, self_ps, segment_span[:n_segments], segment_start[:n_segments], segment_end[:n_segments], misnested
