@@ -1,0 +1,341 @@
+"""Where a run lives: a local directory, or any URL that `pyarrow.fs` opens.
+
+Every file of a run is complete when it appears. A local file is written under a temporary name, synced and
+renamed; an object store shows an object only once its upload has ended.
+"""
+
+import errno
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from phasepoint.core.errors import StoreError
+
+TEMPORARY_PREFIX = ".tmp-"
+"""Files that begin so are being written, or were when their writer died; readers pass over them."""
+
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full: free space there, or record to another disk; what was written before is kept",
+    errno.EDQUOT: "the disk quota is used up: free space there, or record to another disk; "
+    "what was written before is kept",
+    errno.EFBIG: "the file-size limit is reached: raise it (`ulimit -f`); what was written before is kept",
+    errno.EACCES: "permission denied: give this user access to it, or choose another directory",
+    errno.EPERM: "not permitted: give this user access to it, or choose another directory",
+    errno.EROFS: "the file system is read-only: choose another directory",
+    errno.ENOTDIR: "a part of this path is a file, not a directory: choose another path",
+    errno.ENOENT: "it does not exist (any more): check the path",
+}
+_REMOTE_REMEDY = "check the address, the credentials and the permissions"
+
+_counter = itertools.count()
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A directory on some file system.
+
+    Attributes:
+        url: as the user gave it, without a trailing slash; opens the same directory again.
+        root: its path inside the file system.
+        filesystem: the file system, None where it is the local one (reached through `os`, whose errors are exact).
+    """
+
+    url: str
+    root: str
+    filesystem: pafs.FileSystem | None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a directory of this machine's file systems."""
+        return self.filesystem is None
+
+    def path(self, relative: str) -> str:
+        """Path inside the file system of a file in this directory."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    def show(self, relative: str = "") -> str:
+        """The full name of a file in this directory, for messages."""
+        base = self.url.partition("?")[0]
+        return f"{base}/{relative}" if relative else base
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a directory: its name, its size in bytes (0 for a directory), whether it is a directory."""
+
+    name: str
+    size: int
+    is_dir: bool
+
+
+def open_location(path: str | os.PathLike[str]) -> Location:
+    """The directory at a local path or at a URL of `pyarrow.fs`; nothing is created.
+
+    The query of an S3 URL sets up the connection, and is kept so that the URL opens the same place again:
+    `s3://bucket/run?endpoint_override=http://127.0.0.1:9000&scheme=http`.
+
+    Raises:
+        StoreError: the URL has an unknown scheme or cannot be parsed.
+    """
+    text = os.fspath(path)
+    if "://" not in text:
+        return Location(text.rstrip("/") or "/", text.rstrip("/") or "/", None)
+    parts = urlsplit(text)
+    if parts.scheme == "file":
+        root = unquote(parts.path).rstrip("/") or "/"
+        return Location(root, root, None)
+    try:
+        filesystem, root = pafs.FileSystem.from_uri(text)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StoreError(
+            f"{text}: cannot be opened as a URL ({error}); give a local path, or a URL with s3://, gs:// or file://"
+        ) from error
+    base, mark, query = text.partition("?")
+    return Location(base.rstrip("/") + mark + query, root.rstrip("/"), filesystem)
+
+
+def write_file(location: Location, relative: str, data: bytes | pa.Buffer, *, durable: bool = True) -> None:
+    """Write a file whole, replacing one of the same name; it is complete when it appears.
+
+    Args:
+        durable: whether to wait until the disk has it.
+
+    Raises:
+        StoreError: it cannot be written; the message says why and what to do. Nothing half-written is visible.
+    """
+    if location.filesystem is not None:
+        _call(location, relative, "written", lambda: _put_object(location, relative, data))
+        return
+    _call(location, relative, "written", lambda: _write_local(location, relative, data, durable=durable))
+
+
+def create_file(location: Location, relative: str, data: bytes) -> bool:
+    """Write a file whole unless there is one; returns whether this call created it.
+
+    Exact on a local file system, where the file appears by a hard link that fails if the name is taken.
+    On an object store two callers at the same instant may both succeed; the later one's content stays.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    if location.filesystem is None:
+        return _call(location, relative, "written", lambda: _create_local(location, relative, data))
+    if file_exists(location, relative):
+        return False
+    write_file(location, relative, data)
+    return True
+
+
+def read_file(location: Location, relative: str) -> pa.Buffer:
+    """The content of a file.
+
+    Raises:
+        FileNotFoundError: it does not exist.
+        StoreError: it cannot be read.
+    """
+
+    def read() -> pa.Buffer:
+        if location.filesystem is None:
+            return pa.py_buffer(Path(location.path(relative)).read_bytes())
+        with location.filesystem.open_input_file(location.path(relative)) as file:
+            return file.read_buffer()
+
+    return _call(location, relative, "read", read, missing_ok=True)
+
+
+def list_directory(location: Location, relative: str = "") -> list[Entry]:
+    """The entries of a directory by name, without files still being written; empty if there is no such directory.
+
+    Raises:
+        StoreError: it cannot be listed.
+    """
+
+    def read() -> list[Entry]:
+        if location.filesystem is None:
+            return _list_local(location.path(relative))
+        selector = pafs.FileSelector(location.path(relative), allow_not_found=True)
+        infos = location.filesystem.get_file_info(selector)
+        return [Entry(i.base_name, i.size or 0, i.type == pafs.FileType.Directory) for i in infos if i.base_name]
+
+    entries = _call(location, relative, "listed", read)
+    return sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
+
+
+def file_exists(location: Location, relative: str = "") -> bool:
+    """Whether there is a file (or a directory) of this name.
+
+    Raises:
+        StoreError: the file system does not answer.
+    """
+    if location.filesystem is None:
+        return Path(location.path(relative)).exists()
+    filesystem = location.filesystem
+    info = _call(location, relative, "looked up", lambda: filesystem.get_file_info(location.path(relative)))
+    return bool(info.type != pafs.FileType.NotFound)
+
+
+def delete_file(location: Location, relative: str) -> None:
+    """Delete a file; one that is gone already is no error.
+
+    Raises:
+        StoreError: it cannot be deleted.
+    """
+
+    def delete() -> None:
+        if location.filesystem is None:
+            Path(location.path(relative)).unlink(missing_ok=True)
+            return
+        try:
+            location.filesystem.delete_file(location.path(relative))
+        except FileNotFoundError:
+            return
+
+    _call(location, relative, "deleted", delete)
+
+
+def delete_temporaries(location: Location, relative: str) -> None:
+    """Delete what dead writers left half-written in a local directory; call only where no writer lives.
+
+    Raises:
+        StoreError: a file cannot be deleted.
+    """
+    folder = Path(location.path(relative))
+    if location.is_local and folder.is_dir():
+        for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+            if path.is_file():
+                delete_file(location, f"{relative}/{path.name}" if relative else path.name)
+
+
+def claim_directory(location: Location, relative: str, file_name: str, data: bytes) -> bool:
+    """Create a directory that holds one file, unless it exists; returns whether this call created it.
+
+    On a local file system the directory appears by rename, with the file inside: of several callers exactly one
+    wins, and nobody ever sees it empty. On an object store it is `create_file`.
+
+    Raises:
+        StoreError: it cannot be created.
+    """
+    if location.filesystem is not None:
+        return create_file(location, f"{relative}/{file_name}", data)
+    return _call(location, relative, "created", lambda: _claim_local(location, relative, file_name, data))
+
+
+def _call(
+    location: Location, relative: str, action: str, function: Callable[[], _Result], *, missing_ok: bool = False
+) -> _Result:
+    """Run one operation, and turn its failure into an error that names the file and the remedy."""
+    try:
+        return function()
+    except FileNotFoundError as error:
+        if missing_ok:
+            raise
+        raise _store_error(location, relative, action, error) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _store_error(location, relative, action, error) from error
+
+
+def _store_error(location: Location, relative: str, action: str, error: Exception) -> StoreError:
+    code = getattr(error, "errno", None)
+    remedy = _REMEDIES.get(code) if code is not None else None
+    if remedy is None:
+        remedy = f"{error}" if location.is_local else f"{error}; {_REMOTE_REMEDY}"
+    return StoreError(f"{location.show(relative)} cannot be {action}: {remedy}")
+
+
+def _put_object(location: Location, relative: str, data: bytes | pa.Buffer) -> None:
+    filesystem: Any = location.filesystem
+    with filesystem.open_output_stream(location.path(relative), compression=None) as stream:
+        stream.write(data)
+
+
+def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, durable: bool) -> None:
+    target = Path(location.path(relative))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _write_temporary(target, data, durable=durable)
+    try:
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync_directory(target.parent)
+
+
+def _create_local(location: Location, relative: str, data: bytes) -> bool:
+    target = Path(location.path(relative))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _write_temporary(target, data, durable=True)
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_directory(target.parent)
+    return True
+
+
+def _claim_local(location: Location, relative: str, file_name: str, data: bytes) -> bool:
+    target = Path(location.path(relative))
+    temporary = target.with_name(_temporary_name(target.name))
+    temporary.mkdir()
+    try:
+        _write_local(location, f"{relative.rpartition('/')[0]}/{temporary.name}/{file_name}", data, durable=True)
+        temporary.rename(target)
+    except OSError as error:
+        (temporary / file_name).unlink(missing_ok=True)
+        temporary.rmdir()
+        if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
+            return False
+        raise
+    _sync_directory(target.parent)
+    return True
+
+
+def _write_temporary(target: Path, data: bytes | pa.Buffer, *, durable: bool) -> Path:
+    temporary = target.with_name(_temporary_name(target.name))
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _temporary_name(name: str) -> str:
+    return f"{TEMPORARY_PREFIX}{name}-{os.getpid()}-{next(_counter)}"
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _list_local(path: str) -> list[Entry]:
+    entries = []
+    try:
+        with os.scandir(path) as found:
+            for entry in found:
+                try:
+                    is_dir = entry.is_dir()
+                    entries.append(Entry(entry.name, 0 if is_dir else entry.stat().st_size, is_dir))
+                except FileNotFoundError:
+                    continue  # deleted between listing and looking, as compaction does
+    except FileNotFoundError:
+        return []
+    return entries

@@ -1,0 +1,202 @@
+"""Reading a run: while it is written, after its writer was killed, and when parts of it are broken."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+
+import pyarrow as pa
+
+from phasepoint.core.errors import StoreError, TableError
+from phasepoint.core.tables import TABLES, TableSpec, table_spec
+from phasepoint.store.filesystem import Location, list_directory, open_location
+from phasepoint.store.history import select_history
+from phasepoint.store.lost import lost_part_gaps
+from phasepoint.store.manifest import Manifest, read_manifest
+from phasepoint.store.process import ProcessIdentity
+from phasepoint.store.raw import read_raw_file
+from phasepoint.store.session import Session, ShardState, parse_shard_name, read_session, shard_state
+from phasepoint.store.shard_table import LostPart, order_rows, read_shard_table
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One process's share of a run.
+
+    Attributes:
+        name: its directory: `host=00000`, `host=00000.1`.
+        host: rank.
+        attempt: how often the rank was started before.
+        session: whose it is and on which clock.
+        state: `live`, `closed` or `killed`.
+    """
+
+    name: str
+    host: int
+    attempt: int
+    session: Session
+    state: ShardState
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it was closed with status `ok`."""
+        return self.state == "closed" and self.session.status == "ok"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run. Tables are read when asked for, so a run that is still being written shows its newest rows.
+
+    Attributes:
+        path: path or URL that opens it again.
+        manifest: what run.json says.
+        shards: the attempts that make up the run's history, by host and attempt.
+        other_shards: attempts that ended well and were followed by another recording: kept, not mixed in.
+    """
+
+    path: str
+    manifest: Manifest
+    shards: tuple[Shard, ...]
+    other_shards: tuple[Shard, ...]
+    location: Location = field(repr=False)
+    _problems: dict[str, None] = field(default_factory=dict, repr=False)
+    _lost: dict[tuple[str, str], tuple[LostPart, ...]] = field(default_factory=dict, repr=False)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was found to be unreadable so far, in words; reading a table may add to it."""
+        lost = (f"{p.part}: {p.reason}; its rows are missing" for parts in self._lost.values() for p in parts)
+        return (*self._problems, *lost)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is there but was left out on purpose, in words."""
+        return tuple(
+            f"{self.location.show(s.name)}: an earlier recording that ended well; kept, not mixed in"
+            for s in self.other_shards
+        )
+
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """Names of all machines that took part."""
+        return tuple(sorted({s.session.owner.hostname for s in self.shards}))
+
+    def shard(self, name: str) -> Shard:
+        """The shard of this name, from the history or from the others.
+
+        Raises:
+            StoreError: there is none; the message lists those there are.
+        """
+        for shard in (*self.shards, *self.other_shards):
+            if shard.name == name:
+                return shard
+        names = ", ".join(s.name for s in (*self.shards, *self.other_shards)) or "none"
+        raise StoreError(f"{self.location.show()}: no shard named {name!r}; there are: {names}")
+
+    def table(self, name: str, *, columns: Sequence[str] | None = None, shard: str | None = None) -> pa.Table:
+        """The rows of a table over the run's history, each once.
+
+        Args:
+            name: a table of `core.tables`.
+            columns: declared columns to keep, all if None; `host` and `attempt` always stand in front.
+            shard: read this shard alone.
+
+        Returns:
+            `host` and `attempt` (int64) and the declared columns, sorted by host, attempt and the table's `order_by`.
+            For `gaps`, with a row for every part of any table that cannot be read.
+
+        Raises:
+            TableError: no such table or column.
+            StoreError: the file system fails, or there is no such shard.
+        """
+        spec = table_spec(name)
+        schema = _with_host(spec)
+        keep = schema.names if columns is None else ["host", "attempt", *_declared(spec, columns)]
+        shards = self.shards if shard is None else (self.shard(shard),)
+        tables = [schema.empty_table()]
+        for one in shards:
+            rows = self._read(one, spec)
+            if name == "gaps":
+                rows = order_rows(spec, [rows, self._lost_gaps(one)])
+            tables.append(_prepend_host(schema, one, rows))
+        return pa.concat_tables(tables).unify_dictionaries().combine_chunks().select(keep)
+
+    def read_raw(self, shard_name: str, relative_path: str) -> bytes:
+        """A raw capture, decompressed by its `.zst` suffix.
+
+        Raises:
+            StoreError: no such shard or capture, a path that leads out of `raw/`, or a corrupt capture.
+        """
+        return read_raw_file(self.location, self.shard(shard_name).name, relative_path)
+
+    def _read(self, shard: Shard, spec: TableSpec) -> pa.Table:
+        found = read_shard_table(self.location, shard.name, spec)
+        self._lost[shard.name, spec.name] = found.lost
+        return found.rows
+
+    def _lost_gaps(self, shard: Shard) -> pa.Table:
+        for spec in TABLES.values():
+            if (shard.name, spec.name) not in self._lost:
+                self._read(shard, spec)
+        lost = [p for (name, _), parts in self._lost.items() if name == shard.name for p in parts]
+        return lost_part_gaps(lost)
+
+
+def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Run:
+    """Open the run at a path or URL; it may still be written, or its writer may have been killed.
+
+    Args:
+        path: local path, or a URL of `pyarrow.fs`.
+        now_unix_ns: the time at which to judge heartbeats of writers on other machines; now if None.
+
+    Raises:
+        NotARunError: there is no run.
+        FormatVersionError: the run is of another major version.
+        StoreError: the manifest is broken, or the file system fails.
+    """
+    location = open_location(path)
+    manifest = read_manifest(location)
+    now = time.time_ns() if now_unix_ns is None else now_unix_ns
+    problems: dict[str, None] = {}
+    found = []
+    for entry in list_directory(location):
+        key = parse_shard_name(entry.name)
+        if entry.is_dir and key is not None:
+            try:
+                session = read_session(location, entry.name)
+                state = shard_state(location, entry.name, session, now_unix_ns=now)
+            except StoreError as error:
+                problems[f"{error}; its tables are read, its times count from the run's creation"] = None
+                session, state = _unknown_session(*key, manifest), "killed"
+            found.append(Shard(entry.name, *key, session, state))
+    history = select_history(found)
+    others = tuple(sorted((s for s in found if s not in history), key=lambda s: (s.host, s.attempt)))
+    return Run(location.url, manifest, history, others, location, problems)
+
+
+def _unknown_session(host: int, attempt: int, manifest: Manifest) -> Session:
+    """Stands in for a session that cannot be read: the shard's rows are still worth reading."""
+    nobody = ProcessIdentity(pid=0, machine="unknown", hostname="unknown")
+    return Session(host=host, attempt=attempt, owner=nobody, epoch_unix_ns=manifest.created_unix_ns)
+
+
+def _declared(spec: TableSpec, columns: Sequence[str]) -> list[str]:
+    names = [c.name for c in spec.columns]
+    unknown = [c for c in columns if c not in names and c not in {"host", "attempt"}]
+    if unknown:
+        raise TableError(f"table {spec.name!r} has no column {', '.join(unknown)}; it has {', '.join(names)}")
+    return [name for name in names if name in columns]
+
+
+def _with_host(spec: TableSpec) -> pa.Schema:
+    front = [
+        pa.field("host", pa.int64(), nullable=False, metadata={"doc": "rank of the process", "unit": ""}),
+        pa.field("attempt", pa.int64(), nullable=False, metadata={"doc": "restarts of the rank before", "unit": ""}),
+    ]
+    return pa.schema([*front, *spec.schema])
+
+
+def _prepend_host(schema: pa.Schema, shard: Shard, rows: pa.Table) -> pa.Table:
+    host = pa.repeat(pa.scalar(shard.host, pa.int64()), rows.num_rows)
+    attempt = pa.repeat(pa.scalar(shard.attempt, pa.int64()), rows.num_rows)
+    return pa.Table.from_arrays([host, attempt, *rows.columns], schema=schema)

@@ -1,0 +1,122 @@
+"""session.json of a shard: whose it is, on which clock, and how it ended; heartbeat.json: that its writer lives."""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from phasepoint.core.errors import StoreError
+from phasepoint.store.filesystem import Location, read_file, write_file
+from phasepoint.store.process import ProcessIdentity, is_alive
+
+SESSION_NAME = "session.json"
+HEARTBEAT_NAME = "heartbeat.json"
+
+HEARTBEAT_INTERVAL_NS = 10_000_000_000
+"""How often a writer renews its heartbeat, if it flushes that often."""
+HEARTBEAT_LIMIT_NS = 60_000_000_000
+"""A writer on another machine whose heartbeat is older is taken for dead."""
+
+ShardState = Literal["live", "closed", "killed"]
+
+_SHARD_NAME = re.compile(r"host=(\d{5,18})(?:\.([1-9]\d{0,8}))?")
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One process's share of a run.
+
+    Attributes:
+        host: rank of the process within the job.
+        attempt: 0 for the first start of the job into this run.
+        restart_of: name of the shard of the attempt before, None for the first.
+        owner: the process that writes the shard.
+        epoch_unix_ns: Unix nanoseconds of the session's time 0; all times of the shard count from it.
+        profiler_clock: how the profiler's clock relates to the epoch, in words; None where no profiler ran.
+        framework: `jax`, `torch` or None.
+        devices: devices of this process.
+        notes: anything else that the recorder wants to be known.
+        status: how it ended: `ok`, `failed`, …; None while it has not.
+        closed_unix_ns: when it ended.
+    """
+
+    host: int
+    attempt: int
+    restart_of: str | None = None
+    owner: ProcessIdentity
+    epoch_unix_ns: int
+    profiler_clock: str | None = None
+    framework: str | None = None
+    devices: tuple[str, ...] = ()
+    notes: dict[str, str] = {}
+    status: str | None = None
+    closed_unix_ns: int | None = None
+
+
+class _Heartbeat(msgspec.Struct, frozen=True):
+    unix_ns: int
+
+
+def shard_name(host: int, attempt: int) -> str:
+    """Directory of a shard: `host=00003`, or `host=00003.1` for the first restart."""
+    return f"host={host:05d}" + (f".{attempt}" if attempt else "")
+
+
+def parse_shard_name(name: str) -> tuple[int, int] | None:
+    """Host and attempt of a shard's directory, None if the name is no shard's."""
+    match = _SHARD_NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2] or 0))
+
+
+def encode_session(session: Session) -> bytes:
+    """The content of session.json."""
+    return msgspec.json.format(msgspec.json.encode(session), indent=2)
+
+
+def read_session(location: Location, shard: str) -> Session:
+    """The session of a shard.
+
+    Raises:
+        StoreError: it is missing, cannot be read, or is broken.
+    """
+    relative = f"{shard}/{SESSION_NAME}"
+    try:
+        return msgspec.json.decode(read_file(location, relative), type=Session)
+    except FileNotFoundError:
+        raise StoreError(f"{location.show(relative)}: missing") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{location.show(relative)}: broken: {error}") from error
+
+
+def write_heartbeat(location: Location, shard: str, unix_ns: int) -> None:
+    """Say that the shard's writer lives now.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    write_file(location, f"{shard}/{HEARTBEAT_NAME}", msgspec.json.encode(_Heartbeat(unix_ns)), durable=False)
+
+
+def shard_state(location: Location, shard: str, session: Session, *, now_unix_ns: int) -> ShardState:
+    """Whether a shard is being written, was closed, or lost its writer.
+
+    On the writer's own machine its process decides; from elsewhere the age of its heartbeat.
+
+    Raises:
+        StoreError: the heartbeat cannot be read.
+    """
+    if session.closed_unix_ns is not None:
+        return "closed"
+    alive = is_alive(session.owner)
+    if alive is None:
+        alive = now_unix_ns - _last_sign_of_life_unix_ns(location, shard, session) <= HEARTBEAT_LIMIT_NS
+    return "live" if alive else "killed"
+
+
+def _last_sign_of_life_unix_ns(location: Location, shard: str, session: Session) -> int:
+    relative = f"{shard}/{HEARTBEAT_NAME}"
+    try:
+        return msgspec.json.decode(read_file(location, relative), type=_Heartbeat).unix_ns
+    except FileNotFoundError:
+        return session.epoch_unix_ns
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{location.show(relative)}: broken: {error}") from error

@@ -1,0 +1,127 @@
+"""One table of one shard, put together from its parts."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.errors import StoreError, TableError
+from phasepoint.core.tables import TableSpec
+from phasepoint.store.filesystem import Location, list_directory, read_file
+from phasepoint.store.merged import MERGED_PREFIX, merged_sources, select_parts
+from phasepoint.store.parts import PART_SUFFIX, decode_part
+
+REPEATED = {
+    "programs": ("program",),
+    "instructions": ("program", "op"),
+    "conversions": ("window",),
+}
+"""Tables in which several windows may repeat a row, with the columns that identify it; the first one counts."""
+
+_LIST_TRIES = 20
+
+
+@dataclass(frozen=True)
+class LostPart:
+    """A part that is there but cannot be read.
+
+    Attributes:
+        shard, table, part: which one; `part` is its file's full name.
+        reason: what is wrong with it.
+    """
+
+    shard: str
+    table: str
+    part: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ShardTable:
+    """The readable rows of one table of one shard, and the parts that could not be read."""
+
+    rows: pa.Table
+    lost: tuple[LostPart, ...]
+
+
+def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTable:
+    """All rows of a table in one shard, each once, in the declared order.
+
+    The shard may be written and compacted meanwhile: if a listed part is gone, or a merged part has appeared since,
+    the parts are listed again.
+
+    Raises:
+        StoreError: a part cannot be read because of the file system, or the parts keep changing.
+    """
+    folder = f"{shard}/{spec.name}"
+    for _ in range(_LIST_TRIES):
+        names = part_names(location, folder)
+        try:
+            tables, lost = _read_parts(location, shard, spec, names)
+        except FileNotFoundError:
+            continue
+        if _merged_of(part_names(location, folder)) == _merged_of(names):
+            return ShardTable(order_rows(spec, [spec.empty(), *tables]), tuple(lost))
+    raise StoreError(f"{location.show(folder)}: its parts kept changing while they were read; try again")
+
+
+def part_names(location: Location, folder: str) -> list[str]:
+    """Names of the parts in a table's folder, without the suffix, sorted.
+
+    Raises:
+        StoreError: the folder cannot be listed.
+    """
+    entries = list_directory(location, folder)
+    return [e.name.removesuffix(PART_SUFFIX) for e in entries if e.name.endswith(PART_SUFFIX) and not e.is_dir]
+
+
+def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
+    """The tables' rows one after another, repeated ones dropped, sorted as declared; equal keys keep their order."""
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    if spec.name in REPEATED:
+        table = _drop_repeated(table, REPEATED[spec.name])
+    if spec.order_by and table.num_rows > 1 and not _is_sorted(table, spec.order_by):
+        order = pc.sort_indices(table, sort_keys=[(key, "ascending") for key in spec.order_by])
+        table = table.take(order).combine_chunks()
+    return table
+
+
+def _read_parts(
+    location: Location, shard: str, spec: TableSpec, names: list[str]
+) -> tuple[list[pa.Table], list[LostPart]]:
+    folder = f"{shard}/{spec.name}"
+    merged_names = _merged_of(names)
+    merged_data = {n: read_file(location, f"{folder}/{n}{PART_SUFFIX}") for n in merged_names}
+    merged = {n: merged_sources(data) for n, data in merged_data.items()}
+    tables, lost = [], []
+    for name in select_parts([n for n in names if n not in merged], merged):
+        relative = f"{folder}/{name}{PART_SUFFIX}"
+        data = merged_data.get(name) or read_file(location, relative)
+        try:
+            tables.append(decode_part(spec, data))
+        except TableError as error:
+            lost.append(LostPart(shard, spec.name, location.show(relative), str(error)))
+    return tables, lost
+
+
+def _merged_of(names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith(MERGED_PREFIX)]
+
+
+def _drop_repeated(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    row = pa.array(range(table.num_rows), pa.int64())
+    indexed = table.select(keys).append_column("_row", row)
+    first = indexed.group_by(list(keys), use_threads=False).aggregate([("_row", "min")]).column("_row_min")
+    if len(first) == table.num_rows:
+        return table
+    return table.take(first.take(pc.sort_indices(first))).combine_chunks()
+
+
+def _is_sorted(table: pa.Table, keys: tuple[str, ...]) -> bool:
+    """Whether the rows stand in order already; says no where that would take a comparison of several keys."""
+    column = table.column(keys[0])
+    if column.null_count:
+        return False
+    before, after = column.slice(0, len(column) - 1), column.slice(1)
+    in_order = pc.less(before, after) if len(keys) > 1 else pc.less_equal(before, after)
+    return bool(pc.all(in_order).as_py())

@@ -1,0 +1,214 @@
+"""Writing a shard: rows are buffered, and a flush makes one part of each table's rows."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+
+import msgspec
+import pyarrow as pa
+
+from phasepoint.core.errors import ShardBusyError, StoreError
+from phasepoint.core.tables import TABLES, validate_table
+from phasepoint.store.filesystem import Location, claim_directory, list_directory, open_location, write_file
+from phasepoint.store.manifest import read_manifest
+from phasepoint.store.parts import write_table_part
+from phasepoint.store.process import this_process
+from phasepoint.store.raw import write_raw_file
+from phasepoint.store.session import (
+    HEARTBEAT_INTERVAL_NS,
+    HEARTBEAT_LIMIT_NS,
+    SESSION_NAME,
+    Session,
+    encode_session,
+    parse_shard_name,
+    read_session,
+    shard_name,
+    shard_state,
+    write_heartbeat,
+)
+
+_CLAIM_TRIES = 100
+
+
+class ShardWriter:
+    """The one writer of a shard. All methods may be called from any thread; none starts one.
+
+    `append` only takes a short lock, so that a job's thread never waits for a flush that is under way.
+    """
+
+    def __init__(self, location: Location, shard: str, session: Session, *, clock: Callable[[], int]) -> None:
+        self.shard = shard
+        self.session = session
+        self._location = location
+        self._clock = clock
+        self._buffers: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+        self._next_part = dict.fromkeys(TABLES, 0)
+        self._buffer_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._heartbeat_unix_ns: int | None = None
+        self._is_closed = False
+
+    @property
+    def path(self) -> str:
+        """The shard's full name, for messages."""
+        return self._location.show(self.shard)
+
+    def append(self, name: str, table: pa.Table) -> None:
+        """Take rows of one table; the next flush writes them.
+
+        Raises:
+            TableError: the rows do not fit the table's declaration.
+            StoreError: the shard is closed.
+        """
+        table = validate_table(name, table)
+        with self._buffer_lock:
+            self._check_open()
+            if table.num_rows:
+                self._buffers[name].append(table)
+
+    def write_raw(self, relative_path: str, data: bytes) -> int:
+        """Write a raw capture, compressed if its name ends in `.zst`, and return the bytes it takes.
+
+        Raises:
+            StoreError: the path leads out of `raw/`, the shard is closed, or the file cannot be written.
+        """
+        self._check_open()
+        return write_raw_file(self._location, self.shard, relative_path, data)
+
+    def flush(self) -> int:
+        """Write all buffered rows, steps first, one part a table, and return the bytes written.
+
+        Raises:
+            StoreError: a part cannot be written. Its rows stay buffered, and the next flush tries again.
+        """
+        with self._write_lock:
+            self._check_open()
+            return self._flush()
+
+    def close(self, status: str = "ok") -> None:
+        """Flush and mark the shard closed. Closing twice is harmless.
+
+        Args:
+            status: how the job ended: `ok`, or else, such as `failed`, for a job that may be started again.
+
+        Raises:
+            StoreError: the last rows or the mark cannot be written; the shard stays open and may be closed again.
+        """
+        with self._write_lock:
+            if self._is_closed:
+                return
+            self._flush()
+            session = msgspec.structs.replace(self.session, status=status, closed_unix_ns=self._clock())
+            write_file(self._location, f"{self.shard}/{SESSION_NAME}", encode_session(session))
+            with self._buffer_lock:
+                self.session = session
+                self._is_closed = True
+
+    def _flush(self) -> int:
+        size = 0
+        for name in TABLES:
+            size += self._flush_table(name)
+        self._beat()
+        return size
+
+    def _flush_table(self, name: str) -> int:
+        with self._buffer_lock:
+            tables, self._buffers[name] = self._buffers[name], []
+        if not tables:
+            return 0
+        try:
+            part = f"part-{self._next_part[name]:08d}"
+            size = write_table_part(self._location, self.shard, name, part, pa.concat_tables(tables))
+        except StoreError:
+            with self._buffer_lock:
+                self._buffers[name][:0] = tables
+            raise
+        self._next_part[name] += 1
+        return size
+
+    def _beat(self) -> None:
+        now = self._clock()
+        last = self._heartbeat_unix_ns
+        if last is None or not 0 <= now - last < HEARTBEAT_INTERVAL_NS:
+            write_heartbeat(self._location, self.shard, now)
+            self._heartbeat_unix_ns = now
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError(f"{self.path}: the shard is closed; open the run again to record another attempt")
+
+
+def open_shard(
+    path: str | PathLike[str],
+    host: int,
+    *,
+    epoch_unix_ns: int,
+    profiler_clock: str | None = None,
+    framework: str | None = None,
+    devices: Sequence[str] = (),
+    notes: Mapping[str, str] | None = None,
+    clock: Callable[[], int] = time.time_ns,
+) -> ShardWriter:
+    """Become the writer of one rank's shard; a rank that recorded into this run before gets a new attempt.
+
+    Args:
+        path: path or URL of a run.
+        host: rank of this process, 0 or more.
+        epoch_unix_ns: Unix nanoseconds of the session's time 0.
+        profiler_clock: how the profiler's clock relates to the epoch, in words.
+        framework: `jax`, `torch` or None.
+        devices: devices of this process.
+        notes: anything else to be known about the session.
+        clock: Unix nanoseconds now.
+
+    Raises:
+        ShardBusyError: another live process writes this rank.
+        NotARunError, FormatVersionError: as `open_run`.
+        StoreError: the shard cannot be created.
+        ValueError: host is negative.
+    """
+    if host < 0:
+        raise ValueError(f"host is {host}; expected a rank of 0 or more")
+    location = open_location(path)
+    read_manifest(location)
+    for _ in range(_CLAIM_TRIES):
+        newest = _newest_attempt(location, host)
+        if newest is not None:
+            _refuse_live(location, host, newest, clock())
+        session = Session(
+            host=host,
+            attempt=0 if newest is None else newest + 1,
+            restart_of=None if newest is None else shard_name(host, newest),
+            owner=this_process(),
+            epoch_unix_ns=epoch_unix_ns,
+            profiler_clock=profiler_clock,
+            framework=framework,
+            devices=tuple(devices),
+            notes=dict(notes or {}),
+        )
+        name = shard_name(host, session.attempt)
+        if claim_directory(location, name, SESSION_NAME, encode_session(session)):
+            return ShardWriter(location, name, session, clock=clock)
+    raise ShardBusyError(f"{location.show()}: other processes keep opening rank {host}; give each its own rank")
+
+
+def _newest_attempt(location: Location, host: int) -> int | None:
+    found = (parse_shard_name(entry.name) for entry in list_directory(location) if entry.is_dir)
+    return max((attempt for pair in found if pair and pair[0] == host for attempt in pair[1:]), default=None)
+
+
+def _refuse_live(location: Location, host: int, attempt: int, now_unix_ns: int) -> None:
+    name = shard_name(host, attempt)
+    try:
+        session = read_session(location, name)
+        state = shard_state(location, name, session, now_unix_ns=now_unix_ns)
+    except StoreError:
+        return  # broken since it was written: a live writer's session is whole, and the attempt stays as it is
+    if state == "live":
+        owner = session.owner
+        raise ShardBusyError(
+            f"{location.show(name)}: process {owner.pid} on {owner.hostname} is writing rank {host} "
+            f"(its sign of life is at most {HEARTBEAT_LIMIT_NS // 10**9} s old). "
+            "Give each process its own rank, record into another directory, or end that process"
+        )
