@@ -1,0 +1,152 @@
+"""Where the step clock changes level: a robust piecewise-constant fit, and levels that come back.
+
+The fit is exact over a grid of levels: least capped squared distance plus a price per change. The cap lets no
+single step make a segment; the price follows from the length of the run, so noise alone makes none.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.noise import least_gap
+from phasepoint.phases.result import IntArray
+
+CAP = 6.0
+"""Most that one step may argue for a level (log likelihood): as much as a step 3.5 standard deviations off."""
+
+_BLOCK = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A piecewise-constant fit.
+
+    Attributes:
+        label: level per value, `[n]`.
+        centre: centre per level, rising, `[n_levels]`.
+        sigma: standard deviation of a value about its level.
+        gap: least difference between levels.
+    """
+
+    label: IntArray
+    centre: NDArray[np.float64]
+    sigma: float
+    gap: float
+
+    @property
+    def fitted(self) -> NDArray[np.float64]:
+        """Centre of every value's level, `[n]`."""
+        return self.centre[self.label]
+
+
+def switch_price(n: int) -> float:
+    """Price of a change of level in a run of `n` steps, as log likelihood.
+
+    A stretch of pure noise offers gains of about log n over all its starts and lengths; two changes must cost
+    more than that, and more than two capped steps.
+    """
+    return 6.5 + 0.5 * float(np.log(n))
+
+
+def fit_levels(values: NDArray[np.float64], sigma: float) -> Levels:
+    """Fit levels to `values` `[n]`: a grid first, then the levels that its segments gather at."""
+    from phasepoint.phases.kernels import cheapest_levels
+
+    gap = least_gap(values, sigma)
+    price = switch_price(len(values))
+    path = cheapest_levels(values, _grid(values, sigma), sigma, price, CAP)
+    starts = segment_starts(path)
+    centre = gather_levels(values, starts, sigma, gap)
+    for _ in range(2):
+        path = cheapest_levels(values, centre, sigma, price, CAP)
+        starts = segment_starts(path)
+        centre = gather_levels(values, starts, sigma, gap)
+    nearest = np.abs(_segment_levels(values, starts, sigma)[:, None] - centre[None, :]).argmin(axis=1)
+    label = np.repeat(nearest, np.diff(np.append(starts, len(values))))
+    return Levels(*_drop_passing(label.astype(np.int64), centre, values), sigma, gap)
+
+
+def segment_starts(label: IntArray) -> IntArray:
+    """Positions at which a stretch of equal labels begins, `[n_segments]`."""
+    return np.flatnonzero(np.diff(label, prepend=label[0] - 1)).astype(np.int64)
+
+
+def _grid(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Levels worth trying: where medians of short blocks gather, at most 64."""
+    n_blocks = max(len(values) // _BLOCK, 1)
+    blocks = np.median(values[: n_blocks * _BLOCK].reshape(n_blocks, -1), axis=1)
+    width = 0.5 * sigma
+    while True:
+        bins, counts = np.unique(np.floor(blocks / width), return_counts=True)
+        kept = bins[counts >= max(1, 1e-4 * n_blocks)]
+        if len(kept) <= 64:
+            return np.asarray((kept + 0.5) * width)
+        width *= 1.25
+
+
+def _segment_levels(values: NDArray[np.float64], starts: IntArray, sigma: float) -> NDArray[np.float64]:
+    """Location of every segment: the mean of its values within 3 sigma of its middle value."""
+    from phasepoint.phases.kernels import stretch_medians
+
+    bounds = np.append(starts, len(values))
+    length = np.diff(bounds)
+    middle = stretch_medians(values, bounds)
+    off = np.clip(values - np.repeat(middle, length), -3 * sigma, 3 * sigma)
+    inside = np.abs(off) < 3 * sigma
+    n_inside = np.maximum(np.add.reduceat(inside.astype(np.int64), starts), 1)
+    return middle + np.add.reduceat(np.where(inside, off, 0.0), starts) / n_inside
+
+
+def gather_levels(values: NDArray[np.float64], starts: IntArray, sigma: float, gap: float) -> NDArray[np.float64]:
+    """Levels that segments gather at, rising: the closest two are joined until all are apart.
+
+    Two groups of segments are apart when their centres differ by `gap` and by three standard errors of a
+    typical segment of either.
+    """
+    length = np.diff(np.append(starts, len(values))).astype(float)
+    level = _segment_levels(values, starts, sigma)
+    centre, weight, count = _binned(level, length, min(gap, sigma) / 4)
+    while len(centre) > 1:
+        error = sigma * np.sqrt(count / weight)
+        needed = np.maximum(gap, 3 * np.maximum(error[1:], error[:-1]))
+        closeness = np.diff(centre) / needed
+        i = int(closeness.argmin())
+        if closeness[i] >= 1 and len(centre) <= 64:
+            break
+        joined = weight[i] + weight[i + 1]
+        centre[i] = (centre[i] * weight[i] + centre[i + 1] * weight[i + 1]) / joined
+        weight[i], count[i] = joined, count[i] + count[i + 1]
+        centre, weight, count = (np.delete(a, i + 1) for a in (centre, weight, count))
+    return centre
+
+
+def _binned(
+    level: NDArray[np.float64], length: NDArray[np.float64], width: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Segments gathered into at most 512 bins: centre, steps, segments of each."""
+    width = max(width, float(np.ptp(level)) / 512)
+    _, bins = np.unique(np.floor(level / width), return_inverse=True)
+    weight = np.bincount(bins, length)
+    return np.bincount(bins, level * length) / weight, weight, np.bincount(bins).astype(float)
+
+
+def _drop_passing(
+    label: IntArray, centre: NDArray[np.float64], values: NDArray[np.float64]
+) -> tuple[IntArray, NDArray[np.float64]]:
+    """Give stretches of levels that hardly occur to their longer neighbour: a burst is not a phase."""
+    n, k = len(label), len(centre)
+    starts = segment_starts(label)
+    enough = max(5.0, min(0.005 * n, 20.0))
+    passing = (np.bincount(label, minlength=k) < enough) & (np.bincount(label[starts], minlength=k) < 3)
+    if not passing.any() or passing[label].all():
+        return label, centre
+    length = np.diff(np.append(starts, n))
+    of_segment = label[starts].copy()
+    kept = np.flatnonzero(~passing[of_segment])
+    for i in np.flatnonzero(passing[of_segment]):
+        at = int(np.searchsorted(kept, i))
+        around = [int(kept[j]) for j in (at - 1, at) if 0 <= j < len(kept)]
+        of_segment[i] = label[starts[max(around, key=lambda j: (length[j], -j))]]
+    codes, filled = np.unique(np.repeat(of_segment, length), return_inverse=True)
+    return filled.astype(np.int64), centre[codes]

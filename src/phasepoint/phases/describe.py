@@ -1,0 +1,127 @@
+"""Labels to phases: shares, periods, representatives, top ops, names."""
+
+import numpy as np
+
+from phasepoint.phases.naming import Evidence, name_phases
+from phasepoint.phases.result import IntArray, Labelling, Phase, TopOp
+from phasepoint.phases.top_ops import top_ops_by_phase
+from phasepoint.phases.vectors import OpVectors, StepSeries
+
+_REGULAR = 0.25
+"""A return is on time within this part of the median distance between returns."""
+
+
+def describe_phases(series: StepSeries, vectors: OpVectors | None, labelling: Labelling) -> tuple[Phase, ...]:
+    """A `Phase` per label, in order of label.
+
+    Args:
+        series: the run's steps.
+        vectors: ops of the captured steps, null where there are none.
+        labelling: labels numbered from 0 without gaps.
+    """
+    labels = labelling.labels
+    n_phases = int(labels.max()) + 1
+    tops: tuple[tuple[TopOp, ...], ...] = ((),) * n_phases
+    captured = np.zeros(series.n, bool)
+    if vectors is not None:
+        tops = top_ops_by_phase(vectors, labels, n_phases)
+        captured[vectors.index] = True
+    members = _members(labels, n_phases)
+    evidence = [_evidence(series, labelling, number, members[number], tops[number]) for number in range(n_phases)]
+    names = name_phases(evidence)
+    run_ps = int(series.dur_ps.sum())
+    return tuple(
+        _phase(series, evidence[number], members[number], captured, run_ps, names[number], tops[number])
+        for number in range(n_phases)
+    )
+
+
+def _members(labels: IntArray, n_phases: int) -> list[IntArray]:
+    order = np.argsort(labels, kind="stable")
+    bounds = np.searchsorted(labels[order], np.arange(n_phases + 1))
+    return [order[bounds[i] : bounds[i + 1]] for i in range(n_phases)]
+
+
+def _evidence(
+    series: StepSeries, labelling: Labelling, number: int, member: IntArray, tops: tuple[TopOp, ...]
+) -> Evidence:
+    dur_ps = series.dur_ps[member]
+    total_ps = int(dur_ps.sum())
+    kind = series.kind[member]
+    hinted = kind[kind >= 0]
+    starts = member[np.diff(member, prepend=-2) != 1]
+    return Evidence(
+        number=number,
+        role=labelling.roles.get(number),
+        n_steps=len(member),
+        n_run=series.n,
+        first_index=int(member[0]),
+        last_index=int(member[-1]),
+        starts=starts,
+        total_ps=total_ps,
+        median_ps=int(np.median(dur_ps)),
+        compile_share=_share(series.compile_ps, member, total_ps),
+        input_share=_share(series.input_ps, member, total_ps),
+        hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
+        communication_share=_category_share(tops, "communication"),
+        movement_share=_category_share(tops, "data_movement"),
+        ops=frozenset(top.op for top in tops),
+    )
+
+
+def _share(part_ps: IntArray | None, member: IntArray, total_ps: int) -> float | None:
+    if part_ps is None or total_ps == 0:
+        return None
+    return int(part_ps[member].sum()) / total_ps
+
+
+def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
+    if not any(top.category for top in tops):
+        return None
+    return sum(top.share for top in tops if top.category == category)
+
+
+def _phase(
+    series: StepSeries,
+    evidence: Evidence,
+    member: IntArray,
+    captured: np.ndarray,
+    run_ps: int,
+    name: tuple[str, str],
+    tops: tuple[TopOp, ...],
+) -> Phase:
+    weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n
+    seen = member[captured[member]]
+    return Phase(
+        id=evidence.number,
+        name=name[0],
+        n_steps=len(member),
+        n_segments=len(evidence.starts),
+        n_captured=len(seen),
+        total_ps=evidence.total_ps,
+        share=weight,
+        median_ps=evidence.median_ps,
+        period_steps=find_return_period(evidence.starts),
+        representative=_representative(series, seen if len(seen) else member, evidence.median_ps),
+        weight=weight,
+        top_ops=tops,
+        why=name[1],
+    )
+
+
+def _representative(series: StepSeries, member: IntArray, median_ps: int) -> int:
+    """The step whose duration is nearest to the phase's median; the earliest of equals."""
+    return int(series.step[member[np.abs(series.dur_ps[member] - median_ps).argmin()]])
+
+
+def find_return_period(starts: IntArray) -> float | None:
+    """Median distance in steps between the starts of a phase's segments, `[n_segments]`.
+
+    Null where it starts fewer than three times or where fewer than half of the returns are on time.
+    """
+    if len(starts) < 3:
+        return None
+    distance = np.diff(starts)
+    period = float(np.median(distance))
+    on_time = np.abs(distance - period) <= _REGULAR * period
+    return period if on_time.mean() >= 0.5 else None

@@ -1,0 +1,112 @@
+"""The loops that touch every step, compiled by numba. Imported only where they are used.
+
+Both find the cheapest path through a set of states when staying is free and switching has one price, which is
+the Viterbi algorithm for a Potts prior. One price for every switch makes a step cost `O(states)`, not
+`O(states²)`, so a million steps take a fraction of a second.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_F = TypeVar("_F", bound=Callable[..., object])
+_compiled = cast(Callable[[_F], _F], njit(cache=True, nogil=True))
+
+MAX_STATES = 64
+"""States whose way back fits one bit each into a word per step."""
+
+
+@_compiled
+def cheapest_levels(
+    values: NDArray[np.float64], levels: NDArray[np.float64], scale: float, price: float, cap: float
+) -> NDArray[np.int64]:
+    """Level of every value, `[n]`: least sum of min(z²/2, cap) plus `price` per switch, z = (value - level) / scale.
+
+    The cap bounds what one odd value can say, so that fewer than 2 × price / cap of them never make a segment.
+    """
+    n, k = len(values), len(levels)
+    total = np.zeros(k)
+    came = np.zeros(n, np.uint64)
+    best_before = np.zeros(n, np.uint8)
+    half = 0.5 / (scale * scale)
+    for t in range(n):
+        best = 0
+        for s in range(1, k):
+            if total[s] < total[best]:
+                best = s
+        least = total[best]
+        best_before[t] = best
+        word = np.uint64(0)
+        for s in range(k):
+            kept = total[s] - least
+            if t > 0 and kept > price:
+                kept = price
+                word |= np.uint64(1) << np.uint64(s)
+            off = values[t] - levels[s]
+            cost = off * off * half
+            total[s] = kept + (cost if cost < cap else cap)
+        came[t] = word
+    return _walk_back(total, came, best_before)
+
+
+@_compiled
+def cheapest_shifts(
+    values: NDArray[np.float64], template: NDArray[np.float64], scale: float, price: float, cap: float
+) -> NDArray[np.int64]:
+    """Shift of a periodic template at every value, `[n]`, or `len(template)` where it is not followed.
+
+    State s < p expects `template[(t + s) % p]`; state p expects 0.
+    """
+    n, p = len(values), len(template)
+    total = np.zeros(p + 1)
+    came = np.zeros(n, np.uint64)
+    best_before = np.zeros(n, np.uint8)
+    half = 0.5 / (scale * scale)
+    for t in range(n):
+        best = 0
+        for s in range(1, p + 1):
+            if total[s] < total[best]:
+                best = s
+        least = total[best]
+        best_before[t] = best
+        word = np.uint64(0)
+        for s in range(p + 1):
+            kept = total[s] - least
+            if t > 0 and kept > price:
+                kept = price
+                word |= np.uint64(1) << np.uint64(s)
+            off = values[t] - (template[(t + s) % p] if s < p else 0.0)
+            cost = off * off * half
+            total[s] = kept + (cost if cost < cap else cap)
+        came[t] = word
+    return _walk_back(total, came, best_before)
+
+
+@_compiled
+def _walk_back(
+    total: NDArray[np.float64], came: NDArray[np.uint64], best_before: NDArray[np.uint8]
+) -> NDArray[np.int64]:
+    n = len(came)
+    path = np.empty(n, np.int64)
+    state = 0
+    for s in range(1, len(total)):
+        if total[s] < total[state]:
+            state = s
+    for t in range(n - 1, -1, -1):
+        path[t] = state
+        if (came[t] >> np.uint64(state)) & np.uint64(1):
+            state = int(best_before[t])
+    return path
+
+
+@_compiled
+def stretch_medians(values: NDArray[np.float64], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Median of every stretch `values[bounds[i]:bounds[i + 1]]`, `[n_stretches]`."""
+    n = len(bounds) - 1
+    middle = np.empty(n)
+    for i in range(n):
+        middle[i] = np.median(values[bounds[i] : bounds[i + 1]])
+    return middle

@@ -1,0 +1,168 @@
+"""From a phase's evidence to its name.
+
+Rules are tried in order; the first that holds names the phase. Several phases of one sort are numbered in
+order of appearance. The longest phase that nothing else explains is `train`: that is what the job is for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from phasepoint.phases.result import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known of one phase when it is named.
+
+    Attributes:
+        number: its id.
+        role: what the method knows it to be, null where it does not.
+        n_steps: its steps.
+        n_run: steps of the run.
+        first_index: position of its first step in the run.
+        last_index: position of its last step in the run.
+        starts: positions at which its segments begin, rising.
+        total_ps: time of its steps, in ps.
+        median_ps: median step duration, in ps.
+        compile_share: part of its time spent compiling, null where unknown.
+        input_share: part of its time spent waiting for data, null where unknown.
+        hint: the user's name for more than half of its steps, null where there is none.
+        communication_share: part of its captured op time in communication, null where unknown.
+        movement_share: part of its captured op time moving data, null where unknown.
+        ops: its top ops.
+    """
+
+    number: int
+    role: str | None
+    n_steps: int
+    n_run: int
+    first_index: int
+    last_index: int
+    starts: IntArray
+    total_ps: int
+    median_ps: int
+    compile_share: float | None = None
+    input_share: float | None = None
+    hint: str | None = None
+    communication_share: float | None = None
+    movement_share: float | None = None
+    ops: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def recurs(self) -> bool:
+        """Whether it appears in three stretches or more."""
+        return len(self.starts) >= 3
+
+    @property
+    def stretch(self) -> float:
+        """Mean steps of a stretch."""
+        return self.n_steps / len(self.starts)
+
+
+Rule = Callable[[Evidence, Evidence], tuple[str, str] | None]
+"""A phase and the run's main phase → (name, why), or null where the rule does not hold."""
+
+
+def name_phases(evidence: Sequence[Evidence]) -> tuple[tuple[str, str], ...]:
+    """A name and its reason for every phase, in the order given; names are unique."""
+    main = max(evidence, key=_main_rank)
+    named = [_name(phase, main) for phase in evidence]
+    sorts = [name for name, _ in named]
+    seen: dict[str, int] = {}
+    result = []
+    for name, why in named:
+        seen[name] = seen.get(name, 0) + 1
+        result.append((f"{name}-{seen[name]}" if sorts.count(name) > 1 else name, why))
+    return tuple(result)
+
+
+def _main_rank(phase: Evidence) -> tuple[bool, int, int]:
+    plain = phase.role is None and (phase.hint is None or phase.hint.startswith("train"))
+    return (plain and not _compiles(phase), phase.total_ps, phase.n_steps)
+
+
+def _name(phase: Evidence, main: Evidence) -> tuple[str, str]:
+    for rule in _RULES:
+        found = rule(phase, main)
+        if found is not None:
+            return found
+    return "train", "the same sort of step as the main phase"
+
+
+def _compiles(phase: Evidence) -> bool:
+    return phase.compile_share is not None and phase.compile_share > 0.5
+
+
+def _slowness(phase: Evidence, main: Evidence) -> float:
+    return phase.median_ps / max(main.median_ps, 1)
+
+
+def _hinted(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    if phase.hint is None or _compiles(phase) or phase.role == "compile":
+        return None
+    return phase.hint, "named by the job"
+
+
+def _compile(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    if _compiles(phase):
+        return "compile", f"{100 * (phase.compile_share or 0):.0f} % of its time went into compiling"
+    if phase.role == "compile":
+        return "compile", "a single long step where the run or a new level begins"
+    return None
+
+
+def _main(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    if phase.number != main.number or phase.role is not None:
+        return None
+    if _waits(phase):
+        return "input stall", f"{100 * (phase.input_share or 0):.0f} % of its time went into waiting for data"
+    return "train", "most of the run's time"
+
+
+def _drift(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    return ("drift", "its steps grow steadily slower or faster") if phase.role == "drift" else None
+
+
+def _waits(phase: Evidence) -> bool:
+    return phase.input_share is not None and phase.input_share > 0.3
+
+
+def _input_stall(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    share, usual = phase.input_share, main.input_share or 0.0
+    if share is None or not (_waits(phase) and share > usual + 0.15):
+        return None
+    return "input stall", f"{100 * share:.0f} % of its time went into waiting for data, {100 * usual:.0f} % elsewhere"
+
+
+def _checkpoint(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    if not (phase.recurs and phase.stretch <= 2 and _slowness(phase, main) >= 2):
+        return None
+    if phase.n_steps > phase.n_run / 10:
+        return None
+    return "checkpoint", f"single steps that return, {_slowness(phase, main):.1f} × as long as a training step"
+
+
+def _eval(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    fewer = bool(phase.ops) and phase.ops < main.ops
+    if phase.recurs and phase.n_steps < main.n_steps and (_slowness(phase, main) < 0.8 or fewer):
+        why = "a part of the training step's ops" if fewer else f"{_slowness(phase, main):.2f} × as long"
+        return "eval", f"stretches that return, {why}"
+    return None
+
+
+def _warm_up(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    early = phase.last_index < max(0.1 * phase.n_run, 3) and phase.last_index < main.last_index
+    if early and len(phase.starts) == 1 and _slowness(phase, main) > 1.05:
+        return "warm-up", "slower steps at the start of the run"
+    return None
+
+
+def _slow(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+    passing = main.first_index < phase.first_index and phase.last_index < main.last_index
+    same_ops = not (phase.ops and main.ops) or len(phase.ops & main.ops) * 2 > len(phase.ops)
+    if _slowness(phase, main) > 1.05 and passing and same_ops and not phase.recurs:
+        return "slow", f"steps {_slowness(phase, main):.2f} × as long, for a time"
+    return None
+
+
+_RULES: tuple[Rule, ...] = (_compile, _hinted, _main, _drift, _input_stall, _checkpoint, _eval, _warm_up, _slow)

@@ -1,0 +1,48 @@
+"""How much step times scatter on their own, and how far apart two levels must be to be two."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAD_TO_SIGMA = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
+
+_LAGS = 16
+"""Distances at which neighbours are compared: one of them fits any alternation of up to as many steps."""
+
+MIN_GAP = 0.06
+"""Least difference of two levels in log duration: smaller ones are not worth a user's attention."""
+
+_BLOCK = 20
+
+
+def estimate_noise(values: NDArray[np.float64]) -> float:
+    """Standard deviation of one value about its level, robust to levels, outliers and alternation.
+
+    The least, over distances 1 to 16, of the spread of differences between values that far apart.
+
+    Args:
+        values: log durations in the run's order, `[n]`.
+    """
+    least = np.inf
+    for lag in range(1, min(_LAGS, len(values) // 3) + 1):
+        least = min(least, float(np.median(np.abs(values[lag:] - values[:-lag]))))
+    if not np.isfinite(least):
+        least = float(np.median(np.abs(values - np.median(values))))
+    return max(_MAD_TO_SIGMA * least / np.sqrt(2), 1e-3)
+
+
+def least_gap(values: NDArray[np.float64], sigma: float) -> float:
+    """Least difference between two levels of `values`, in log duration.
+
+    Noise that is slower than a step (a neighbour on the machine) moves the means of whole blocks; the gap is
+    then three times what neighbouring blocks usually differ by, beyond what independent noise explains.
+    """
+    gap = max(MIN_GAP, 0.4 * sigma)
+    n_blocks = len(values) // _BLOCK
+    if n_blocks < 8:
+        return gap
+    means = np.median(values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK), axis=1)
+    moved = _MAD_TO_SIGMA * float(np.median(np.abs(np.diff(means)))) / np.sqrt(2)
+    independent = 1.2533 * sigma / np.sqrt(_BLOCK)
+    slow = np.sqrt(max(moved**2 - (1.5 * independent) ** 2, 0.0))
+    return float(max(gap, min(3 * slow, 0.5)))

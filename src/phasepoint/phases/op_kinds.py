@@ -1,0 +1,80 @@
+"""Kinds of step by what ran: captured steps whose ops, as often run, took most of both steps' time.
+
+Counts decide, not times: that the same ops ran slower is for the step clock to see.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.result import IntArray
+from phasepoint.phases.vectors import OpVectors
+
+APART = 0.10
+"""Two steps are of different kinds when more than this part of either one's op time went into ops that the
+other did not run, or ran a quarter more or less often."""
+
+_SAME_COUNT = 0.25
+_MAX_SIGNATURES = 1024
+
+
+def kinds_by_ops(vectors: OpVectors) -> tuple[IntArray, int]:
+    """Kind per captured step `[n_captured]`, and how many steps remain unknown (-1).
+
+    Steps with equal counts are one signature. Signatures, commonest first, join the first kind they are not
+    apart from. Unknown steps occur only where there are more than a thousand different signatures.
+    """
+    signature, n_signatures = _signatures(vectors)
+    common = np.argsort(-np.bincount(signature, minlength=n_signatures), kind="stable")[:_MAX_SIGNATURES]
+    place = np.full(n_signatures, -1, np.int64)
+    place[common] = np.arange(len(common))
+    counts, mass = _profiles(vectors, place[signature], len(common))
+    kind = _join(counts, mass)
+    of_step = np.where(place[signature] >= 0, kind[place[signature]], -1)
+    return of_step, int((of_step < 0).sum())
+
+
+def _signatures(vectors: OpVectors) -> tuple[IntArray, int]:
+    """Equal op counts, equal signature: a sum of products with fixed random words, in any order of rows."""
+    words = np.random.default_rng(20211).integers(1, 2**63, len(vectors.names), dtype=np.int64).astype(np.uint64)
+    count = np.where(vectors.vector_entry, vectors.count, 0).astype(np.uint64)
+    term = words[vectors.op] * count
+    total = np.add.reduceat(term, vectors.start[:-1])
+    found, signature = np.unique(total, return_inverse=True)
+    return signature.astype(np.int64), len(found)
+
+
+def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean count and share of self time of every op, by signature, `[n_places, n_ops]` each."""
+    owner_place = np.repeat(place, np.diff(vectors.start))
+    use = (owner_place >= 0) & vectors.vector_entry
+    codes, op = np.unique(vectors.op[use], return_inverse=True)
+    shape = (n_places, max(len(codes), 1))
+    cell = owner_place[use] * shape[1] + op.ravel()
+    counts = np.bincount(cell, vectors.count[use], shape[0] * shape[1]).reshape(shape)
+    mass = np.bincount(cell, vectors.self_ps[use], shape[0] * shape[1]).reshape(shape)
+    counts /= np.maximum(np.bincount(place[place >= 0], minlength=n_places), 1)[:, None]
+    untimed = mass.sum(axis=1) == 0
+    mass[untimed] = counts[untimed]
+    return counts, mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)
+
+
+def _join(counts: NDArray[np.float64], mass: NDArray[np.float64]) -> IntArray:
+    """Kind per signature: the first leader that it is not apart from, else itself."""
+    leaders: list[int] = []
+    kind = np.empty(len(counts), np.int64)
+    for i in range(len(counts)):
+        distance = _apart(counts, mass, i, leaders)
+        near = int(distance.argmin()) if leaders else -1
+        if leaders and distance[near] <= APART:
+            kind[i] = near
+        else:
+            kind[i] = len(leaders)
+            leaders.append(i)
+    return kind
+
+
+def _apart(counts: NDArray[np.float64], mass: NDArray[np.float64], i: int, leaders: list[int]) -> NDArray[np.float64]:
+    """Larger part of either step's op time in ops that do not match, per leader."""
+    theirs = counts[leaders]
+    unmatched = np.abs(theirs - counts[i]) > _SAME_COUNT * np.maximum(theirs, counts[i])
+    return np.asarray(np.maximum((unmatched * mass[i]).sum(axis=1), (unmatched * mass[leaders]).sum(axis=1)))

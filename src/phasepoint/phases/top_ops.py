@@ -1,0 +1,55 @@
+"""The ops that took most of a phase's captured time."""
+
+import numpy as np
+
+from phasepoint.phases.result import IntArray, TopOp
+from phasepoint.phases.vectors import OpVectors
+
+N_TOP = 10
+"""Ops kept per phase."""
+
+
+def top_ops_by_phase(vectors: OpVectors, labels: IntArray, n_phases: int) -> tuple[tuple[TopOp, ...], ...]:
+    """The `N_TOP` ops by self time of every phase, in ps, largest first; ties by name.
+
+    Args:
+        vectors: ops of the captured steps.
+        labels: phase per step in the run's order, `[n]`.
+        n_phases: phases, numbered from 0.
+    """
+    n_ops = len(vectors.names)
+    key = labels[vectors.index][vectors.owner] * n_ops + vectors.op
+    pairs, inverse = np.unique(key, return_inverse=True)
+    self_ps = _exact_sums(inverse, vectors.self_ps, len(pairs))
+    count = _exact_sums(inverse, vectors.count, len(pairs))
+    phase, op = np.divmod(pairs, n_ops)
+    return tuple(
+        _top_ops(vectors, op[phase == number], self_ps[phase == number], count[phase == number])
+        for number in range(n_phases)
+    )
+
+
+def _exact_sums(group: IntArray, values: IntArray, n_groups: int) -> IntArray:
+    """Sums in integers: a float cannot hold a day of picoseconds to the last one."""
+    low, high = values & 0xFFFFFF, values >> 24
+    return np.asarray(
+        (np.bincount(group, high, n_groups).astype(np.int64) << 24)
+        + np.bincount(group, low, n_groups).astype(np.int64),
+        np.int64,
+    )
+
+
+def _top_ops(vectors: OpVectors, op: IntArray, self_ps: IntArray, count: IntArray) -> tuple[TopOp, ...]:
+    total_ps = int(self_ps.sum())
+    names = [vectors.names[code] for code in op.tolist()]
+    best = sorted(range(len(names)), key=lambda i: (-int(self_ps[i]), names[i]))[:N_TOP]
+    return tuple(
+        TopOp(
+            op=names[i],
+            category=vectors.categories[int(op[i])],
+            self_ps=int(self_ps[i]),
+            count=int(count[i]),
+            share=int(self_ps[i]) / total_ps if total_ps else 0.0,
+        )
+        for i in best
+    )

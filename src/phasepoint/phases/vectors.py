@@ -1,0 +1,304 @@
+"""The tables as arrays: the step clock of every step, and op vectors of the captured ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phasepoint.core.errors import NoDataError
+from phasepoint.phases.result import IntArray
+
+_DEVICE_LEVELS = ("op", "kernel")
+_UNKNOWN_CATEGORY = ""
+
+
+@dataclass(frozen=True, eq=False)
+class StepSeries:
+    """The step clock in the run's order, `[n]` each; `n` counts distinct steps.
+
+    Attributes:
+        step: step number.
+        attempt: attempt of the host; zeros where the table has none.
+        dur_ps: duration; over several hosts the longest, because the slowest sets the pace.
+        input_ps: waiting for data; null where the table has none.
+        compile_ps: compiling; null where the table has none.
+        kind: code into `kinds`, -1 where no hint was given.
+        kinds: names of the hints.
+        row: which of the `n` each row of the table belongs to, `[n_rows]`.
+    """
+
+    step: IntArray
+    attempt: IntArray
+    dur_ps: IntArray
+    input_ps: IntArray | None
+    compile_ps: IntArray | None
+    kind: IntArray
+    kinds: tuple[str, ...]
+    row: IntArray
+
+    @property
+    def n(self) -> int:
+        """Distinct steps."""
+        return len(self.step)
+
+
+@dataclass(frozen=True, eq=False)
+class OpVectors:
+    """Op counts and self times of the captured steps, compressed by step.
+
+    Attributes:
+        index: position of each captured step in the run's order, `[n_captured]`, rising.
+        start: where each captured step's entries begin, `[n_captured + 1]`.
+        op: code into `names`, `[n_entries]`.
+        count: executions, `[n_entries]`.
+        self_ps: self time, `[n_entries]`.
+        names: op names, by code.
+        categories: category by code, null where the table does not say.
+        vector_entry: whether the entry takes part in comparing steps (device work, where levels are known).
+    """
+
+    index: IntArray
+    start: IntArray
+    op: IntArray
+    count: IntArray
+    self_ps: IntArray
+    names: tuple[str, ...]
+    categories: tuple[str | None, ...]
+    vector_entry: NDArray[np.bool_]
+
+    @property
+    def n_captured(self) -> int:
+        """Steps with ops."""
+        return len(self.index)
+
+    @property
+    def owner(self) -> IntArray:
+        """Captured step (position in `index`) of each entry, `[n_entries]`."""
+        return np.repeat(np.arange(self.n_captured), np.diff(self.start))
+
+
+def read_steps(steps: pa.Table) -> StepSeries:
+    """The steps table as arrays in the run's order.
+
+    Args:
+        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `start_ps`, `kind`, `host`, `attempt`.
+
+    Raises:
+        NoDataError: the table holds no steps.
+        ValueError: a column is missing, holds null or a negative duration, or a step occurs twice on one host.
+    """
+    step, dur_ps = (_numbers(steps, name, "steps") for name in ("step", "dur_ps"))
+    if len(step) == 0:
+        raise NoDataError(
+            "table 'steps' holds no steps, so there are no phases to find; "
+            "record at least one step, or check that the run was flushed"
+        )
+    _refuse_negative(dur_ps, step, "dur_ps")
+    attempt = _optional_numbers(steps, "attempt")
+    host = _optional_numbers(steps, "host")
+    attempt = np.zeros(len(step), np.int64) if attempt is None else attempt
+    keys = (step, attempt) if host is None else (host, step, attempt)
+    order = _run_order(keys)
+    first = _first_of_each(step[order], attempt[order])
+    if host is None or not first.all():
+        _refuse_duplicates(step, host, order, keys)
+    row = np.empty(len(step), np.int64)
+    row[order] = np.cumsum(first) - 1
+    where = np.flatnonzero(first)
+    kind, kinds = _kinds(steps)
+    return StepSeries(
+        step=step[order][where],
+        attempt=attempt[order][where],
+        dur_ps=np.maximum.reduceat(dur_ps[order], where),
+        input_ps=_longest(_optional_numbers(steps, "input_ps"), order, where),
+        compile_ps=_longest(_optional_numbers(steps, "compile_ps"), order, where),
+        kind=kind[order][where],
+        kinds=kinds,
+        row=row,
+    )
+
+
+def read_ops(ops: pa.Table | None, series: StepSeries) -> OpVectors | None:
+    """The ops table as vectors of the captured steps; null where it holds none for these steps.
+
+    Rows of no step (work outside every captured step) take no part. Where several hosts captured one step,
+    the lowest host's rows are taken, so that a vector is always one host's.
+
+    Args:
+        ops: columns `step`, `op`, `count`, `self_ps`; optionally `category`, `layer`, `level`, `host`, `attempt`.
+        series: the run's steps.
+
+    Raises:
+        ValueError: a column is missing or holds null, a count or time is negative, or a step is not in `series`.
+    """
+    if ops is None:
+        return None
+    for name in ("step", "op", "count", "self_ps"):
+        _column(ops, name, "ops")
+    ops = ops.filter(pc.is_valid(ops.column("step")))
+    if ops.num_rows == 0:
+        return None
+    step, count, self_ps = (_numbers(ops, name, "ops") for name in ("step", "count", "self_ps"))
+    _refuse_negative(count, step, "count")
+    _refuse_negative(self_ps, step, "self_ps")
+    position = _positions(step, _optional_numbers(ops, "attempt"), series)
+    keep = _order_by_step(position, _optional_numbers(ops, "host"))
+    op, names, layered = _op_codes(ops)
+    index, begin = np.unique(position[keep], return_index=True)
+    return OpVectors(
+        index=index,
+        start=np.append(begin, len(keep)).astype(np.int64),
+        op=op[keep],
+        count=count[keep],
+        self_ps=self_ps[keep],
+        names=names,
+        categories=_categories(ops, layered, len(names)),
+        vector_entry=_device_rows(ops)[keep],
+    )
+
+
+def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        raise ValueError(f"table {what!r} lacks column {name!r}; it has {', '.join(table.column_names) or 'none'}")
+    return table.column(name)
+
+
+def _numbers(table: pa.Table, name: str, what: str) -> IntArray:
+    column = _column(table, name, what)
+    if column.null_count:
+        raise ValueError(f"table {what!r}, column {name!r}: {column.null_count} nulls; every value must be known")
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type)):
+        raise ValueError(f"table {what!r}, column {name!r}: expected integers, found {column.type}")
+    try:
+        return np.asarray(column.cast(pa.int64()).to_numpy(), dtype=np.int64)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"table {what!r}, column {name!r}: expected integers: {error}") from error
+
+
+def _optional_numbers(table: pa.Table, name: str) -> IntArray | None:
+    if name not in table.column_names or table.column(name).null_count == table.num_rows:
+        return None
+    filled = table.set_column(
+        table.column_names.index(name), name, pc.fill_null(table.column(name).cast(pa.int64()), 0)
+    )
+    return _numbers(filled, name, "steps")
+
+
+def _refuse_negative(values: IntArray, step: IntArray, name: str) -> None:
+    bad = np.flatnonzero(values < 0)
+    if len(bad):
+        raise ValueError(
+            f"column {name!r}: {len(bad)} negative values, the first in row {bad[0]} (step {step[bad[0]]}); "
+            "expected 0 or more"
+        )
+
+
+def _run_order(keys: Sequence[IntArray]) -> IntArray:
+    steps_alone = len(keys) == 2 and not keys[1].any()
+    if steps_alone:
+        return np.argsort(keys[0], kind="stable").astype(np.int64)
+    return np.lexsort(tuple(keys)).astype(np.int64)
+
+
+def _first_of_each(step: IntArray, attempt: IntArray) -> NDArray[np.bool_]:
+    first = np.ones(len(step), bool)
+    first[1:] = (np.diff(step) != 0) | (np.diff(attempt) != 0)
+    return first
+
+
+def _refuse_duplicates(step: IntArray, host: IntArray | None, order: IntArray, keys: Sequence[IntArray]) -> None:
+    same = np.ones(len(step) - 1, bool)
+    for key in keys:
+        same &= np.diff(key[order]) == 0
+    if same.any():
+        at = order[1:][same][0]
+        where = "" if host is None else f" on host {host[at]}"
+        raise ValueError(
+            f"table 'steps': {int(same.sum())} duplicate steps, the first is step {step[at]}{where} in row {at}; "
+            "every step must occur once per host and attempt"
+        )
+
+
+def _longest(values: IntArray | None, order: IntArray, where: IntArray) -> IntArray | None:
+    return None if values is None else np.asarray(np.maximum.reduceat(values[order], where), np.int64)
+
+
+def _kinds(steps: pa.Table) -> tuple[IntArray, tuple[str, ...]]:
+    if "kind" not in steps.column_names or steps.column("kind").null_count == steps.num_rows:
+        return np.full(steps.num_rows, -1, np.int64), ()
+    encoded = _encoded(steps.column("kind"))
+    codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """One dictionary for all chunks, whether or not the column came encoded."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    combined = column.unify_dictionaries().combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        combined = combined.chunk(0) if combined.num_chunks else pa.array([], column.type)
+    return combined
+
+
+def _positions(step: IntArray, attempt: IntArray | None, series: StepSeries) -> IntArray:
+    if attempt is None or not series.attempt.any():
+        known, position = series.step, np.searchsorted(series.step, step)
+        if series.attempt.any():
+            raise ValueError("table 'steps' has several attempts but table 'ops' has no column 'attempt'")
+        found = known[np.minimum(position, series.n - 1)] == step
+    else:
+        span = max(int(series.step.max()), int(step.max())) + 1
+        known, wanted = series.attempt * span + series.step, attempt * span + step
+        position = np.searchsorted(known, wanted)
+        found = known[np.minimum(position, series.n - 1)] == wanted
+    if not found.all():
+        at = int(np.flatnonzero(~found)[0])
+        raise ValueError(
+            f"table 'ops': {int((~found).sum())} rows of steps that table 'steps' does not hold, "
+            f"the first is step {step[at]} in row {at}"
+        )
+    return position.astype(np.int64)
+
+
+def _order_by_step(position: IntArray, host: IntArray | None) -> IntArray:
+    if host is None:
+        rising = bool((np.diff(position) >= 0).all())
+        return np.arange(len(position)) if rising else np.argsort(position, kind="stable")
+    order = np.lexsort((host, position))
+    begins = np.flatnonzero(np.diff(position[order], prepend=-1))
+    lowest = np.repeat(host[order][begins], np.diff(np.append(begins, len(order))))
+    return np.asarray(order[host[order] == lowest], np.int64)
+
+
+def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...], IntArray]:
+    """Code per row, names, and the same codes again for looking up categories."""
+    encoded = _encoded(_column(ops, "op", "ops"))
+    if encoded.null_count:
+        raise ValueError(f"table 'ops', column 'op': {encoded.null_count} nulls; every op must have a name")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist()), codes
+
+
+def _categories(ops: pa.Table, codes: IntArray, n_ops: int) -> tuple[str | None, ...]:
+    if "category" not in ops.column_names:
+        return (None,) * n_ops
+    encoded = _encoded(ops.column("category"))
+    names = encoded.dictionary.to_pylist()
+    category = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    of_op = np.full(n_ops, -1, np.int64)
+    of_op[codes[::-1]] = category[::-1]
+    return tuple(names[code] if code >= 0 else None for code in of_op)
+
+
+def _device_rows(ops: pa.Table) -> NDArray[np.bool_]:
+    """Rows of ops and kernels; every row where the table has no levels or none of these."""
+    everything = np.ones(ops.num_rows, bool)
+    if "level" not in ops.column_names:
+        return everything
+    level = pc.is_in(ops.column("level").cast(pa.string()), value_set=pa.array(_DEVICE_LEVELS))
+    device = level.to_numpy().astype(bool)
+    return device if device.any() else everything
