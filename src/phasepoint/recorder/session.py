@@ -124,10 +124,11 @@ class ProfilerSession(Protocol):
         """Memory in use on the first device; None where asking is not cheap or has no answer. Any thread."""
         ...
 
-    def watch_compiles(self, on_compile: Callable[[int], None]) -> Remove:
-        """Call `on_compile(dur_ns)` after each program is traced, lowered or compiled, on whatever thread did it.
+    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+        """Call `on_compile(dur_ns, is_new_program)` after tracing, lowering or compiling, on whatever thread did it.
 
-        Where the framework does not tell, nothing is installed.
+        `is_new_program` says that a program was compiled, and did not only go through an earlier stage. Where the
+        framework does not tell, nothing is installed.
         """
         ...
 
