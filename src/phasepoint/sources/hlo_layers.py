@@ -1,0 +1,80 @@
+"""Module path of an operation, from the name the framework gave it.
+
+JAX writes the stack of scopes into every instruction: `jit(step)/transpose(jvp(M))/Conv_0/conv_general_dilated`. Scopes
+are the user's modules and `named_scope`s; what JAX adds itself (jit, transformations, loop bodies, the primitive at the
+end) says how an operation came about and not where it belongs.
+"""
+
+from functools import lru_cache
+
+_PLUMBING = frozenset(
+    {
+        "body",
+        "branch",
+        "checkpoint",
+        "closed_call",
+        "cond",
+        "core_call",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "jvp",
+        "main",
+        "named_call",
+        "pjit",
+        "remat",
+        "remat2",
+        "rematted_computation",
+        "scan",
+        "shard_map",
+        "transpose",
+        "vmap",
+        "while",
+    }
+)
+"""Scope names that JAX puts there itself."""
+
+_FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "core_call", "custom_jvp", "custom_vjp"})
+"""Wrappers whose argument names a function of the program, not a module: `jit(relu)`."""
+
+
+@lru_cache(maxsize=100_000)
+def layer_of_op_name(op_name: str) -> str | None:
+    """Module path in a framework's operation name, None where it names no module.
+
+    `jit(step)/jvp(M)/Conv_0/conv_general_dilated` and its backward `jit(step)/transpose(jvp(M))/Conv_0/…` are both
+    `M/Conv_0`. The last part is the primitive and is never a layer.
+
+    Args:
+        op_name: `op_name` of the HLO metadata.
+    """
+    parts = _split_scopes(op_name)
+    if len(parts) < 2:
+        return None
+    scopes = [scope for part in parts[:-1] for scope in _unwrap(part)]
+    return "/".join(scopes) or None
+
+
+def _split_scopes(path: str) -> list[str]:
+    """Split at the slashes that stand outside parentheses."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(path):
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+        elif letter == "/" and depth <= 0:
+            parts.append(path[start:place])
+            start = place + 1
+    parts.append(path[start:])
+    return parts
+
+
+def _unwrap(part: str) -> list[str]:
+    """The user's scopes in one part: `transpose(jvp(M))` → `["M"]`, `jvp(jit(relu))` → `[]`."""
+    wrapper, parenthesis, rest = part.partition("(")
+    if not parenthesis or not rest.endswith(")"):
+        return [] if not part or part in _PLUMBING or part.startswith("branch_") else [part]
+    if wrapper in _FUNCTION_WRAPPERS:
+        return []
+    return [scope for inner in _split_scopes(rest[:-1]) for scope in _unwrap(inner)]
