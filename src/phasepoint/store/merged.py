@@ -50,8 +50,9 @@ def merged_sources(data: pa.Buffer) -> frozenset[str]:
 def select_parts(plain: Collection[str], merged: Mapping[str, frozenset[str]]) -> list[str]:
     """The parts to read so that every row counts once, in the order of their first sources.
 
-    Two merged parts overlap only while one of two concurrent compactions backs out; that one has deleted nothing, so
-    all its sources are there or in the other, and it can be passed over.
+    A merged part whose sources are all in others (it was merged again) is passed over. Two merged parts can overlap
+    otherwise only if two compactions ran at once on an object store; one can then be passed over if all of its
+    sources are there or in the other.
 
     Args:
         plain: names of the parts that are no merged ones.

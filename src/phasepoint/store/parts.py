@@ -17,12 +17,13 @@ MAX_PART_BYTES = 16 << 30
 _PART_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_=-]{0,127}")
 
 
-def encode_part(table: pa.Table, *, level: int = 1, metadata: dict[bytes, bytes] | None = None) -> pa.Buffer:
+def encode_part(table: pa.Table, *, metadata: dict[bytes, bytes] | None = None) -> pa.Buffer:
     """A table of a declared schema as Parquet: zstd, integers as deltas, repeating strings as dictionaries.
+
+    zstd level 1: on a million step rows, level 9 is 0.5 % smaller.
 
     Args:
         table: any table of `core.tables`.
-        level: zstd level; 1 while the job runs, more when parts are merged.
         metadata: key-value metadata of the file.
     """
     if metadata:
@@ -34,7 +35,7 @@ def encode_part(table: pa.Table, *, level: int = 1, metadata: dict[bytes, bytes]
         table.unify_dictionaries(),
         sink,
         compression="zstd",
-        compression_level=level,
+        compression_level=1,
         use_dictionary=strings or False,
         column_encoding={f.name: "DELTA_BINARY_PACKED" for f in schema if pa.types.is_int64(f.type)} or None,
         write_page_checksum=True,

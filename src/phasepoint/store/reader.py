@@ -11,12 +11,12 @@ from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TABLES, TableSpec, table_spec
 from phasepoint.store.filesystem import Location, list_directory, open_location
 from phasepoint.store.history import select_history
-from phasepoint.store.lost import lost_part_gaps
+from phasepoint.store.lost import LostPart, lost_part_gaps
 from phasepoint.store.manifest import Manifest, read_manifest
 from phasepoint.store.process import ProcessIdentity
 from phasepoint.store.raw import read_raw_file
-from phasepoint.store.session import Session, ShardState, parse_shard_name, read_session, shard_state
-from phasepoint.store.shard_table import LostPart, order_rows, read_shard_table
+from phasepoint.store.session import BrokenSession, Session, ShardState, parse_shard_name, read_session, shard_state
+from phasepoint.store.shard_table import order_rows, read_shard_table
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Run:
     shards: tuple[Shard, ...]
     other_shards: tuple[Shard, ...]
     location: Location = field(repr=False)
-    _problems: dict[str, None] = field(default_factory=dict, repr=False)
+    _problems: tuple[str, ...] = field(repr=False)
     _lost: dict[tuple[str, str], tuple[LostPart, ...]] = field(default_factory=dict, repr=False)
 
     @property
@@ -157,21 +157,21 @@ def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Ru
     location = open_location(path)
     manifest = read_manifest(location)
     now = time.time_ns() if now_unix_ns is None else now_unix_ns
-    problems: dict[str, None] = {}
+    problems = []
     found = []
     for entry in list_directory(location):
         key = parse_shard_name(entry.name)
         if entry.is_dir and key is not None:
-            try:
-                session = read_session(location, entry.name)
-                state = shard_state(location, entry.name, session, now_unix_ns=now)
-            except StoreError as error:
-                problems[f"{error}; its tables are read, its times count from the run's creation"] = None
-                session, state = _unknown_session(*key, manifest), "killed"
+            session = read_session(location, entry.name)
+            if isinstance(session, BrokenSession):
+                problems.append(f"{session.reason}; its tables are read, its times count from the run's creation")
+                found.append(Shard(entry.name, *key, _unknown_session(*key, manifest), "killed"))
+                continue
+            state = shard_state(location, entry.name, session, now_unix_ns=now)
             found.append(Shard(entry.name, *key, session, state))
     history = select_history(found)
     others = tuple(sorted((s for s in found if s not in history), key=lambda s: (s.host, s.attempt)))
-    return Run(location.url, manifest, history, others, location, problems)
+    return Run(location.url, manifest, history, others, location, tuple(problems))
 
 
 def _unknown_session(host: int, attempt: int, manifest: Manifest) -> Session:

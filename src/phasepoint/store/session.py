@@ -1,11 +1,11 @@
 """session.json of a shard: whose it is, on which clock, and how it ended; heartbeat.json: that its writer lives."""
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from phasepoint.core.errors import StoreError
 from phasepoint.store.filesystem import Location, read_file, write_file
 from phasepoint.store.process import ProcessIdentity, is_alive
 
@@ -52,6 +52,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     closed_unix_ns: int | None = None
 
 
+@dataclass(frozen=True)
+class BrokenSession:
+    """A session that is missing or cannot be decoded, and why, with the file's name."""
+
+    reason: str
+
+
 class _Heartbeat(msgspec.Struct, frozen=True):
     unix_ns: int
 
@@ -72,19 +79,19 @@ def encode_session(session: Session) -> bytes:
     return msgspec.json.format(msgspec.json.encode(session), indent=2)
 
 
-def read_session(location: Location, shard: str) -> Session:
-    """The session of a shard.
+def read_session(location: Location, shard: str) -> Session | BrokenSession:
+    """The session of a shard, or what is wrong with it: its rows may be whole all the same.
 
     Raises:
-        StoreError: it is missing, cannot be read, or is broken.
+        StoreError: the file system fails.
     """
     relative = f"{shard}/{SESSION_NAME}"
     try:
         return msgspec.json.decode(read_file(location, relative), type=Session)
     except FileNotFoundError:
-        raise StoreError(f"{location.show(relative)}: missing") from None
+        return BrokenSession(f"{location.show(relative)}: missing")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{location.show(relative)}: broken: {error}") from error
+        return BrokenSession(f"{location.show(relative)}: broken: {error}")
 
 
 def write_heartbeat(location: Location, shard: str, unix_ns: int) -> None:
@@ -102,7 +109,7 @@ def shard_state(location: Location, shard: str, session: Session, *, now_unix_ns
     On the writer's own machine its process decides; from elsewhere the age of its heartbeat.
 
     Raises:
-        StoreError: the heartbeat cannot be read.
+        StoreError: the file system fails.
     """
     if session.closed_unix_ns is not None:
         return "closed"
@@ -113,10 +120,8 @@ def shard_state(location: Location, shard: str, session: Session, *, now_unix_ns
 
 
 def _last_sign_of_life_unix_ns(location: Location, shard: str, session: Session) -> int:
-    relative = f"{shard}/{HEARTBEAT_NAME}"
+    """The heartbeat, or the session's start where there is none yet or a power cut has emptied it."""
     try:
-        return msgspec.json.decode(read_file(location, relative), type=_Heartbeat).unix_ns
-    except FileNotFoundError:
+        return msgspec.json.decode(read_file(location, f"{shard}/{HEARTBEAT_NAME}"), type=_Heartbeat).unix_ns
+    except (FileNotFoundError, msgspec.DecodeError):
         return session.epoch_unix_ns
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{location.show(relative)}: broken: {error}") from error

@@ -1,6 +1,6 @@
 """One table of one shard, put together from its parts."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TableSpec
 from phasepoint.store.filesystem import Location, list_directory, read_file
+from phasepoint.store.lost import LostPart, hole_between
 from phasepoint.store.merged import MERGED_PREFIX, merged_sources, select_parts
 from phasepoint.store.parts import PART_SUFFIX, decode_part
 
@@ -19,21 +20,6 @@ REPEATED = {
 """Tables in which several windows may repeat a row, with the columns that identify it; the first one counts."""
 
 _LIST_TRIES = 20
-
-
-@dataclass(frozen=True)
-class LostPart:
-    """A part that is there but cannot be read.
-
-    Attributes:
-        shard, table, part: which one; `part` is its file's full name.
-        reason: what is wrong with it.
-    """
-
-    shard: str
-    table: str
-    part: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -90,18 +76,39 @@ def _read_parts(
     location: Location, shard: str, spec: TableSpec, names: list[str]
 ) -> tuple[list[pa.Table], list[LostPart]]:
     folder = f"{shard}/{spec.name}"
-    merged_names = _merged_of(names)
-    merged_data = {n: read_file(location, f"{folder}/{n}{PART_SUFFIX}") for n in merged_names}
-    merged = {n: merged_sources(data) for n, data in merged_data.items()}
-    tables, lost = [], []
-    for name in select_parts([n for n in names if n not in merged], merged):
+    rows: dict[str, pa.Table] = {}
+    merged: dict[str, frozenset[str]] = {}
+    lost: dict[str, LostPart] = {}
+
+    def read(name: str) -> None:
         relative = f"{folder}/{name}{PART_SUFFIX}"
-        data = merged_data.get(name) or read_file(location, relative)
+        data = read_file(location, relative)
         try:
-            tables.append(decode_part(spec, data))
+            rows[name] = decode_part(spec, data)
         except TableError as error:
-            lost.append(LostPart(shard, spec.name, location.show(relative), str(error)))
-    return tables, lost
+            lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
+        else:
+            if name.startswith(MERGED_PREFIX):
+                merged[name] = merged_sources(data)
+
+    for name in _merged_of(names):  # first, for one that cannot be read covers nothing
+        read(name)
+    chosen = select_parts([n for n in names if n not in rows and n not in lost], merged)
+    for name in chosen:
+        if name not in merged:
+            read(name)
+    if spec.name == "steps":
+        _locate(lost, rows, chosen)
+    return [rows[name] for name in chosen if name in rows], list(lost.values())
+
+
+def _locate(lost: dict[str, LostPart], rows: dict[str, pa.Table], chosen: list[str]) -> None:
+    """Say which steps each lost part leaves out, from its neighbours; parts are named in the order of time."""
+    for index, name in enumerate(chosen):
+        if name in lost:
+            before = next((rows[n] for n in reversed(chosen[:index]) if n in rows), None)
+            after = next((rows[n] for n in chosen[index:] if n in rows), None)
+            lost[name] = replace(lost[name], **asdict(hole_between(before, after)))
 
 
 def _merged_of(names: list[str]) -> list[str]:

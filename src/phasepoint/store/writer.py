@@ -19,6 +19,7 @@ from phasepoint.store.session import (
     HEARTBEAT_INTERVAL_NS,
     HEARTBEAT_LIMIT_NS,
     SESSION_NAME,
+    BrokenSession,
     Session,
     encode_session,
     parse_shard_name,
@@ -200,12 +201,10 @@ def _newest_attempt(location: Location, host: int) -> int | None:
 
 def _refuse_live(location: Location, host: int, attempt: int, now_unix_ns: int) -> None:
     name = shard_name(host, attempt)
-    try:
-        session = read_session(location, name)
-        state = shard_state(location, name, session, now_unix_ns=now_unix_ns)
-    except StoreError:
-        return  # broken since it was written: a live writer's session is whole, and the attempt stays as it is
-    if state == "live":
+    session = read_session(location, name)
+    if isinstance(session, BrokenSession):
+        return  # broken since it was written, for a live writer's session is whole; the attempt stays as it is
+    if shard_state(location, name, session, now_unix_ns=now_unix_ns) == "live":
         owner = session.owner
         raise ShardBusyError(
             f"{location.show(name)}: process {owner.pid} on {owner.hostname} is writing rank {host} "

@@ -1,0 +1,176 @@
+"""Merging small parts, so that a run of weeks stays a few hundred files.
+
+A merged part is written first and names its sources; they are deleted afterwards. Killed in between, nothing is lost
+and nothing counts twice, because a reader passes over sources that a merged part names. Merging is associative: a
+merged part can be merged again, and names the first sources.
+"""
+
+from dataclasses import dataclass
+from os import PathLike
+
+import pyarrow as pa
+
+from phasepoint.core.errors import StoreError, TableError
+from phasepoint.core.tables import TABLES, TableSpec
+from phasepoint.store.compaction_lock import compaction_lock
+from phasepoint.store.filesystem import (
+    Location,
+    delete_file,
+    delete_temporaries,
+    list_directory,
+    read_file,
+    write_file,
+)
+from phasepoint.store.merged import (
+    MERGED_PREFIX,
+    merged_metadata,
+    merged_name,
+    merged_sources,
+    select_parts,
+)
+from phasepoint.store.parts import PART_SUFFIX, decode_part, encode_part
+from phasepoint.store.reader import Shard, open_run
+from phasepoint.store.shard_table import order_rows, part_names
+
+TARGET_BYTES = 64 << 20
+"""A part of this size is not merged further: rewriting it would cost more than one file less is worth."""
+
+
+@dataclass(frozen=True)
+class CompactResult:
+    """What compaction did to a run, or to a shard.
+
+    Attributes:
+        parts_before, parts_after: parts of all tables.
+        bytes_before, bytes_after: their size.
+        skipped: parts that cannot be read and were left as they are, by full name.
+    """
+
+    parts_before: int = 0
+    parts_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    skipped: tuple[str, ...] = ()
+
+    def __add__(self, other: "CompactResult") -> "CompactResult":
+        return CompactResult(
+            self.parts_before + other.parts_before,
+            self.parts_after + other.parts_after,
+            self.bytes_before + other.bytes_before,
+            self.bytes_after + other.bytes_after,
+            self.skipped + other.skipped,
+        )
+
+
+def compact_run(path: str | PathLike[str], *, min_parts: int = 2, target_bytes: int = TARGET_BYTES) -> CompactResult:
+    """Merge the parts of every table in every shard of a run, also in one that is being written.
+
+    Args:
+        path: path or URL of a run.
+        min_parts: a table with fewer small parts is left alone; more than 2 makes repeated calls on a live run cheap.
+        target_bytes: size of its sources from which a merged part is closed; larger parts are left alone.
+
+    Raises:
+        NotARunError, FormatVersionError: as `open_run`.
+        StoreError: another compaction is under way, or a part cannot be written or deleted. Nothing is lost then.
+    """
+    run = open_run(path)
+    result = CompactResult()
+    with compaction_lock(run.location):
+        for shard in (*run.shards, *run.other_shards):
+            result += _compact_shard(run.location, shard, min_parts, target_bytes)
+    return result
+
+
+def _compact_shard(location: Location, shard: Shard, min_parts: int, target_bytes: int) -> CompactResult:
+    result = CompactResult()
+    folders = [entry.name for entry in list_directory(location, shard.name) if entry.is_dir]
+    if shard.state != "live":
+        for folder in ("", *folders):
+            delete_temporaries(location, f"{shard.name}/{folder}".rstrip("/"))
+    for spec in TABLES.values():
+        if spec.name in folders:
+            folder = f"{shard.name}/{spec.name}"
+            before = _part_sizes(location, folder)
+            skipped = _compact_table(location, folder, spec, min_parts, target_bytes)
+            after = _part_sizes(location, folder)
+            result += CompactResult(len(before), len(after), sum(before), sum(after), skipped)
+    return result
+
+
+def _part_sizes(location: Location, folder: str) -> list[int]:
+    return [e.size for e in list_directory(location, folder) if e.name.endswith(PART_SUFFIX)]
+
+
+def _compact_table(
+    location: Location, folder: str, spec: TableSpec, min_parts: int, target_bytes: int
+) -> tuple[str, ...]:
+    """Merge one table's parts group by group; returns the parts that cannot be read, which stay as they are."""
+    names, skipped = _settle(location, folder, spec)
+    sizes = {e.name.removesuffix(PART_SUFFIX): e.size for e in list_directory(location, folder)}
+    small = [name for name in names if sizes.get(name, 0) < target_bytes]
+    if len(small) < min_parts:
+        return tuple(skipped)
+    group: list[str] = []
+    for name in small:
+        group.append(name)
+        if sum(sizes[n] for n in group) >= target_bytes:
+            skipped += _merge(location, folder, spec, group)
+            group = []
+    return (*skipped, *_merge(location, folder, spec, group))
+
+
+def _settle(location: Location, folder: str, spec: TableSpec) -> tuple[list[str], list[str]]:
+    """Delete what merged parts stand for; returns the parts that count, and the merged parts that cannot be read."""
+    names = part_names(location, folder)
+    merged: dict[str, frozenset[str]] = {}
+    broken = []
+    for name in names:
+        if name.startswith(MERGED_PREFIX):
+            data = _read(location, folder, name)
+            if _decode(spec, data) is None:
+                broken.append(name)
+            else:
+                merged[name] = merged_sources(data)
+    kept = select_parts([n for n in names if not n.startswith(MERGED_PREFIX)], merged)
+    for name in set(names).difference(kept, broken):
+        delete_file(location, f"{folder}/{name}{PART_SUFFIX}")
+    return kept, [location.show(f"{folder}/{name}{PART_SUFFIX}") for name in broken]
+
+
+def _merge(location: Location, folder: str, spec: TableSpec, group: list[str]) -> list[str]:
+    """Replace a group of parts by one; returns those that cannot be read, which stay as they are."""
+    skipped, rows = [], {}
+    sources: set[str] = set()
+    for name in group:
+        data = _read(location, folder, name)
+        table = _decode(spec, data)
+        if table is None:
+            skipped.append(location.show(f"{folder}/{name}{PART_SUFFIX}"))
+        else:
+            rows[name] = table
+            sources |= merged_sources(data) if name.startswith(MERGED_PREFIX) else {name}
+    if len(rows) > 1:
+        data = encode_part(order_rows(spec, list(rows.values())), metadata=merged_metadata(sources))
+        merged = merged_name(sources)
+        write_file(location, f"{folder}/{merged}{PART_SUFFIX}", data)
+        for name in set(rows) - {merged}:
+            delete_file(location, f"{folder}/{name}{PART_SUFFIX}")
+    return skipped
+
+
+def _read(location: Location, folder: str, name: str) -> pa.Buffer:
+    try:
+        return read_file(location, f"{folder}/{name}{PART_SUFFIX}")
+    except FileNotFoundError:
+        raise StoreError(
+            f"{location.show(folder)}/{name}{PART_SUFFIX} is gone while the run is compacted; "
+            "do not delete or move parts meanwhile, then compact again"
+        ) from None
+
+
+def _decode(spec: TableSpec, data: pa.Buffer) -> pa.Table | None:
+    try:
+        return decode_part(spec, data)
+    except TableError:
+        return None
