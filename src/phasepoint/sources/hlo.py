@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.tables import table_from_columns
+from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.categories import category_of_opcode
 from phasepoint.sources.hlo_cost import Cost, ModuleCost, cost_of_module
 from phasepoint.sources.hlo_fingerprint import fingerprint_module
@@ -20,6 +20,10 @@ from phasepoint.sources.hlo_module import Computation, Instruction, Module, pars
 
 _NEUTRAL = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "iota", "after-all"})
 """Opcodes that say nothing about what a fusion does: they name, count or forward values."""
+
+_PROGRAM_COLUMNS, _INSTRUCTION_COLUMNS = (
+    tuple(column.name for column in TABLES[name].columns) for name in ("programs", "instructions")
+)
 
 _WRAPPERS = frozenset({"fusion", "call", "async-start", "async-update", "async-done", "while", "conditional"})
 """Opcodes that are what stands inside them."""
@@ -64,13 +68,6 @@ def read_programs(protos: Mapping[int, bytes], *, window: int) -> HloTables:
         table_from_columns("programs", {name: [row[name] for row in programs] for name in _PROGRAM_COLUMNS}),
         table_from_columns("instructions", columns),
     )
-
-
-_PROGRAM_COLUMNS = "program name fingerprint first_window instructions flop bytes transcendentals notes".split()
-_INSTRUCTION_COLUMNS = (
-    "program computation op opcode category shape operands calls is_root is_entry flop bytes transcendentals layer"
-    " op_name source_file source_line"
-).split()
 
 
 def _program_row(program: int, module: Module, cost: ModuleCost, window: int) -> dict[str, Any]:

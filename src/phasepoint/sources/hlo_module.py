@@ -62,7 +62,7 @@ def parse_module(data: bytes) -> Module:
     """Decode a serialised `HloProto`, as the `Hlo Proto` stat of the trace's metadata plane holds it.
 
     Raises:
-        SourceError: the bytes are no `HloProto`, or the module in them does not hang together; the message has the reason.
+        SourceError: the bytes are no `HloProto`, or the module in them does not hang together.
     """
     from google.protobuf.message import DecodeError
 

@@ -34,7 +34,7 @@ def bytes_of_instruction(instruction: Instruction, bytes_of: BytesOf) -> int:
 
 
 def _operands_and_result(instruction: Instruction) -> int:
-    return instruction.shape.size_bytes + sum(operand.shape.size_bytes for operand in instruction.operands)
+    return _leaf_bytes(instruction.shape) + sum(operand.shape.size_bytes for operand in instruction.operands)
 
 
 def _leaf_bytes(shape: Shape) -> int:
@@ -87,10 +87,6 @@ def _infeed(instruction: Instruction, _: BytesOf) -> int:
 
 def _outfeed(instruction: Instruction, _: BytesOf) -> int:
     return sum(_leaf_bytes(operand.shape) for operand in instruction.operands)
-
-
-def _all_reduce(instruction: Instruction, _: BytesOf) -> int:
-    return _leaf_bytes(instruction.shape) + sum(operand.shape.size_bytes for operand in instruction.operands)
 
 
 def _cholesky(instruction: Instruction, _: BytesOf) -> int:
@@ -188,8 +184,6 @@ def _read_by_nested_fusion(value: Instruction, fusion: Instruction) -> int:
 
 
 _RULES: dict[str, Callable[[Instruction, BytesOf], int]] = {
-    "all-reduce": _all_reduce,
-    "all-reduce-start": _all_reduce,
     "async-start": _called_once,
     "call": _called_once,
     "cholesky": _cholesky,

@@ -63,7 +63,7 @@ def valid_positions(window: Any, input_size: int, kernel_size: int, output_size:
 
 
 def _count_multiples(first: int, last: int, stride: int, offset: int, spread: int) -> int:
-    """How many `o` in `[first, last]` make `o·stride + offset` a multiple of `spread`: they recur every `spread` steps."""
+    """How many `o` of `[first, last]` make `o·stride + offset` a multiple of `spread`; hits recur every `spread`."""
     if last < first:
         return 0
     if spread == 1:

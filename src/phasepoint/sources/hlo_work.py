@@ -29,13 +29,68 @@ WorkOf = Callable[[Computation], Work]
 """Work of one execution of a computation, the unknown parts left out."""
 
 TRANSCENDENTAL = frozenset(
-    "atan2 cbrt cosine erf exponential exponential-minus-one log log-plus-one logistic power rsqrt sine sqrt tan tanh".split()
+    [
+        "atan2",
+        "cbrt",
+        "cosine",
+        "erf",
+        "exponential",
+        "exponential-minus-one",
+        "log",
+        "log-plus-one",
+        "logistic",
+        "power",
+        "rsqrt",
+        "sine",
+        "sqrt",
+        "tan",
+        "tanh",
+    ]
 )
 ELEMENTWISE = frozenset(
-    """abs acos acosh add and asin asinh atanh ceil clamp compare complex convert cosh count-leading-zeros divide floor
-    imag is-finite maximum minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz
-    round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign sinh stochastic-convert subtract
-    xor""".split()
+    [
+        "abs",
+        "acos",
+        "acosh",
+        "add",
+        "and",
+        "asin",
+        "asinh",
+        "atanh",
+        "bitcast-convert",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "cosh",
+        "count-leading-zeros",
+        "divide",
+        "floor",
+        "imag",
+        "is-finite",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "real",
+        "reduce-precision",
+        "remainder",
+        "round-nearest-afz",
+        "round-nearest-even",
+        "select",
+        "shift-left",
+        "shift-right-arithmetic",
+        "shift-right-logical",
+        "sign",
+        "sinh",
+        "stochastic-convert",
+        "subtract",
+        "xor",
+    ]
 )
 ANNOTATIONS = frozenset(
     {"AllocateBuffer", "AssumeGatherIndicesInBound", "MoveToDevice", "MoveToHost", "Sharding"}
@@ -128,7 +183,7 @@ def _reduce(instruction: Instruction, work_of: WorkOf) -> Work:
 
 
 def _reduce_window(instruction: Instruction, work_of: WorkOf) -> Work:
-    """(Window − 1) reductions per output; a cumulative sum, which XLA writes with padding, is counted as XLA counts it."""
+    """(Window − 1) reductions per output; a sum over a whole padded dimension is counted once, as XLA does."""
     result = _first_array(instruction.shape)
     count = (window_elements(instruction.proto) - 1) * result.elements
     windows = list(instruction.proto.window.dimensions)
