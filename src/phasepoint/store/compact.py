@@ -62,6 +62,16 @@ class CompactResult:
         )
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A readable part: its rows, its first sources (itself, if it is no merged one), its size in bytes."""
+
+    name: str
+    rows: pa.Table
+    sources: frozenset[str]
+    size: int
+
+
 def compact_run(path: str | PathLike[str], *, min_parts: int = 2, target_bytes: int = TARGET_BYTES) -> CompactResult:
     """Merge the parts of every table in every shard of a run, also in one that is being written.
 
@@ -105,19 +115,26 @@ def _part_sizes(location: Location, folder: str) -> list[int]:
 def _compact_table(
     location: Location, folder: str, spec: TableSpec, min_parts: int, target_bytes: int
 ) -> tuple[str, ...]:
-    """Merge one table's parts group by group; returns the parts that cannot be read, which stay as they are."""
+    """Merge one table's parts group by group; returns the parts that cannot be read, which stay as they are.
+
+    No merged part spans one that cannot be read, so that its neighbours still tell what it held.
+    """
     names, skipped = _settle(location, folder, spec)
     sizes = {e.name.removesuffix(PART_SUFFIX): e.size for e in list_directory(location, folder)}
-    small = [name for name in names if sizes.get(name, 0) < target_bytes]
-    if len(small) < min_parts:
+    if sum(sizes[name] < target_bytes for name in names) < min_parts:
         return tuple(skipped)
-    group: list[str] = []
-    for name in small:
-        group.append(name)
-        if sum(sizes[n] for n in group) >= target_bytes:
-            skipped += _merge(location, folder, spec, group)
+    group: list[_Part] = []
+    for name in names:
+        part = _read_part(location, folder, spec, name) if sizes[name] < target_bytes else None
+        if part is not None:
+            group.append(part)
+        elif sizes[name] < target_bytes:
+            skipped.append(location.show(f"{folder}/{name}{PART_SUFFIX}"))
+        if part is None or sum(p.size for p in group) >= target_bytes:
+            _merge(location, folder, spec, group)
             group = []
-    return (*skipped, *_merge(location, folder, spec, group))
+    _merge(location, folder, spec, group)
+    return tuple(skipped)
 
 
 def _settle(location: Location, folder: str, spec: TableSpec) -> tuple[list[str], list[str]]:
@@ -138,25 +155,25 @@ def _settle(location: Location, folder: str, spec: TableSpec) -> tuple[list[str]
     return kept, [location.show(f"{folder}/{name}{PART_SUFFIX}") for name in broken]
 
 
-def _merge(location: Location, folder: str, spec: TableSpec, group: list[str]) -> list[str]:
-    """Replace a group of parts by one; returns those that cannot be read, which stay as they are."""
-    skipped, rows = [], {}
-    sources: set[str] = set()
-    for name in group:
-        data = _read(location, folder, name)
-        table = _decode(spec, data)
-        if table is None:
-            skipped.append(location.show(f"{folder}/{name}{PART_SUFFIX}"))
-        else:
-            rows[name] = table
-            sources |= merged_sources(data) if name.startswith(MERGED_PREFIX) else {name}
-    if len(rows) > 1:
-        data = encode_part(order_rows(spec, list(rows.values())), metadata=merged_metadata(sources))
-        merged = merged_name(sources)
-        write_file(location, f"{folder}/{merged}{PART_SUFFIX}", data)
-        for name in set(rows) - {merged}:
-            delete_file(location, f"{folder}/{name}{PART_SUFFIX}")
-    return skipped
+def _merge(location: Location, folder: str, spec: TableSpec, group: list[_Part]) -> None:
+    """Replace a group of parts by one."""
+    if len(group) < 2:
+        return
+    sources = frozenset[str]().union(*(part.sources for part in group))
+    data = encode_part(order_rows(spec, [part.rows for part in group]), metadata=merged_metadata(sources))
+    name = merged_name(sources)
+    write_file(location, f"{folder}/{name}{PART_SUFFIX}", data)
+    for part in group:
+        delete_file(location, f"{folder}/{part.name}{PART_SUFFIX}")
+
+
+def _read_part(location: Location, folder: str, spec: TableSpec, name: str) -> _Part | None:
+    data = _read(location, folder, name)
+    rows = _decode(spec, data)
+    if rows is None:
+        return None
+    sources = merged_sources(data) if name.startswith(MERGED_PREFIX) else frozenset({name})
+    return _Part(name, rows, sources, data.size)
 
 
 def _read(location: Location, folder: str, name: str) -> pa.Buffer:

@@ -42,15 +42,17 @@ class Hole:
 
 def hole_between(before: pa.Table | None, after: pa.Table | None) -> Hole:
     """What lies between two parts of `steps`, the nearest readable ones before and after a lost one."""
-    first_step = last_step = start_ps = end_ps = None
+    first_step = last_step = start_ps = dur_ps = None
     if before is not None and before.num_rows:
         first_step = pc.max(before["step"]).as_py() + 1
         start_ps = pc.max(pc.add(before["start_ps"], before["dur_ps"])).as_py()
     if after is not None and after.num_rows:
         last_step = pc.min(after["step"]).as_py() - 1
-        end_ps = pc.min(after["start_ps"]).as_py()
-    known = start_ps is not None and end_ps is not None
-    return Hole(first_step, last_step, start_ps, max(0, end_ps - start_ps) if known else None)
+        if start_ps is not None:
+            dur_ps = max(0, pc.min(after["start_ps"]).as_py() - start_ps)
+    if first_step is not None and last_step is not None and last_step < first_step:
+        return Hole(None, None, None, None)  # the neighbours leave nothing out, so they are no guide
+    return Hole(first_step, last_step, start_ps, dur_ps)
 
 
 def lost_part_gaps(lost: Sequence[LostPart]) -> pa.Table:
