@@ -1,0 +1,165 @@
+"""Notices checkpoints without a call: the frameworks' saving functions are wrapped in place while a recording runs.
+
+A wrapper reads the clock twice and passes everything on: arguments, result, exceptions. A save inside a save (Orbax's
+manager calls a checkpointer) is one checkpoint; a save that failed, or that was skipped, is none.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.session import CheckpointWritten, Remove
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a finished call says about the checkpoint it wrote; None for what it does not say.
+
+    Attributes:
+        framework: orbax or torch.
+        path: where the checkpoint stands.
+        bytes: its size, where it is known without a search.
+        asynchronous: whether writing goes on.
+        has_iterator: whether the data iterator's state is in it.
+    """
+
+    framework: str
+    path: str | None = None
+    bytes: int | None = None
+    asynchronous: bool | None = None
+    has_iterator: bool | None = None
+
+
+Describe = Callable[[tuple[Any, ...], Mapping[str, Any], Any], Saved | None]
+"""Arguments, named arguments and result of a finished call to what it saved; None if it saved no checkpoint."""
+
+
+@dataclass
+class _Call:
+    start_ns: int
+    end_ns: int = 0
+    inner: Saved | None = None
+
+
+class SaveWatch:
+    """Wraps saving functions and tells of every outermost call that saved something."""
+
+    def __init__(
+        self,
+        on_written: Callable[[CheckpointWritten], None],
+        guard: Guard,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self.guard = guard
+        self._on_written = on_written
+        self._now_ns = now_ns
+        self._thread = threading.local()
+
+    def wrap(self, describe: Describe) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator for a saving function, which `describe` understands."""
+
+        def decorate(save: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(save)
+            def noticed(*args: Any, **kwargs: Any) -> Any:
+                outer: _Call | None = getattr(self._thread, "call", None)
+                call = self._thread.call = _Call(self._now_ns())
+                try:
+                    result = save(*args, **kwargs)
+                finally:
+                    self._thread.call = outer
+                call.end_ns = self._now_ns()
+                self._finish(call, outer, lambda: describe(args, kwargs, result))
+                return result
+
+            return noticed
+
+        return decorate
+
+    @guarded
+    def _finish(self, call: _Call, outer: _Call | None, describe: Callable[[], Saved | None]) -> None:
+        saved = _merge(describe(), call.inner)
+        if saved is None:
+            return
+        if outer is not None:
+            outer.inner = saved
+        elif saved.path is not None:
+            self._on_written(_checkpoint(call, saved, saved.path))
+
+
+def watch_checkpoints(on_written: Callable[[CheckpointWritten], None], *, guard: Guard) -> Remove:
+    """Notice checkpoints of `torch.save` and Orbax, whether these are imported already or later.
+
+    Args:
+        on_written: called on the saving thread after every checkpoint.
+        guard: catches what goes wrong in the hooks.
+
+    Returns:
+        What takes the hooks out again.
+    """
+    watch = SaveWatch(on_written, guard)
+    removes = [_Install(watch, "torch"), _Install(watch, "orbax.checkpoint")]
+    forgets = [when_imported(install.module, install.run) for install in removes]
+
+    def remove() -> None:
+        for forget in forgets:
+            forget()
+        for install in removes:
+            install.undo()
+
+    return remove
+
+
+class _Install:
+    """The hooks of one framework, put in when it has been imported."""
+
+    def __init__(self, watch: SaveWatch, module: str) -> None:
+        self.guard = watch.guard
+        self.module = module
+        self._watch = watch
+        self._removes: list[Remove] = []
+
+    @guarded
+    def run(self) -> None:
+        if self.module == "torch":
+            from phasepoint.recorder.torch_hook import hook_torch_save
+
+            self._removes = hook_torch_save(self._watch.wrap)
+        else:
+            from phasepoint.recorder.orbax_hook import hook_orbax
+
+            self._removes = hook_orbax(self._watch.wrap)
+
+    def undo(self) -> None:
+        for remove in reversed(self._removes):
+            remove()
+        self._removes = []
+
+
+def _merge(outer: Saved | None, inner: Saved | None) -> Saved | None:
+    """What the outer call says, completed by what the call inside it knew better: the path and whether it waits."""
+    if outer is None or inner is None:
+        return outer or inner
+    return Saved(
+        framework=outer.framework,
+        path=inner.path or outer.path,
+        bytes=inner.bytes if outer.bytes is None else outer.bytes,
+        asynchronous=inner.asynchronous if outer.asynchronous is None else outer.asynchronous,
+        has_iterator=outer.has_iterator or inner.has_iterator,
+    )
+
+
+def _checkpoint(call: _Call, saved: Saved, path: str) -> CheckpointWritten:
+    return CheckpointWritten(
+        path=path,
+        start_ns=call.start_ns,
+        end_ns=call.end_ns,
+        framework=saved.framework,
+        bytes=saved.bytes,
+        asynchronous=saved.asynchronous,
+        has_iterator=saved.has_iterator,
+    )

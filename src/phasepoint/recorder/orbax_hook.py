@@ -1,0 +1,83 @@
+"""Orbax's saves as checkpoints: the manager's, and a checkpointer's used alone, synchronous or not.
+
+Sizes are left unknown: a checkpoint is a directory, and an asynchronous one is not complete when the call returns.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from phasepoint.recorder.checkpoint_hooks import Describe, Saved
+from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.session import Remove
+
+CHECKPOINTERS = ("Checkpointer", "AsyncCheckpointer", "StandardCheckpointer", "PyTreeCheckpointer")
+
+ITERATOR_ITEMS = (
+    "iter",
+    "iterator",
+    "data_iter",
+    "data_iterator",
+    "dataset",
+    "dataset_iterator",
+    "dataloader",
+    "grain",
+)
+"""Names under which an item of a composite checkpoint holds the data iterator."""
+
+
+def hook_orbax(wrap: Callable[[Describe], Callable[[Callable[..., Any]], Callable[..., Any]]]) -> list[Remove]:
+    """Wrap `save` of Orbax's manager and of every checkpointer class that defines its own; Orbax must be imported."""
+    import orbax.checkpoint as ocp
+
+    removes = []
+    manager = getattr(ocp, "CheckpointManager", None)
+    if manager is not None:
+        removes.append(patch_attribute(manager, "save", wrap(_describe_manager)))
+    asynchronous = getattr(ocp, "AsyncCheckpointer", ())
+    describe = partial(_describe_checkpointer, asynchronous)
+    for name in CHECKPOINTERS:
+        owner = getattr(ocp, name, None)
+        if owner is not None and "save" in vars(owner):
+            removes.append(patch_attribute(owner, "save", wrap(describe)))
+    return removes
+
+
+def _describe_manager(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
+    """`CheckpointManager.save(step, …)` gives False where its policy skipped the step; its path is the inner call's."""
+    if not result:
+        return None
+    manager, *_ = args
+    step = args[1] if len(args) > 1 else kwargs.get("step")
+    return Saved("orbax", f"{manager.directory}/{step}", has_iterator=_has_iterator([*args[2:], *kwargs.values()]))
+
+
+def _describe_checkpointer(
+    asynchronous: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object
+) -> Saved | None:
+    directory = args[1] if len(args) > 1 else kwargs.get("directory")
+    if directory is None:
+        return None
+    return Saved(
+        "orbax",
+        str(directory),
+        asynchronous=isinstance(args[0], asynchronous),
+        has_iterator=_has_iterator([*args[2:], *kwargs.values()]),
+    )
+
+
+def _has_iterator(values: Iterable[object]) -> bool | None:
+    """True if an argument is Grain's or is a composite with an item of a telling name; else not known."""
+    for value in values:
+        if _is_grains(value):
+            return True
+        items = getattr(value, "items", None)
+        if not callable(items) or isinstance(value, type):
+            continue
+        if any(str(name).lower() in ITERATOR_ITEMS or _is_grains(item) for name, item in items()):
+            return True
+    return None
+
+
+def _is_grains(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "grain"

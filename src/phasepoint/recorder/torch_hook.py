@@ -1,0 +1,41 @@
+"""`torch.save` as a checkpoint: a file with its size. A save into a buffer in memory is none."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from phasepoint.recorder.checkpoint_hooks import Describe, Saved
+from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.session import Remove
+
+ITERATOR_KEYS = ("dataloader", "data_loader", "sampler", "iterator", "data_iter", "dataset_state")
+"""Parts of a state's top-level key that say that the data iterator's state is in it."""
+
+
+def hook_torch_save(wrap: Callable[[Describe], Callable[[Callable[..., Any]], Callable[..., Any]]]) -> list[Remove]:
+    """Wrap `torch.save` under both its names; torch must have been imported."""
+    import torch
+
+    decorate = wrap(describe_torch_save)
+    return [patch_attribute(torch, "save", decorate), patch_attribute(torch.serialization, "save", decorate)]
+
+
+def describe_torch_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
+    """What `torch.save(obj, f)` wrote: None where `f` is neither a path nor an open file with one."""
+    target = args[1] if len(args) > 1 else kwargs.get("f")
+    state = args[0] if args else kwargs.get("obj")
+    if isinstance(target, str | os.PathLike):
+        path = Path(target)
+        return Saved("torch", str(path.absolute()), path.stat().st_size, False, _has_iterator(state))
+    name = getattr(target, "name", None)
+    if isinstance(name, str):
+        return Saved("torch", str(Path(name).absolute()), None, False, _has_iterator(state))
+    return None
+
+
+def _has_iterator(state: object) -> bool | None:
+    if not isinstance(state, Mapping):
+        return None
+    found = any(part in str(key).lower() for key in state for part in ITERATOR_KEYS)
+    return True if found else None
