@@ -1,0 +1,156 @@
+"""Labels from the step clock alone, for steps that hints and ops do not already tell apart."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.alternation import find_alternation
+from phasepoint.phases.changepoints import fit_levels, segment_starts
+from phasepoint.phases.drift import Drift, find_drifts
+from phasepoint.phases.events import find_events
+from phasepoint.phases.noise import estimate_noise
+from phasepoint.phases.result import IntArray
+
+LEAST_STEPS = 8
+"""Fewer steps than this are one phase: there is nothing to tell their scatter from a change."""
+
+_LEAST_SPLIT = 40
+_APART = 0.25
+_LONG = float(np.log(3))
+
+
+@dataclass(frozen=True, eq=False)
+class ClockLabels:
+    """Labels of a sequence of steps.
+
+    Attributes:
+        label: `[n]`.
+        slow: steps far longer than their phase, `[n]`.
+        roles: what a label is known to be.
+    """
+
+    label: IntArray
+    slow: NDArray[np.bool_]
+    roles: dict[int, str] = field(default_factory=dict)
+
+
+def label_by_clock(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> ClockLabels:
+    """Label log durations `[n]`; `compiles` `[n]` marks steps known to have compiled.
+
+    The order is: a first level fit; cycles and scheduled events as what departs from it; levels again without
+    them; drifts among those levels. Each step helps the next, and every one leaves outliers where they are.
+    """
+    n = len(values)
+    if n < LEAST_STEPS:
+        return _few(values, compiles)
+    first = _first_compiles(values, compiles)
+    sigma = estimate_noise(values[~first])
+    plain = ~first
+    turn, event = _events(values, plain, sigma)
+    base = plain & (turn == 0) & (event == 0)
+    label, roles, fitted = _base_labels(values, base, sigma)
+    first |= _later_compiles(values, label, fitted, base & ~first, bool(first.any()))
+    label = _extra_labels(label, turn, values, sigma)
+    label = _extra_labels(label, event, values, sigma)
+    if first.any():
+        label[first] = label.max() + 1
+        roles[int(label.max())] = "compile"
+    slow = base & ~first & (values - fitted > max(4 * sigma, float(np.log(2))))
+    return ClockLabels(label, slow, roles)
+
+
+def _few(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> ClockLabels:
+    label = compiles.astype(np.int64)
+    roles = {1: "compile"} if compiles.any() and not compiles.all() else {}
+    return ClockLabels(label, np.zeros(len(values), bool), roles)
+
+
+def _first_compiles(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Steps known to compile, and a first step three times as long as those after it."""
+    first = compiles.copy()
+    first[0] |= bool(values[0] - np.median(values[1:LEAST_STEPS]) > _LONG)
+    return first
+
+
+def _events(
+    values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float
+) -> tuple[IntArray, IntArray]:
+    """Members of cycles and classes of events, `[n]` each, 0 for neither."""
+    turn, event = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
+    levels = fit_levels(values[plain], sigma)
+    residual = values[plain] - levels.fitted
+    turn[plain] = find_alternation(residual, sigma, max(levels.gap, 0.1))
+    rest = plain & (turn == 0)
+    if rest.sum() < LEAST_STEPS:
+        return turn, event
+    if turn.any():
+        levels = fit_levels(values[rest], sigma)
+        residual = values[rest] - levels.fitted
+    within = np.zeros(len(values))
+    within[rest] = residual
+    event = find_events(within, sigma).label
+    return turn, np.where(rest, event, 0)
+
+
+def _base_labels(
+    values: NDArray[np.float64], base: NDArray[np.bool_], sigma: float
+) -> tuple[IntArray, dict[int, str], NDArray[np.float64]]:
+    """Levels and drifts of the steps in `base`; label 0 for the others. Also every step's level, `[n]`."""
+    label, fitted = np.zeros(len(values), np.int64), values.copy()
+    roles: dict[int, str] = {}
+    if base.sum() < LEAST_STEPS:
+        return label, roles, fitted
+    levels = fit_levels(values[base], sigma)
+    mine = levels.label.copy()
+    next_label = len(levels.centre)
+    for group in _components(levels.centre, sigma):
+        members = np.flatnonzero(np.isin(levels.label, group))
+        for drift in find_drifts(values[base][members], levels.label[members], sigma, levels.gap):
+            mine[members[drift.begin : drift.first]] = drift.before
+            mine[members[drift.first : drift.last]] = next_label
+            mine[members[drift.last : drift.end]] = drift.after
+            roles[next_label] = "drift"
+            next_label += 1
+    label[base], fitted[base] = mine, levels.fitted
+    return label, roles, fitted
+
+
+def _components(centre: NDArray[np.float64], sigma: float) -> list[IntArray]:
+    """Levels near enough for a drift to run through them, in groups."""
+    cuts = np.flatnonzero(np.diff(centre) > max(0.35, 3 * sigma)) + 1
+    return [group for group in np.split(np.arange(len(centre)), cuts) if len(group) > 1]
+
+
+def _later_compiles(
+    values: NDArray[np.float64],
+    label: IntArray,
+    fitted: NDArray[np.float64],
+    base: NDArray[np.bool_],
+    compiled: bool,
+) -> NDArray[np.bool_]:
+    """In a run that compiled first, a long step where the level changes compiled again."""
+    found = np.zeros(len(values), bool)
+    where = np.flatnonzero(base)
+    if not compiled or len(where) < LEAST_STEPS:
+        return found
+    for change in segment_starts(label[where])[1:]:
+        around = where[max(change - 2, 0) : change + 2]
+        longest = around[values[around].argmax()]
+        others = max(fitted[where[max(change - 3, 0)]], fitted[where[min(change + 3, len(where) - 1)]])
+        found[longest] = values[longest] - others > np.log(8)
+    return found
+
+
+def _extra_labels(label: IntArray, extra: IntArray, values: NDArray[np.float64], sigma: float) -> IntArray:
+    """Labels with a new one for each class in `extra`, several where a class itself has levels."""
+    for number in range(1, int(extra.max()) + 1):
+        members = np.flatnonzero(extra == number)
+        if len(members) == 0:
+            continue
+        label[members] = label.max() + 1
+        if len(members) >= _LEAST_SPLIT:
+            levels = fit_levels(values[members], max(sigma, estimate_noise(values[members])))
+            if len(levels.centre) > 1 and np.diff(levels.centre).min() > _APART:
+                label[members] += levels.label
+    return label

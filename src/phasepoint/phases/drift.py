@@ -1,0 +1,143 @@
+"""Slow drift: step times that move steadily from one level to another instead of jumping."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.changepoints import segment_starts
+from phasepoint.phases.result import IntArray
+
+_BLOCKS = 240
+_PLACES = 41
+_SPANS = 16
+_PRICE_OF_STEP = 8.0
+LEAST_STEPS = 100
+"""A drift shorter than this is a change with soft edges."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A stretch of steady change, and the levels it joins.
+
+    Attributes:
+        first: first position of the drift.
+        last: position after it.
+        begin: first position of the span it was fitted in.
+        end: position after that span.
+        before: label of the level it leaves.
+        after: label of the level it reaches.
+    """
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    before: int
+    after: int
+
+
+def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap: float) -> tuple[Drift, ...]:
+    """Drifts in `values` `[n]` that the levels `label` `[n]` had cut into a staircase, or into one step.
+
+    For every span of levels that only rise or only fall, a level-ramp-level fit is compared with the staircase:
+    the ramp must explain the span as well, at its smaller price, and be long.
+
+    Args:
+        values: log durations.
+        label: level per value.
+        sigma: standard deviation of a value.
+        gap: least difference of levels.
+    """
+    starts = segment_starts(label)
+    bounds = np.append(starts, len(values))
+    if len(starts) < 2 or len(starts) > 2000:
+        return ()
+    levels = np.array([float(np.median(values[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)])
+    found = []
+    for i, j in _monotone(levels, np.diff(bounds)):
+        begin, end = int(bounds[i]), int(bounds[j + 1])
+        edges = bounds[i : j + 2]
+        ramp = _ramp(values[begin:end], edges - begin, sigma, gap)
+        if ramp is not None:
+            first, last = begin + ramp[0], begin + ramp[1]
+            found.append(Drift(first, last, begin, end, int(label[begin]), int(label[end - 1])))
+    return tuple(found)
+
+
+def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, int]]:
+    """Spans of consecutive segments whose levels only rise or only fall: first and last segment of each."""
+    direction = np.sign(np.diff(levels))
+    spans = []
+    i = 0
+    while i < len(direction):
+        j = i
+        while j + 1 < len(direction) and direction[j + 1] == direction[i]:
+            j += 1
+        spans.append((i, j + 1))
+        i = j + 1
+    long = [(a, b) for a, b in spans if length[a : b + 1].sum() >= LEAST_STEPS]
+    longest = sorted(long, key=lambda span: -int(length[span[0] : span[1] + 1].sum()))[:_SPANS]
+    return sorted(longest)
+
+
+def _ramp(
+    values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float
+) -> tuple[int, int] | None:
+    """Begin and end of the ramp within a span, or null where the staircase `edges` explains it better."""
+    size = max(len(values) // _BLOCKS, 1)
+    n_blocks = len(values) // size
+    means = np.median(values[: n_blocks * size].reshape(n_blocks, size), axis=1)
+    weight = 1 / (sigma**2 * (1.0 if size == 1 else 1.57) / size + (gap / 4) ** 2)
+    at = (np.arange(n_blocks) + 0.5) * size
+    # Back from logarithms: what makes steps drift (a list, a cache that grows) adds the same time to each.
+    means = np.exp(_clip_far(means - np.median(means), sigma))
+    stairs = 0.0
+    for a, b in zip(edges, edges[1:], strict=False):
+        inside = means[(at >= a) & (at < b)]
+        stairs += float(((inside - inside.mean()) ** 2).sum()) if len(inside) else 0.0
+    best, first, last, height = _best_ramp(means)
+    gain = 0.5 * weight * (stairs - best) + _PRICE_OF_STEP * (len(edges) - 3)
+    # One jump is the simpler story than a ramp; three levels in a row up are not.
+    worth = gain > (_PRICE_OF_STEP if len(edges) == 3 else 0.0)
+    long_enough = (last - first) * size >= max(LEAST_STEPS, 0.08 * len(values))
+    if not (worth and long_enough and abs(height) >= 2 * gap):
+        return None
+    return _snap(first * size, len(values)), _snap(last * size, len(values))
+
+
+def _clip_far(means: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    """Blocks that hold an odd step, pulled in to their neighbours' middle."""
+    if len(means) < 5:
+        return means
+    around = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(means, 2, mode="edge"), 5), axis=1)
+    return np.clip(means, around - 2 * sigma, around + 2 * sigma)
+
+
+def _best_ramp(means: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """Least squared error over ramp places; its place in blocks and its height."""
+    n = len(means)
+    t = np.arange(n) + 0.5
+    places = np.linspace(0, n, _PLACES)
+    best = (np.inf, 0.0, float(n), 0.0)
+    for _ in range(2):
+        for first in places:
+            for last in places[places > first]:
+                shape = np.clip((t - first) / (last - first), 0, 1)
+                centred = shape - shape.mean()
+                power = float((centred**2).sum())
+                height = float((centred * means).sum()) / power if power > 0 else 0.0
+                error = float(((means - means.mean() - height * centred) ** 2).sum())
+                if error < best[0]:
+                    best = (error, float(first), float(last), height)
+        near = n / (_PLACES - 1)
+        fine = np.concatenate([np.linspace(p - near, p + near, 11) for p in best[1:3]])
+        places = np.unique(np.clip(fine, 0, n))
+    return best
+
+
+def _snap(position: float, n: int) -> int:
+    """A level of less than 5 % of the span is the ramp's own end."""
+    if position < 0.05 * n:
+        return 0
+    return n if position > 0.95 * n else round(position)

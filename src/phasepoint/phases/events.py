@@ -1,0 +1,117 @@
+"""Short events that come back: checkpoints, evaluations of a few steps.
+
+A step far off its level may be one-off trouble or an event. What tells them apart is a schedule: events of like
+duration at one distance, more often than chance allows. A schedule, once found, also says which steps on it the
+noise had hidden, and which long steps off it are mere outliers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.result import IntArray
+from phasepoint.phases.schedule import Schedule, find_schedule, steps_on
+
+MOST_CLASSES = 8
+_OUTLIER_SPAN = 1.9
+"""Log range that one-off trouble spreads over: 3 to 20 × a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Events among the steps.
+
+    Attributes:
+        label: 0 for no event, else the event's class, `[n]`.
+        n_classes: classes, numbered from 1.
+    """
+
+    label: IntArray
+    n_classes: int
+
+
+def find_events(residual: NDArray[np.float64], sigma: float) -> Events:
+    """Classes of short events in log durations less their level, `[n]`.
+
+    Args:
+        residual: log duration less its level.
+        sigma: standard deviation of a step about its level.
+    """
+    label = np.zeros(len(residual), np.int64)
+    n_classes = 0
+    far = far_steps(residual, sigma)
+    for _ in range(MOST_CLASSES):
+        starts = _run_starts(far & (label == 0), residual)
+        schedule = _clearest(starts, residual, sigma)
+        if schedule is None:
+            break
+        n_classes += 1
+        label[steps_on(schedule, residual, sigma) & (label == 0)] = n_classes
+    for rest in _clusters(far & (label == 0), residual, sigma):
+        n_classes += 1
+        label[rest] = n_classes
+    return Events(label, n_classes)
+
+
+def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+    """Steps further off their level than noise often takes them, `[n]`.
+
+    Downwards the distance is taken as a ratio of time: a step cannot be shorter than nothing, but its logarithm can.
+    """
+    deviation = np.where(residual < 0, np.expm1(residual), residual)
+    return np.asarray(np.abs(deviation) > max(2.4 * sigma, 0.18))
+
+
+def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> IntArray:
+    side = np.where(far, np.sign(residual), 0).astype(np.int64)
+    return np.flatnonzero((side != 0) & (np.diff(side, prepend=0) != 0)).astype(np.int64)
+
+
+def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
+    """The least likely schedule among events of like duration; null where chance could make every one."""
+    width = max(5 * sigma, 0.25)
+    best: Schedule | None = None
+    for low, high in _value_ranges(residual[starts], width):
+        like = starts[(residual[starts] >= low) & (residual[starts] < high)]
+        found = find_schedule(like, len(residual))
+        if found is not None and (best is None or found.log_chance < best.log_chance):
+            best = found
+    return best
+
+
+def _value_ranges(values: NDArray[np.float64], width: float) -> list[tuple[float, float]]:
+    """Overlapping ranges over the slow side, one range for the fast side, where no one-off trouble lies."""
+    ranges = [(-np.inf, 0.0)]
+    slow = values[values > 0]
+    if len(slow):
+        lows = np.arange(float(slow.min()), float(slow.max()) + 1e-9, width / 2)
+        occupied = np.unique(np.clip(np.searchsorted(lows, slow, side="right") - 1, 0, None))
+        ranges += [(float(lows[i]), float(lows[i]) + width) for i in np.unique(np.clip([occupied, occupied - 1], 0, None))]
+    return ranges
+
+
+def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: float) -> list[IntArray]:
+    """Events on no schedule that are too alike, or too short, to be one-off trouble."""
+    found = []
+    fast = np.flatnonzero(far & (np.expm1(residual) < -max(5 * sigma, 0.35)))
+    if len(fast) >= 3:
+        found.append(fast)
+    slow = np.flatnonzero(far & (residual > max(5 * sigma, 0.5)))
+    like = _densest(residual[slow], max(4 * sigma, 0.1))
+    if like is not None:
+        found.append(slow[like])
+    return found
+
+
+def _densest(values: NDArray[np.float64], width: float) -> IntArray | None:
+    """Members of the fullest stretch of `width`, where it holds more than spread-out trouble explains."""
+    if len(values) < 6:
+        return None
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    until = np.searchsorted(ranked, ranked + width, side="right")
+    at = int((until - np.arange(len(ranked))).argmax())
+    members = order[at : until[at]]
+    expected = len(values) * min(width / _OUTLIER_SPAN, 1.0)
+    return members.astype(np.int64) if len(members) > 2.5 * expected + 6 * np.sqrt(expected) + 4 else None

@@ -1,0 +1,132 @@
+"""Events at one distance: the period, its phase, and the steps that fall on it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.result import IntArray
+
+_LEAST_PERIOD = 4
+_MOST_PAIRS = 2_000_000
+_LOG_CHANCE = -4.0
+"""A schedule that random events would make more often than once in e⁴ runs is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Events that return.
+
+    Attributes:
+        period: steps from one to the next.
+        hits: events that another follows or precedes at that distance, rising.
+        log_chance: log of how often random events would make as many pairs at any distance.
+    """
+
+    period: int
+    hits: IntArray
+    log_chance: float
+
+
+def find_schedule(events: IntArray, n: int) -> Schedule | None:
+    """The commonest distance between events, where chance does not explain it.
+
+    Pairs at one distance among `m` random events of `n` steps are Poisson with mean m² / n.
+
+    Args:
+        events: positions, rising, `[m]`.
+        n: steps of the run.
+    """
+    m = len(events)
+    if m < 3:
+        return None
+    pairs = np.zeros(n // 2 + 1, np.int64)
+    for ahead in range(1, min(m - 1, max(_MOST_PAIRS // m, 8)) + 1):
+        lag = events[ahead:] - events[:-ahead]
+        lag = lag[lag <= n // 2]
+        if len(lag) == 0:
+            break
+        pairs += np.bincount(lag, minlength=len(pairs))
+    pairs[:_LEAST_PERIOD] = 0
+    # Multiples of a period are hit nearly as often; the smallest of those that are is the period.
+    period = int(np.flatnonzero(pairs >= 0.85 * pairs.max())[0]) if pairs.any() else 0
+    if period == 0 or pairs[period] < 2:
+        return None
+    log_chance = _log_poisson_tail(int(pairs[period]), m * m / n) + np.log(max(n / 2, 1))
+    hits = _paired(events, period)
+    if log_chance > _LOG_CHANCE and not _regular(events, hits, period, n):
+        return None
+    return Schedule(period, hits, float(log_chance))
+
+
+def _paired(events: IntArray, period: int) -> IntArray:
+    known = np.zeros(int(events[-1]) + 2 * period + 1, bool)
+    known[events + period] = True
+    return events[known[events] | known[events + 2 * period]]
+
+
+def _regular(events: IntArray, hits: IntArray, period: int, n: int) -> bool:
+    """Few events, but on time from one end of the run to the other."""
+    due = (n - 1 - int(hits[0])) // period + 1
+    return len(hits) >= 4 and len(hits) >= 0.75 * due and int(hits[0]) < 1.5 * period and len(events) <= 2 * len(hits)
+
+
+def _log_poisson_tail(count: int, mean: float) -> float:
+    """Log of P(X ≥ count) for X Poisson, by its first term: an upper bound's order of magnitude for count > mean."""
+    if count <= mean:
+        return 0.0
+    terms = np.arange(1, count + 1)
+    first = -mean + count * np.log(mean) - float(np.log(terms).sum())
+    return min(first - float(np.log1p(-mean / (count + 1))), 0.0)
+
+
+def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+    """Steps that a schedule claims, `[n]`: its hits, the returns that noise hid, and the steps of each block.
+
+    Args:
+        schedule: period and hits.
+        residual: log duration less its level, `[n]`.
+        sigma: standard deviation of a step.
+    """
+    n, period = len(residual), schedule.period
+    claimed = np.zeros(n, bool)
+    offset = schedule.hits % period
+    for phase, count in zip(*np.unique(offset, return_counts=True), strict=True):
+        mine = schedule.hits[offset == phase]
+        first, last = int(mine[0]), int(mine[-1])
+        if count < 0.5 * ((last - first) // period + 1):
+            claimed[mine] = True
+            continue
+        visits = np.arange(first, last + 1, period)
+        visits = _extended(visits, residual, period)
+        level = float(np.median(residual[mine]))
+        for step in _block(visits, residual, level, sigma, period):
+            inside = visits + step
+            claimed[inside[(inside >= 0) & (inside < n)]] = True
+    return claimed
+
+
+def _extended(visits: IntArray, residual: NDArray[np.float64], period: int) -> IntArray:
+    """One more return at either end of the run, which no pair could confirm."""
+    before, after = visits[0] - period, visits[-1] + period
+    parts = [visits]
+    if before >= 0 and before < period:
+        parts.insert(0, np.array([before]))
+    if after < len(residual) and after >= len(residual) - period:
+        parts.append(np.array([after]))
+    return np.concatenate(parts)
+
+
+def _block(visits: IntArray, residual: NDArray[np.float64], level: float, sigma: float, period: int) -> list[int]:
+    """Steps relative to a visit that share its level, from the first before it to the last after it."""
+    inside = [0]
+    for direction in (-1, 1):
+        step = direction
+        while abs(step) <= period // 2:
+            at = visits + step
+            at = at[(at >= 0) & (at < len(residual))]
+            if len(at) == 0 or abs(float(np.median(residual[at])) - level) > 0.5 * abs(level):
+                break
+            inside.append(step)
+            step += direction
+    return inside
