@@ -34,7 +34,9 @@ class Nesting:
     misnested: int
 
 
-def nest_spans(track: Int64s, start_ps: Int64s, end_ps: Int64s) -> Nesting:
+def nest_spans(
+    track: Int64s, start_ps: Int64s, end_ps: Int64s, *, subordinate: NDArray[np.bool_] | None = None
+) -> Nesting:
     """Find each span's parent and self time on its track. O(n log n), and linear where the input is sorted.
 
     Equal spans nest in the order of the input: the later one stands inside the earlier. A span of no length at the
@@ -44,6 +46,7 @@ def nest_spans(track: Int64s, start_ps: Int64s, end_ps: Int64s) -> Nesting:
         track: `[n_spans]` number of the track, any integers.
         start_ps: `[n_spans]` starts, ps.
         end_ps: `[n_spans]` ends, ps; none before its start.
+        subordinate: `[n_spans]` spans whose time, inside a span that is not subordinate, is that span's own.
 
     Raises:
         ValueError: lengths differ, or a span ends before it starts.
@@ -57,7 +60,9 @@ def nest_spans(track: Int64s, start_ps: Int64s, end_ps: Int64s) -> Nesting:
     if state == _REVERSED_SPAN:
         raise ValueError("a span ends before it starts")
     order = np.lexsort((-end_ps, start_ps, track)) if state == _UNSORTED else np.arange(0)
-    parent, self_ps, *segments, misnested = _sweep(order, track, start_ps, end_ps)
+    if subordinate is None:
+        subordinate = np.zeros(len(track), np.bool_)
+    parent, self_ps, *segments, misnested = _sweep(order, track, start_ps, end_ps, subordinate)
     return Nesting(parent, self_ps, segments[0], segments[1], segments[2], int(misnested))
 
 
@@ -81,8 +86,11 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
 
 
 @numba.njit(cache=True)
-def _sweep(order, track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top."""
+def _sweep(order, track, start_ps, end_ps, subordinate):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top.
+
+    `payer` is who is charged while a span is the innermost: itself, or the span that it is subordinate to.
+    """
     n = len(track)
     parent = np.full(n, -1, np.int64)
     self_ps = np.zeros(n, np.int64)
@@ -90,6 +98,7 @@ def _sweep(order, track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # n
     segment_start = np.empty(2 * n, np.int64)
     segment_end = np.empty(2 * n, np.int64)
     stack = np.empty(n, np.int64)
+    payer = np.empty(n, np.int64)
     depth = n_segments = misnested = 0
     now = np.int64(0)
     for k in range(n + 1):
@@ -100,9 +109,10 @@ def _sweep(order, track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # n
             ends = last or end_ps[top] <= start_ps[i]
             until = end_ps[top] if ends else start_ps[i]
             if until > now:
-                segment_span[n_segments], segment_start[n_segments], segment_end[n_segments] = top, now, until
+                charged = payer[depth - 1]
+                segment_span[n_segments], segment_start[n_segments], segment_end[n_segments] = charged, now, until
                 n_segments += 1
-                self_ps[top] += until - now
+                self_ps[charged] += until - now
                 now = until
             if not ends:
                 break
@@ -116,6 +126,8 @@ def _sweep(order, track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # n
                 depth -= 1
         if depth > 0:
             parent[i] = stack[depth - 1]
+        under_other = subordinate[i] and depth > 0 and not subordinate[payer[depth - 1]]
+        payer[depth] = payer[depth - 1] if under_other else i
         stack[depth] = i
         depth += 1
     return parent, self_ps, segment_span[:n_segments], segment_start[:n_segments], segment_end[:n_segments], misnested

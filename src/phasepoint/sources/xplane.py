@@ -1,0 +1,177 @@
+"""XPlane captures (JAX on TPU, GPU and CPU; TensorFlow): XSpace bytes → the tables of a run.
+
+Times are exact: a line's time stamp in ns times 1000 plus the event's offset in ps, moved to the session's epoch by the
+difference of two Unix times in ns. What cannot be read or placed is counted, and said in `conversion.problem`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from phasepoint.core.errors import SourceError
+from phasepoint.core.nesting import nest_spans
+from phasepoint.core.tables import TABLES, table_from_rows
+from phasepoint.sources.capture import Capture
+from phasepoint.sources.categories import category_of_name, strip_clone_suffix
+from phasepoint.sources.hlo import HloTables, read_programs
+from phasepoint.sources.hlo_layers import layer_of_op_name
+from phasepoint.sources.wire import as_bytes
+from phasepoint.sources.xplane_gather import Events, Kind, gather_events
+from phasepoint.sources.xplane_lines import is_control_flow
+from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
+from phasepoint.sources.xplane_steps import Attribution, StepBounds, attribute_events, find_bounds
+from phasepoint.sources.xplane_tables import Resolved, breakdowns_table, ops_table, spans_table, steps_table
+
+ReadPrograms = Callable[..., HloTables]
+
+_MOVING_WORDS = ("data formatting", "copy", "infeed", "outfeed", "host send", "host recv")
+_TALKING_WORDS = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv", "megascale")
+_PROBLEM_CHARACTERS = 1000
+
+
+def read_xplane(
+    data: bytes | bytearray | memoryview,
+    *,
+    window: int,
+    epoch_unix_ns: int | None = None,
+    steps: pa.Table | None = None,
+    keep_spans: bool = True,
+    read_hlo: ReadPrograms = read_programs,
+) -> Capture:
+    """Convert one XPlane capture.
+
+    Args:
+        data: a serialized XSpace.
+        window: the window's number.
+        epoch_unix_ns: the session's epoch, Unix ns; None counts times from the profile's start.
+        steps: rows of `steps` from the step clock, for captures that hold no marks of the recorder.
+        keep_spans: whether to build `spans`; aggregates do not need them.
+        read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers.
+
+    Raises:
+        SourceError: the bytes are no XSpace; the message says how far reading came. Bytes damaged further in are read as
+            far as they go, and `conversion.problem` says what was lost.
+    """
+    begin = time.process_time_ns()
+    buffer = as_bytes(data)
+    planes, problems = read_planes(buffer)
+    profile_start_ns = profile_start_unix_ns(planes)
+    events = gather_events(buffer, planes, profile_start_ns)
+    hlo, hlo_problems = _read_hlo(read_hlo, hlo_protos(buffer, planes), window)
+    offset_ps = _offset_ps(profile_start_ns, epoch_unix_ns)
+    bounds = find_bounds(events, steps, offset_ps)
+    attribution = attribute_events(events, bounds)
+    resolved = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
+    problems = [*problems, *events.problems, *hlo_problems]
+    tables = (spans_table(resolved) if keep_spans else TABLES["spans"].empty()), ops_table(resolved)
+    breakdowns, found_steps = breakdowns_table(resolved), steps_table(resolved)
+    cost_ps = (time.process_time_ns() - begin) * 1000
+    conversion = _conversion(resolved, attribution, problems, cost_ps)
+    return Capture(*tables, breakdowns, hlo.programs, hlo.instructions, conversion, found_steps)
+
+
+def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) -> tuple[HloTables, list[str]]:
+    """The programs, each read by itself where reading them together fails: one damaged proto must not hide the others."""
+    try:
+        return read_hlo(protos, window=window), []
+    except SourceError:
+        parts, problems = [read_hlo({}, window=window)], []
+    for program, proto in protos.items():
+        try:
+            parts.append(read_hlo({program: proto}, window=window))
+        except SourceError as error:
+            problems.append(str(error))
+    programs = pa.concat_tables([part.programs for part in parts]).unify_dictionaries()
+    return HloTables(programs, pa.concat_tables([part.instructions for part in parts]).unify_dictionaries()), problems
+
+
+def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> int:
+    if profile_start_ns is None or epoch_unix_ns is None:
+        return 0
+    return (profile_start_ns - epoch_unix_ns) * 1000
+
+
+def _resolve(
+    events: Events, hlo: HloTables, attribution: Attribution, *, window: int, offset_ps: int, bounds: StepBounds
+) -> Resolved:
+    known = _known_instructions(events.kinds, hlo.instructions)
+    found = [known.get((kind.program, kind.op)) for kind in events.kinds]
+    opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
+    category = [_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
+    layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
+    runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
+    late = ~runs_others[events.kind[events.tail_event]]
+    tail_event, tail_ps = events.tail_event[late], events.tail_ps[late]
+    is_work = np.array([kind.level in ("op", "kernel") for kind in events.kinds], np.bool_)
+    subordinate = ~is_work[events.kind]
+    nesting = nest_spans(
+        events.track.astype(np.int64), events.start_ps, events.start_ps + events.dur_ps, subordinate=subordinate
+    )
+    self_ps = nesting.self_ps.copy()
+    self_ps[tail_event] += tail_ps
+    return Resolved(
+        events=events,
+        category=category,
+        layer=layer,
+        step=attribution.step,
+        bounds=bounds,
+        nesting=nesting,
+        self_ps=self_ps,
+        tail_event=tail_event,
+        tail_ps=tail_ps,
+        window=window,
+        offset_ps=offset_ps,
+    )
+
+
+def _known_instructions(
+    kinds: Sequence[Kind], instructions: pa.Table
+) -> dict[tuple[int | None, str], tuple[str, str, str | None]]:
+    """Opcode, category and layer of the instructions that ran, by program and name."""
+    wanted = {(kind.program, kind.op) for kind in kinds if kind.program is not None}
+    names = ("program", "op", "opcode", "category", "layer")
+    columns = [instructions.column(name).to_pylist() for name in names]
+    return {
+        (program, op): (opcode, category, layer)
+        for program, op, opcode, category, layer in zip(*columns, strict=True)
+        if (program, op) in wanted
+    }
+
+
+def _category(kind: Kind, of_instruction: str | None) -> str:
+    if kind.device == "host" or kind.level == "runtime":
+        return "host"
+    if kind.level == "model":
+        return "compute"
+    if of_instruction is not None:
+        return of_instruction
+    words = kind.hlo_category.lower()
+    if any(word in words for word in _MOVING_WORDS):
+        return "data_movement"
+    if any(word in words for word in _TALKING_WORDS):
+        return "communication"
+    return category_of_name(kind.op)
+
+
+def _layer(kind: Kind, of_instruction: str | None) -> str | None:
+    if of_instruction is not None or not kind.op_name:
+        return of_instruction
+    return layer_of_op_name(kind.op_name)
+
+
+def _conversion(resolved: Resolved, attribution: Attribution, problems: Sequence[str], cost_ps: int) -> pa.Table:
+    events = resolved.events
+    row = {
+        "window": resolved.window,
+        "events": events.found,
+        "spans": len(events.kind),
+        "ignored_events": events.ignored,
+        "dropped_events": events.dropped,
+        "misnested_events": resolved.nesting.misnested,
+        "orphan_events": attribution.orphan_events,
+        "convert_cost_ps": cost_ps,
+        "problem": "; ".join(problems)[:_PROBLEM_CHARACTERS] or None,
+    }
+    return table_from_rows("conversions", [row])

@@ -1,0 +1,292 @@
+"""Which step an event belongs to: the step whose code launched it, where the trace says who launched what.
+
+Work runs later than the code that asks for it. An execution's launch is found by its correlation id (GPU), by its run id
+(TPU), or by following thread-pool tasks back to the thread that handed over the first one (CPU).
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.sources.dense import first_by, number_keys
+from phasepoint.sources.wire import Int64s
+from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT, RECORD, REGION
+from phasepoint.sources.xplane_gather import Events
+from phasepoint.sources.xplane_lines import MODULES_LINE, STEP_MARK, STEPS_LINE
+
+# mypy: disable-error-code="no-untyped-def"
+
+UNKNOWN_PS = np.iinfo(np.int64).min
+"""Launch time of work whose launch is not in the capture."""
+
+
+@dataclass(frozen=True)
+class StepBounds:
+    """Steps of a capture, sorted by start, not overlapping. `[n_steps]` each.
+
+    Attributes:
+        step: step numbers.
+        start_ps: starts, from the profile's start.
+        end_ps: ends.
+    """
+
+    step: Int64s
+    start_ps: Int64s
+    end_ps: Int64s
+
+    def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
+        """`[n]` index of the step that holds each instant, -1 outside every step."""
+        if not len(self.step):
+            return np.full(len(time_ps), -1, np.int32)
+        index = np.searchsorted(self.start_ps, time_ps, side="right").astype(np.int32) - 1
+        index[(index >= 0) & (time_ps >= self.end_ps[index])] = -1
+        return index
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What belongs to which step.
+
+    Attributes:
+        step: `[n_events]` index into the bounds, -1 for work of no captured step.
+        orphan_events: device events whose launch is not in the capture.
+    """
+
+    step: NDArray[np.int32]
+    orphan_events: int
+
+
+def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepBounds:
+    """The steps of a capture: the recorder's marks, else the given steps, else what the trace shows by itself.
+
+    Args:
+        events: the events.
+        steps: rows of `steps` from the step clock, used where the trace holds no marks.
+        offset_ps: the profile's start from the session's epoch, ps.
+    """
+    marks = [i for i, event in enumerate(events.mark_event) if events.kinds[events.kind[event]].name == STEP_MARK]
+    if marks:
+        return _bounds_of_marks(events, np.array(marks))
+    if steps is not None and steps.num_rows:
+        start = steps.column("start_ps").to_numpy() - offset_ps
+        return _tidy(steps.column("step").to_numpy(), start, start + steps.column("dur_ps").to_numpy())
+    return _foreign_bounds(events)
+
+
+def attribute_events(events: Events, bounds: StepBounds) -> Attribution:
+    """Give every event its step: by its launch where the capture knows it, else by when it started."""
+    step = bounds.index_at(events.start_ps)
+    on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)[events.kind]
+    device_code = _device_codes(events)[events.kind]
+    orphans = 0
+    for find in (_launched_by_correlation, _launched_by_run, _launched_by_task):
+        rows, launch_ps = find(events, on_device, device_code)
+        known = launch_ps != UNKNOWN_PS
+        if not known.any():
+            continue
+        orphans += int((~known).sum())
+        step[rows[known]] = bounds.index_at(launch_ps[known])
+        step[rows[~known]] = -1
+    return Attribution(step, orphans)
+
+
+def _device_codes(events: Events) -> Int64s:
+    devices = sorted({kind.device for kind in events.kinds})
+    return np.array([devices.index(kind.device) for kind in events.kinds], np.int64)
+
+
+def _tidy(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
+    """Sort by start; a step ends at the latest where the next begins; the first mark of a number counts."""
+    order = np.argsort(start_ps, kind="stable")
+    _, first = np.unique(step[order], return_index=True)
+    order = order[np.sort(first)]
+    start = start_ps[order]
+    end = np.minimum(end_ps[order], np.append(start[1:], np.iinfo(np.int64).max))
+    return StepBounds(step[order].astype(np.int64), start.astype(np.int64), end.astype(np.int64))
+
+
+def _bounds_of_marks(events: Events, marks: Int64s) -> StepBounds:
+    rows = events.mark_event[marks]
+    return _tidy(events.mark_step[marks], events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+
+
+def _foreign_bounds(events: Events) -> StepBounds:
+    """Steps of a trace that the recorder did not mark; see `capture.find_steps` for the order of preference."""
+    roots = [i for i, event in enumerate(events.mark_event) if events.flags[event] & IS_ROOT]
+    names = Counter(events.kinds[events.kind[events.mark_event[i]]].name for i in roots)
+    if names:
+        name = names.most_common(1)[0][0]
+        chosen = [i for i in roots if events.kinds[events.kind[events.mark_event[i]]].name == name]
+        return _bounds_of_marks(events, np.array(chosen))
+    for line in (STEPS_LINE, MODULES_LINE):
+        bounds = _bounds_of_line(events, line)
+        if len(bounds.step) > 1:
+            return bounds
+    return _bounds_of_launches(events)
+
+
+def _bounds_of_line(events: Events, line: str) -> StepBounds:
+    """Bounds from the `Steps` or `XLA Modules` line of the first device that has one."""
+    tracks = [i for i, name in enumerate(events.tracks) if name.endswith(f" {line}")]
+    present = np.intersect1d(np.array(tracks, np.int64), events.track)
+    if not len(present):
+        return _numbered(np.empty(0, np.int64), np.empty(0, np.int64))
+    rows = np.flatnonzero(events.track == present[0])
+    names = [events.kinds[kind].name for kind in events.kind[rows]]
+    if line == STEPS_LINE:
+        rows = rows[[name.isdecimal() and len(name) < 19 for name in names]]
+        number = np.array([int(events.kinds[kind].name) for kind in events.kind[rows]], np.int64)
+        return _tidy(number, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+    total: Counter[str] = Counter()
+    for name, dur_ps in zip(names, events.dur_ps[rows].tolist(), strict=True):
+        total[name] += dur_ps
+    dominant = max(sorted(total), key=lambda name: total[name])
+    rows = rows[[name == dominant for name in names]]
+    return _numbered(events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+
+
+def _bounds_of_launches(events: Events) -> StepBounds:
+    """Bounds from the repeated launches of the program that took most device time: `PjitFunction(step)`.
+
+    A step lasts from its launch to the next one; the last to the end of the work that it launched or that follows it.
+    """
+    launches = _launch_rows(events)
+    if not len(launches):
+        return _numbered(np.empty(0, np.int64), np.empty(0, np.int64))
+    start = np.sort(events.start_ps[launches])
+    end = np.append(start[1:], max(int((events.start_ps + events.dur_ps).max()), int(start[-1])))
+    return _numbered(start, end)
+
+
+def _launch_rows(events: Events) -> Int64s:
+    """Outermost `PjitFunction` events of the function that took most time between its launches' starts."""
+    host_of = {i: kind.name for i, kind in enumerate(events.kinds) if kind.name.startswith("PjitFunction(")}
+    best, best_ps = np.empty(0, np.int64), 0
+    for name in sorted(set(host_of.values())):
+        ids = [i for i, found in host_of.items() if found == name]
+        rows = np.flatnonzero(np.isin(events.kind, ids))
+        rows = rows[np.argsort(events.start_ps[rows], kind="stable")]
+        reach = np.maximum.accumulate(events.start_ps[rows] + events.dur_ps[rows])
+        rows = rows[np.append(True, events.start_ps[rows][1:] >= reach[:-1])]
+        total_ps = _work_ps(events, name)
+        if len(rows) > 1 and total_ps > best_ps:
+            best, best_ps = rows, total_ps
+    return best
+
+
+def _work_ps(events: Events, launcher: str) -> int:
+    """Time of the executions that a function launches, else of its launches themselves."""
+    function = launcher.removeprefix("PjitFunction(").removesuffix(")")
+    modules = [i for i, k in enumerate(events.kinds) if k.level == "model" and k.name.startswith(f"jit_{function}")]
+    own = [i for i, kind in enumerate(events.kinds) if kind.name == launcher]
+    rows = np.isin(events.kind, modules or own)
+    return int(events.dur_ps[rows].sum()) + 1
+
+
+def _numbered(start_ps: Int64s, end_ps: Int64s) -> StepBounds:
+    return _tidy(np.arange(len(start_ps), dtype=np.int64), start_ps, end_ps)
+
+
+def _launched_by_correlation(
+    events: Events, on_device: NDArray[np.bool_], device_code: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Device events and host launches that share a correlation id."""
+    has = (events.flags & HAS_CORRELATION) != 0
+    rows, launches = np.flatnonzero(has & on_device), np.flatnonzero(has & ~on_device)
+    return rows, _lookup(events.correlation[rows], events.correlation[launches], events.start_ps[launches])
+
+
+def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
+    """Device events inside a program execution whose run id a host event carries too (TPU)."""
+    has = (events.flags & HAS_RUN) != 0
+    is_module = np.array([k.level == "model" and k.device != "host" for k in events.kinds], np.bool_)[events.kind]
+    modules, launches = np.flatnonzero(has & is_module), np.flatnonzero(has & ~on_device)
+    if not len(modules) or not len(launches):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    launch_ps = _lookup(events.run[modules], events.run[launches], events.start_ps[launches])
+    rows, found = [], []
+    for code in np.unique(device_code[modules]):
+        own = modules[device_code[modules] == code]
+        own = own[np.argsort(events.start_ps[own], kind="stable")]
+        inside = np.flatnonzero(on_device & (device_code == code))
+        place = np.searchsorted(events.start_ps[own], events.start_ps[inside], side="right") - 1
+        fits = (place >= 0) & (events.start_ps[inside] < (events.start_ps + events.dur_ps)[own[place]])
+        by_row = dict(zip(modules.tolist(), launch_ps.tolist(), strict=True))
+        rows.append(inside[fits])
+        found.append(np.array([by_row[i] for i in own.tolist()], np.int64)[place[fits]])
+    return np.concatenate(rows), np.concatenate(found)
+
+
+def _launched_by_task(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
+    """CPU ops by run id: the first op of a run, then from task to task back to the thread that began it."""
+    is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)[events.kind]
+    rows = np.flatnonzero(is_op & ((events.flags & HAS_RUN) != 0))
+    if not len(rows):
+        return rows, np.empty(0, np.int64)
+    runs, first = number_keys(events.run[rows], device_code[rows])
+    earliest = rows[first_by(runs, len(first), events.start_ps[rows])]
+    return rows, _climb_to_launch(events, earliest)[runs]
+
+
+def _climb_to_launch(events: Events, rows: Int64s) -> Int64s:
+    """`[n]` when the task in which each event ran was first handed over, UNKNOWN_PS where that is not in the capture."""
+    kind, track, time_ps, task = events.flow.T
+    records = np.flatnonzero(kind == RECORD)
+    records = records[np.argsort(task[records], kind="stable")]
+    edges = np.flatnonzero(kind != RECORD)
+    edges = edges[np.lexsort((time_ps[edges], track[edges]))]
+    n_tracks = len(events.tracks)
+    first = np.searchsorted(track[edges], np.arange(n_tracks + 1))
+    return np.asarray(
+        _climb(
+            events.track[rows].astype(np.int64),
+            events.start_ps[rows],
+            first,
+            time_ps[edges],
+            np.where(kind[edges] == REGION, task[edges], np.int64(-2)),
+            task[records],
+            track[records],
+            time_ps[records],
+        ),
+        np.int64,
+    )
+
+
+def _lookup(keys: Int64s, known: Int64s, values: Int64s) -> Int64s:
+    """Value of each key, the least where a key is known several times, UNKNOWN_PS where it is not."""
+    if not len(known):
+        return np.full(len(keys), UNKNOWN_PS, np.int64)
+    order = np.lexsort((values, known))
+    place = np.searchsorted(known[order], keys)
+    place[place == len(order)] = 0
+    return np.where(known[order][place] == keys, values[order][place], UNKNOWN_PS)
+
+
+# Compiled loop. ruff: noqa: ANN001, ANN202
+
+
+@numba.njit(cache=True)
+def _climb(track, start_ps, first_edge, edge_ps, edge_task, record_task, record_track, record_ps):
+    """Follow each event's task to the record that handed it over, that record's task to its record, and so on.
+
+    An edge with task -2 is where a thread laid down its task; -1 is a task without a number.
+    """
+    launch = np.empty(len(track), np.int64)
+    for i in range(len(track)):
+        on, at = track[i], start_ps[i]
+        launch[i] = UNKNOWN_PS
+        for _ in range(64):  # pools hand over to pools, but not for ever: damaged ids could form a ring
+            low, high = first_edge[on], first_edge[on + 1]
+            place = low + np.searchsorted(edge_ps[low:high], at, side="right") - 1
+            if place < low or edge_task[place] == -2:
+                launch[i] = at
+                break
+            record = np.searchsorted(record_task, edge_task[place])
+            if record == len(record_task) or record_task[record] != edge_task[place]:
+                break
+            on, at = record_track[record], record_ps[record]
+    return launch

@@ -1,0 +1,214 @@
+"""Events with their steps and kinds → rows of `spans`, `ops` and `breakdowns`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.intervals import IntervalSet, partition, unite, union
+from phasepoint.core.nesting import Nesting
+from phasepoint.core.tables import CATEGORIES, table_from_columns, table_from_rows
+from phasepoint.sources.dense import number_keys, sum_by
+from phasepoint.sources.wire import Int64s
+from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
+from phasepoint.sources.xplane_gather import Events, Kind
+from phasepoint.sources.xplane_lines import is_wait
+from phasepoint.sources.xplane_steps import StepBounds
+
+_BUSY = CATEGORIES[:3]
+"""Categories in which a device works."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Everything that is known of a capture's events.
+
+    Attributes:
+        events: the events.
+        category: per kind, its category.
+        layer: per kind, its module path, None where unknown.
+        step: `[n_events]` index into `bounds`, -1 outside.
+        bounds: the steps.
+        nesting: parents, self times and segments on the tracks.
+        self_ps: `[n_events]` self time with the asynchronous tails.
+        tail_event: `[n_tails]` events that went on after they left their track.
+        tail_ps: `[n_tails]` for how long.
+        window: the window's number.
+        offset_ps: the profile's start from the session's epoch.
+    """
+
+    events: Events
+    category: Sequence[str]
+    layer: Sequence[str | None]
+    step: NDArray[np.int32]
+    bounds: StepBounds
+    nesting: Nesting
+    self_ps: Int64s
+    tail_event: Int64s
+    tail_ps: Int64s
+    window: int
+    offset_ps: int
+
+    @property
+    def total_ps(self) -> Int64s:
+        """`[n_events]` duration with the asynchronous tails."""
+        total_ps = self.events.dur_ps
+        if len(self.tail_event):
+            total_ps = total_ps.copy()
+            total_ps[self.tail_event] += self.tail_ps
+        return total_ps
+
+
+def spans_table(resolved: Resolved) -> pa.Table:
+    """Rows of `spans`, one an event. An op that went on asynchronously has its whole duration, on a track of its own."""
+    events, n = resolved.events, len(resolved.events.kind)
+    kinds = events.kinds
+    correlated = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
+    correlation = np.where((events.flags & HAS_CORRELATION) != 0, events.correlation, events.run)
+    parent = resolved.nesting.parent
+    return table_from_columns(
+        "spans",
+        {
+            "window": np.full(n, resolved.window, np.int64),
+            "span": np.arange(n, dtype=np.int64),
+            "parent": pa.array(parent, mask=parent < 0),
+            "level": _by_kind(events.kind, [k.level for k in kinds]),
+            "category": _by_kind(events.kind, resolved.category),
+            "name": _by_kind(events.kind, [k.name for k in kinds]),
+            "start_ps": events.start_ps + resolved.offset_ps,
+            "dur_ps": resolved.total_ps,
+            "self_ps": resolved.self_ps,
+            "device": _by_kind(events.kind, [k.device for k in kinds]),
+            "track": _track_column(resolved),
+            "step": _step_column(resolved, resolved.step),
+            "program": _program_column(events.kind, kinds),
+            "layer": _by_kind(events.kind, resolved.layer),
+            "correlation": pa.array(correlation, mask=~correlated),
+        },
+    )
+
+
+def ops_table(resolved: Resolved) -> pa.Table:
+    """Rows of `ops`: events of one step, device, program and op added up. Marks and step lines are no work and no row."""
+    events, kinds = resolved.events, resolved.events.kinds
+    group = _rank_groups(kinds)[events.kind] if kinds else np.empty(0, np.int32)
+    rows = np.flatnonzero(group >= 0)
+    numbers, first = number_keys(group[rows], resolved.step[rows])
+    order = np.lexsort((group[rows[first]], resolved.step[rows[first]]))
+    sample = rows[first[order]]
+    kind = events.kind[sample]
+    return table_from_columns(
+        "ops",
+        {
+            "window": np.full(len(sample), resolved.window, np.int64),
+            "step": _step_column(resolved, resolved.step[sample]),
+            "device": _by_kind(kind, [k.device for k in kinds]),
+            "program": _program_column(kind, kinds),
+            "op": _by_kind(kind, [k.op for k in kinds]),
+            "level": _by_kind(kind, [k.level for k in kinds]),
+            "category": _by_kind(kind, resolved.category),
+            "layer": _by_kind(kind, resolved.layer),
+            "count": sum_by(numbers, len(first), np.ones(len(rows), np.int64))[order],
+            "total_ps": sum_by(numbers, len(first), resolved.total_ps[rows])[order],
+            "self_ps": sum_by(numbers, len(first), resolved.self_ps[rows])[order],
+        },
+    )
+
+
+def breakdowns_table(resolved: Resolved) -> pa.Table:
+    """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture."""
+    bounds = resolved.bounds
+    layers = _device_layers(resolved)
+    host = _host_activity(resolved)
+    rows = []
+    for device in sorted(layers):
+        parts = partition([*layers[device], host], bounds.start_ps, bounds.end_ps)
+        for step, wall_ps in zip(bounds.step.tolist(), parts.tolist(), strict=True):
+            for category, value in zip(CATEGORIES, wall_ps, strict=True):
+                rows.append(
+                    {"window": resolved.window, "step": step, "device": device, "category": category, "wall_ps": value}
+                )
+    return table_from_rows("breakdowns", rows)
+
+
+def steps_table(resolved: Resolved) -> pa.Table:
+    """Rows of `steps` with the bounds that were used."""
+    bounds = resolved.bounds
+    return table_from_columns(
+        "steps",
+        {
+            "step": bounds.step,
+            "start_ps": bounds.start_ps + resolved.offset_ps,
+            "dur_ps": bounds.end_ps - bounds.start_ps,
+        },
+    )
+
+
+def _rank_groups(kinds: Sequence[Kind]) -> NDArray[np.int32]:
+    """`[n_kinds]` place of each kind's device, program, op and level among all, sorted; -1 for marks."""
+    keys = [(k.device, k.program is not None, k.program or 0, k.op, k.level) for k in kinds]
+    rank = {key: i for i, key in enumerate(sorted(set(keys)))}
+    return np.array([-1 if k.level == "model" else rank[key] for k, key in zip(kinds, keys, strict=True)], np.int32)
+
+
+def _by_kind(kind: NDArray[np.int32], texts: Sequence[str | None]) -> pa.DictionaryArray:
+    """A dictionary column whose value depends on the kind alone."""
+    distinct = {text: i for i, text in enumerate(dict.fromkeys(t for t in texts if t is not None))}
+    index = np.array([distinct[text] if text is not None else -1 for text in texts], np.int32)
+    values = index[kind] if len(index) else np.empty(0, np.int32)
+    mask = values < 0 if len(index) and index.min() < 0 else None
+    return pa.DictionaryArray.from_arrays(pa.array(values, mask=mask), pa.array(list(distinct), pa.string()))
+
+
+def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind]) -> pa.Array:
+    known = np.array([k.program is not None for k in kinds], np.bool_)
+    program = np.array([k.program or 0 for k in kinds], np.int64)
+    return pa.array(program[kind], mask=~known[kind])
+
+
+def _track_column(resolved: Resolved) -> pa.DictionaryArray:
+    events = resolved.events
+    names = [*events.tracks, *(f"{name} (async)" for name in events.tracks)]
+    track = events.track
+    if len(resolved.tail_event):
+        track = track.copy()
+        track[resolved.tail_event] += np.int32(len(events.tracks))
+    return pa.DictionaryArray.from_arrays(pa.array(track), pa.array(names, pa.string()))
+
+
+def _step_column(resolved: Resolved, step: NDArray[np.int32]) -> pa.Array:
+    return pa.array(np.append(resolved.bounds.step, 0)[step], mask=step < 0)
+
+
+def _device_layers(resolved: Resolved) -> dict[str, list[IntervalSet]]:
+    """For each device the time in which it computes, communicates and moves data, by its innermost ops and kernels."""
+    events, nesting = resolved.events, resolved.nesting
+    devices = sorted({k.device for k in events.kinds if k.level in ("op", "kernel")})
+    codes = [_layer_code(k, c, devices) for k, c in zip(events.kinds, resolved.category, strict=True)]
+    code = np.array(codes, np.int32)
+    segment_code = code[events.kind[nesting.segment_span]]
+    tail_code = code[events.kind[resolved.tail_event]]
+    leaves = events.start_ps[resolved.tail_event] + events.dur_ps[resolved.tail_event]
+    sets = []
+    for i in range(3 * len(devices)):
+        on, late = segment_code == i, tail_code == i
+        track_time = union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])
+        tails = union(leaves[late], leaves[late] + resolved.tail_ps[late])
+        sets.append(unite((track_time, tails)))
+    return {device: sets[3 * i : 3 * i + 3] for i, device in enumerate(devices)}
+
+
+def _layer_code(kind: Kind, category: str, devices: Sequence[str]) -> int:
+    if kind.level not in ("op", "kernel") or category not in _BUSY:
+        return -1
+    return 3 * devices.index(kind.device) + _BUSY.index(category)
+
+
+def _host_activity(resolved: Resolved) -> IntervalSet:
+    """Time in which some thread of the host works; marks and waits are no work."""
+    events, nesting = resolved.events, resolved.nesting
+    works = [k.device == "host" and k.level == "runtime" and not is_wait(k.name) for k in events.kinds]
+    on = np.array(works, np.bool_)[events.kind[nesting.segment_span]]
+    return union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])
