@@ -1,1 +1,19 @@
-"""See docs/design/0001-floors-and-contracts.md."""
+"""Live recording: step clock, capture windows under a budget, checkpoint hooks."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phasepoint.recorder.cost import RecorderCost as RecorderCost
+    from phasepoint.recorder.recording import Recording as Recording
+    from phasepoint.recorder.recording import record as record
+
+_HOMES = {"RecorderCost": "cost", "Recording": "recording", "record": "recording"}
+
+__all__ = ["RecorderCost", "Recording", "record"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"phasepoint.recorder.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'phasepoint.recorder' has no attribute {name!r}")

@@ -30,7 +30,7 @@ class SessionProbe:
     """What was found when looking at the framework, before anything was started.
 
     Attributes:
-        framework: jax or torch.
+        framework: jax or torch; empty for a job that uses neither.
         framework_version: its version, as it says it.
         api: private (in memory, cheap), public (the documented API, dearer), or none (no window can be captured).
         reason: why that one, with its cost, in one sentence.

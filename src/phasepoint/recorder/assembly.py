@@ -1,0 +1,161 @@
+"""Puts a recording together: the framework's session, the run to write, the account, the thread, the hooks."""
+
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
+from phasepoint.recorder.background import Background, Inbox, Parts
+from phasepoint.recorder.budget import BudgetController, WindowCost
+from phasepoint.recorder.cost import CostAccount
+from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
+from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
+from phasepoint.recorder.output import RunOutput
+from phasepoint.recorder.planner import WindowPlanner
+from phasepoint.recorder.recorder import Recorder
+from phasepoint.recorder.session import ProfilerSession
+from phasepoint.recorder.step_clock import StepClock
+from phasepoint.recorder.windows import WindowRunner
+
+if TYPE_CHECKING:
+    from phasepoint.store import ShardWriter
+
+PRIVATE_PRIOR = WindowCost(10 * PS_PER_MS, 40 * PS_PER_MS, 60 * PS_PER_MS, 40 * PS_PER_MS)
+"""What a window is taken to cost before the first was seen; measured windows cost 5–30 ms."""
+
+PUBLIC_PRIOR = WindowCost(50 * PS_PER_MS, 100 * PS_PER_MS, PS_PER_S, 100 * PS_PER_MS)
+"""The same through the public API, which writes to disk and stops in about a second."""
+
+_CALIBRATION_STEPS = 256
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """The arguments of `record`."""
+
+    path: str
+    budget: float | None
+    window_steps: int
+    seed: int
+    framework: Literal["jax", "torch"] | None
+    flush_s: float
+
+
+def assemble(
+    options: RecordOptions, clock: Clock, session: ProfilerSession | None, guard: Guard, stack: ExitStack
+) -> tuple[Recorder, Background] | None:
+    """Start a recording; None where that failed, and the guard then says why.
+
+    Args:
+        options: the arguments of `record`.
+        clock: where times come from.
+        session: the profiler to use; None takes the framework's.
+        guard: keeps faults from the job.
+        stack: takes what must be undone at the end.
+    """
+    return _Assembly(options, clock, guard).start(session, stack)
+
+
+class _Assembly:
+    """The steps of `assemble`, under the guard."""
+
+    def __init__(self, options: RecordOptions, clock: Clock, guard: Guard) -> None:
+        self.guard = guard
+        self._options = options
+        self._clock = clock
+
+    @guarded
+    def start(self, session: ProfilerSession | None, stack: ExitStack) -> tuple[Recorder, Background]:
+        began_ns = self._clock.now_ns()
+        epoch = start_epoch(self._clock)
+        session = session or _framework_session(self._options.framework)
+        parts = self._parts(session, epoch)
+        background = Background(parts, flush_ps=int(self._options.flush_s * PS_PER_S))
+        planner = WindowPlanner(parts.controller, seed=self._options.seed)
+        flusher = Flusher(background.round)
+        recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
+        self.guard.when_off(recorder.abandon)
+        self._install(recorder, session, stack)
+        parts.account.spend("entry", (self._clock.now_ns() - began_ns) * PS_PER_NS)
+        flusher.start()
+        return recorder, background
+
+    def _parts(self, session: ProfilerSession, epoch: Epoch) -> Parts:
+        account = CostAccount()
+        prior = PRIVATE_PRIOR if session.probe().api == "private" else PUBLIC_PRIOR
+        return Parts(
+            clock=self._clock,
+            epoch=epoch,
+            guard=self.guard,
+            steps=StepClock(now_ns=self._clock.now_ns),
+            account=account,
+            controller=BudgetController(self._options.budget, account, prior),
+            session=session,
+            windows=WindowRunner(session, self._clock, account, max_steps=self._options.window_steps),
+            output=RunOutput(lambda: _open_writer(self._options.path, session, epoch)),
+            inbox=Inbox(),
+        )
+
+    def _install(self, recorder: Recorder, session: ProfilerSession, stack: ExitStack) -> None:
+        from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
+
+        stack.callback(session.watch_compiles(recorder.on_compile))
+        stack.callback(session.watch_user_profiler(recorder.before_user_profiler))
+        stack.callback(watch_checkpoints(recorder.checkpoint, guard=self.guard))
+
+
+def _framework_session(framework: str | None) -> ProfilerSession:
+    """The session of the framework asked for, or of the one that the job has imported."""
+    name = framework or ("jax" if "jax" in sys.modules else "torch" if "torch" in sys.modules else None)
+    if name == "jax":
+        from phasepoint.recorder.jax_session import JaxSession
+
+        return JaxSession()
+    if name == "torch":
+        from phasepoint.recorder.torch_session import TorchSession
+
+        return TorchSession()
+    from phasepoint.recorder.no_session import NoSession
+
+    return NoSession()
+
+
+def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
+    """Create the run where there is none and become the writer of this rank's shard."""
+    from phasepoint.recorder.ranks import rank
+    from phasepoint.store import create_run, open_shard
+
+    probe = session.probe()
+    devices = session.devices()
+    url = create_run(
+        path,
+        command=job_command(),
+        frameworks=framework_versions(),
+        devices=devices,
+        git_commit=git_commit(job_folder()),
+        created_unix_ns=epoch.unix_ns,
+    )
+    return open_shard(
+        url,
+        rank(),
+        epoch_unix_ns=epoch.unix_ns,
+        profiler_clock=session.clock,
+        framework=probe.framework or None,
+        devices=devices,
+        notes={"profiler_api": f"{probe.api}: {probe.reason}", "pid": str(os.getpid())},
+    )
+
+
+def _calibrate(clock: Clock) -> int:
+    """What the step clock costs a step, in picoseconds: the mean over a few hundred steps of a clock of its own."""
+    trial = StepClock(capacity=_CALIBRATION_STEPS)
+    began_ns = time.perf_counter_ns()
+    for _ in range(_CALIBRATION_STEPS):
+        trial.ask()
+        trial.got()
+    return (time.perf_counter_ns() - began_ns) * PS_PER_NS // _CALIBRATION_STEPS

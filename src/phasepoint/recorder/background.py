@@ -1,0 +1,227 @@
+"""What the flusher does in a round: captures, rows, memory samples, the watchdog, and the account of it all."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
+from phasepoint.recorder.budget import BudgetController, WindowCost
+from phasepoint.recorder.cost import CostAccount, RecorderCost
+from phasepoint.recorder.epoch import Clock, Epoch
+from phasepoint.recorder.guard import Guard, guarded_even_off
+from phasepoint.recorder.memory import resident_bytes
+from phasepoint.recorder.output import RunOutput
+from phasepoint.recorder.rows import MemorySample, Row, cost_rows, gap_row, steps_table, window_row
+from phasepoint.recorder.session import ProfilerSession
+from phasepoint.recorder.step_clock import StepClock
+from phasepoint.recorder.windows import CapturedWindow, WindowRunner
+
+MEMORY_SAMPLE_PS = PS_PER_S
+"""Time between two memory samples."""
+
+CLOCK_STEP_PS = 500 * PS_PER_MS
+"""The machine's clock moving against the monotonic one by more than this between two rounds is a gap."""
+
+_SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
+
+
+@dataclass
+class Inbox:
+    """What the job's thread leaves for the flusher. Appending and popping at the ends needs no lock."""
+
+    captured: deque[CapturedWindow] = field(default_factory=deque)
+    rows: deque[tuple[str, Row]] = field(default_factory=deque)
+    """Table name and row."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a recording is made of; the job's side and the flusher's side share it."""
+
+    clock: Clock
+    epoch: Epoch
+    guard: Guard
+    steps: StepClock
+    account: CostAccount
+    controller: BudgetController
+    session: ProfilerSession
+    windows: WindowRunner
+    output: RunOutput
+    inbox: Inbox
+
+    def elapsed_ps(self) -> int:
+        """Time since the session's epoch."""
+        return self.epoch.to_ps(self.clock.now_ns())
+
+
+class Background:
+    """The flusher's side of a recording. All methods run on the flusher's thread.
+
+    Attributes:
+        wanted: whether there is something to record yet; the shard is opened only then, when the frameworks have
+            started and the rank is known.
+        status: how the shard is to be closed.
+        lost_captures: captures that could not be written.
+    """
+
+    def __init__(self, parts: Parts, *, flush_ps: int) -> None:
+        self.guard = parts.guard
+        self.wanted = False
+        self.status = "ok"
+        self.lost_captures = 0
+        self.counts: dict[str, int] = {}
+        self._parts = parts
+        self._flush_ps = flush_ps
+        self._flushed_ps = 0
+        self._sampled_ps = -MEMORY_SAMPLE_PS
+        self._samples: list[MemorySample] = []
+        self._drift_ns: int | None = None
+        self._lost_steps = 0
+        self._refused = False
+        self._write_ps = 0
+
+    def round(self, final: bool) -> None:
+        """One round; the last one closes the shard. Never raises."""
+        begin_ns = self._parts.clock.cpu_ns()
+        was_open = self._parts.output.is_open
+        self._work(final)
+        cpu_ps = (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS
+        self._parts.account.spend("flush" if was_open else "entry", max(0, cpu_ps - self._write_ps))
+        if final:
+            self._close()
+
+    @guarded_even_off
+    def _work(self, final: bool) -> None:
+        self._write_ps = 0
+        parts = self._parts
+        now_ps = parts.elapsed_ps()
+        parts.windows.expire(parts.clock.now_ns())
+        self._watch_clock()
+        if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
+            self._sample_memory(now_ps)
+        if not self._open(final):
+            return
+        while parts.inbox.captured:
+            self._write_window(parts.inbox.captured.popleft())
+        if final or now_ps - self._flushed_ps >= self._flush_ps or parts.steps.fill_ratio > 0.5:
+            self._flushed_ps = now_ps
+            self._flush(final)
+
+    def _open(self, final: bool) -> bool:
+        if self._refused or not (self.wanted or final):
+            return False
+        if not self._parts.output.is_open:
+            self._refused = True
+            self._parts.output.open()
+            self._refused = False
+        return True
+
+    def _write_window(self, window: CapturedWindow) -> None:
+        parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
+        data = window.capture()
+        format = parts.session.format
+        raw = f"raw/window-{window.window:06d}.{_SUFFIXES[format]}"
+        written = parts.output.write_raw(raw, data)
+        write_ps = (parts.clock.cpu_ns() - begin_ns) * PS_PER_NS
+        self._write_ps += write_ps
+        parts.account.spend("write", write_ps)
+        if written:
+            row = window_row(window, write_ps=write_ps, raw=raw, size=len(data), format=format, epoch=parts.epoch)
+            parts.output.add_rows("windows", [row])
+        else:
+            self.lost_captures += 1
+            self._add_gap(
+                "lost-window",
+                f"the capture could not be written: {parts.output.problem}",
+                start_ns=window.start_ns,
+                end_ns=window.end_ns,
+                steps=(window.first_step, window.last_step),
+            )
+        cost = WindowCost(window.start_ps, window.slowdown_ps or 0, window.stop_ps, write_ps)
+        opening = window.opening
+        parts.controller.learn(cost, with_programs=opening.with_programs, by_choice=opening.probability is None)
+
+    def _flush(self, final: bool) -> None:
+        parts = self._parts
+        if parts.output.backlog and not parts.output.flush():
+            return  # the steps stay in the ring, which is bounded
+        rows = parts.steps.take_rows()
+        if len(rows.step):
+            parts.output.add_table("steps", steps_table(rows, parts.steps.kinds, self._samples, parts.epoch))
+        self._samples.clear()
+        self._add_gaps(final)
+        by_table: dict[str, list[Row]] = {}
+        while parts.inbox.rows:
+            name, row = parts.inbox.rows.popleft()
+            by_table.setdefault(name, []).append(row)
+        for name, table_rows in by_table.items():
+            parts.output.add_rows(name, table_rows)
+        parts.output.flush()
+
+    def _add_gaps(self, final: bool) -> None:
+        steps = self._parts.steps
+        for start_ns, end_ns in steps.take_outside():
+            self._add_gap("outside-steps", "what the job did outside its steps", start_ns=start_ns, end_ns=end_ns)
+        while steps.backward:
+            at_ns, by_ns = steps.backward.pop()
+            text = f"the clock went back by {format_ps(by_ns * PS_PER_NS)}; times until it caught up are too short"
+            self._add_gap("clock-step", text, start_ns=at_ns, end_ns=at_ns)
+        for lost in self._parts.windows.take_lost(final=final):
+            steps_lost = (lost.first_step, lost.first_step)
+            self._add_gap(lost.why, lost.reason, start_ns=lost.start_ns, end_ns=lost.end_ns, steps=steps_lost)
+        if steps.lost > self._lost_steps:
+            text = f"{steps.lost - self._lost_steps} steps could not be kept: writing was too slow or failed"
+            self._lost_steps = steps.lost
+            self._add_gap("lost-part", text)
+        if final and self.guard.off:
+            self._add_gap("recorder-off", f"the recorder switched itself off: {self.guard.reason}")
+
+    def _add_gap(
+        self,
+        why: str,
+        unknown: str,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        steps: tuple[int, int] | None = None,
+    ) -> None:
+        epoch = self._parts.epoch
+        row = gap_row(why, unknown, epoch=epoch, start_ns=start_ns, end_ns=end_ns, steps=steps)
+        self._parts.inbox.rows.append(("gaps", row))
+
+    def _sample_memory(self, now_ps: int) -> None:
+        self._sampled_ps = now_ps
+        now_ns = self._parts.clock.now_ns()
+        device_bytes = self._parts.session.device_memory_bytes() if self.wanted else None
+        self._samples.append(MemorySample(now_ns, resident_bytes(), device_bytes))
+
+    def _watch_clock(self) -> None:
+        """The machine's clock was set, or the machine slept: both move Unix time against the monotonic clock."""
+        now_ns = self._parts.clock.now_ns()
+        drift_ns = self._parts.clock.unix_ns() - now_ns
+        if self._drift_ns is not None and abs(drift_ns - self._drift_ns) * PS_PER_NS > CLOCK_STEP_PS:
+            moved = format_ps((drift_ns - self._drift_ns) * PS_PER_NS)
+            text = f"the machine's clock moved by {moved}: it was set, or the machine slept; captures may be shifted"
+            self._add_gap("clock-step", text, start_ns=now_ns, end_ns=now_ns)
+        self._drift_ns = drift_ns
+
+    def problem(self) -> str | None:
+        """What could not be written, in one sentence; None where everything was."""
+        output = self._parts.output
+        if output.problem is None and not self.lost_captures and not self._parts.steps.lost:
+            return None
+        lost = f"{self._parts.steps.lost} steps and {self.lost_captures} captures were lost"
+        return f"{lost}; {output.failures} writes failed: {output.problem or 'the last one succeeded'}"
+
+    def cost(self) -> RecorderCost:
+        """The account so far."""
+        return self._parts.account.cost(self._parts.elapsed_ps())
+
+    @guarded_even_off
+    def _close(self) -> None:
+        output = self._parts.output
+        if not output.is_open:
+            return
+        begin_ns = self._parts.clock.cpu_ns()
+        output.add_rows("counters", cost_rows(self.cost(), self._parts.elapsed_ps(), self.counts))
+        output.close(self.status)
+        self._parts.account.spend("flush", (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS)

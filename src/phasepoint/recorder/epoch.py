@@ -1,0 +1,47 @@
+"""The session's clock: readings of a monotonic counter, and what they mean in Unix time."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from phasepoint.core.units import PS_PER_NS
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where the recorder's times come from; tests give their own.
+
+    Attributes:
+        now_ns: monotonic nanoseconds (`time.perf_counter_ns`); every time in a run is a difference of two of these.
+        unix_ns: Unix nanoseconds, read once for the epoch and then to notice that the machine's clock was set.
+        cpu_ns: CPU nanoseconds of the calling thread.
+    """
+
+    now_ns: Callable[[], int] = time.perf_counter_ns
+    unix_ns: Callable[[], int] = time.time_ns
+    cpu_ns: Callable[[], int] = time.thread_time_ns
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Time 0 of a session, on both clocks.
+
+    Attributes:
+        now_ns: the monotonic clock at the epoch.
+        unix_ns: Unix nanoseconds at the epoch.
+    """
+
+    now_ns: int
+    unix_ns: int
+
+    def to_ps(self, now_ns: int) -> int:
+        """Picoseconds from the epoch to a reading of the monotonic clock."""
+        return (now_ns - self.now_ns) * PS_PER_NS
+
+
+def start_epoch(clock: Clock) -> Epoch:
+    """Pair the two clocks now, to within half of the time between two readings (measured: under 1 µs)."""
+    before_ns = clock.now_ns()
+    unix_ns = clock.unix_ns()
+    after_ns = clock.now_ns()
+    return Epoch((before_ns + after_ns) // 2, unix_ns)

@@ -1,0 +1,97 @@
+"""Where the recording goes: the shard of this process, opened late, and what happens when the disk says no.
+
+A full or unwritable disk never reaches the job. Rows that could not be written wait in the store's buffers and the
+step clock's ring, both bounded; captures are dropped at once, because they are large. Everything is tried again at
+the next flush, and what was lost is counted and becomes a gap.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from phasepoint.core.errors import StoreError
+from phasepoint.recorder.rows import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from phasepoint.store import ShardWriter
+
+
+class RunOutput:
+    """One shard, written by the flusher's thread alone.
+
+    Attributes:
+        failures: writes that failed.
+        problem: what the last failed write said; None where the last one succeeded.
+        backlog: whether rows wait in the store's buffers because they could not be written.
+    """
+
+    def __init__(self, open_writer: Callable[[], "ShardWriter"]) -> None:
+        self.failures = 0
+        self.problem: str | None = None
+        self.backlog = False
+        self._open_writer = open_writer
+        self._writer: ShardWriter | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the shard was opened."""
+        return self._writer is not None
+
+    def open(self) -> None:
+        """Create the run and become its writer, once.
+
+        Raises:
+            StoreError: the run or the shard cannot be created, or another process writes it.
+        """
+        if self._writer is None:
+            self._writer = self._open_writer()
+
+    def add_rows(self, name: str, rows: list[Row]) -> None:
+        """Take rows of one table."""
+        if rows:
+            from phasepoint.core.tables import table_from_rows
+
+            self.add_table(name, table_from_rows(name, rows))
+
+    def add_table(self, name: str, table: "pa.Table") -> None:
+        """Take a table of rows."""
+        assert self._writer is not None
+        self._writer.append(name, table)
+
+    def write_raw(self, relative_path: str, data: bytes) -> bool:
+        """Write a raw capture; False where the disk would not take it."""
+        assert self._writer is not None
+        try:
+            self._writer.write_raw(relative_path, data)
+        except StoreError as error:
+            self._note(error)
+            return False
+        return True
+
+    def flush(self) -> bool:
+        """Write all rows taken so far; False where the disk would not take them."""
+        assert self._writer is not None
+        try:
+            self._writer.flush()
+        except StoreError as error:
+            self._note(error)
+            self.backlog = True
+            return False
+        self.backlog = False
+        self.problem = None
+        return True
+
+    def close(self, status: str) -> None:
+        """Write the rest and mark the shard closed; where that fails, the shard stays as a killed one would be."""
+        if self._writer is None:
+            return
+        try:
+            self._writer.close(status)
+        except StoreError as error:
+            self._note(error)
+            self.backlog = True
+
+    def _note(self, error: StoreError) -> None:
+        self.failures += 1
+        self.problem = str(error)

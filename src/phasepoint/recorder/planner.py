@@ -1,0 +1,223 @@
+"""When to open a window, and why: a random sample that keeps estimates unbiased, and a choice of what teaches most.
+
+The random sample. At every step boundary inside a loop at which no window is open, a window opens with a chance that
+is known before the step runs and depends on the past alone (costs, time elapsed, typical step time): `probability` in
+the `windows` table. It is drawn as a geometric distance; the geometric distribution has no memory, so drawing again
+after the chance changed leaves every boundary's chance what it says. Hence, for estimates: windows whose reason is
+`sample` are a Bernoulli sample of the boundaries at which the budget allowed one, each included with its
+`probability`; within a phase, where the chance hardly moves, they can be taken as a simple random sample of clusters
+of `window_steps` neighbouring steps. Not covered: the first seconds, before the budget has paid for entering, and
+draws that met an empty account, which are counted (`recorder.draws_unaffordable`).
+
+The choice. `new-program`: something was compiled inside a step. `unseen`: the hint in force, or the present level of
+step time, was never captured or not for long. `changed`: the typical step time left every level captured so far. A
+wish stays until it is granted; all wishes together use at most half of the budget.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
+from phasepoint.recorder.budget import BudgetController
+from phasepoint.recorder.step_clock import StepRows
+
+LOOK_DISTANCE_PS = 100 * PS_PER_MS
+"""Time between two looks at the recent steps. A look costs some 60 µs, so looking costs under 0.1 %."""
+
+RECENT_STEPS = 64
+"""Steps a look takes into account."""
+
+TYPICAL_STEPS = 9
+"""The present typical step time is the median of the last so many uncaptured steps: four outliers do not move it."""
+
+LEVEL_DISTANCE = 0.25
+"""Two step times are different levels when their logarithms differ by more than this (28 %)."""
+
+LOOKS_TO_CONFIRM = 2
+"""A new level must last for so many looks before it is a change."""
+
+STALE_PS = 300 * PS_PER_S
+"""A level or hint not captured for this long, and for a fifth of the run, is unseen again."""
+
+_NEVER = 1 << 62
+_CHOICES = ("new-program", "unseen", "changed")
+"""Reasons for a window by choice, the most urgent first."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """A window to be opened at this boundary.
+
+    Attributes:
+        reason: as in the `windows` table.
+        probability: the chance with which it was drawn; None where it was chosen.
+        with_programs: whether the capture must carry the compiled programs.
+    """
+
+    reason: str
+    probability: float | None
+    with_programs: bool
+
+
+@dataclass
+class _Level:
+    """A level of step time of one kind that some window captured."""
+
+    kind: int
+    dur_ps: float
+    seen_ps: int
+
+
+class WindowPlanner:
+    """Decides at step boundaries whether to open a window.
+
+    Attributes:
+        next_look: number of the step before which `look` must be called next.
+        draws_unaffordable: random draws that met an empty account.
+    """
+
+    def __init__(self, controller: BudgetController, *, seed: int = 0) -> None:
+        self.next_look = 0
+        self.draws_unaffordable = 0
+        self._controller = controller
+        self._random = random.Random(seed)
+        self._programs_due = True
+        self._wishes: set[str] = set()
+        self._levels: list[_Level] = []
+        self._strange_looks = 0
+        self._probability = 0.0
+        self._draw_at = _NEVER
+        self._check_at = 0
+
+    def note_compile(self) -> None:
+        """A program was compiled inside a step: the next window must carry programs, and one is wished for."""
+        self._programs_due = True
+        self._wishes.add("new-program")
+        self.next_look = 0
+
+    def note_kind(self) -> None:
+        """The hint in force changed: look at the next boundary."""
+        self._check_at = self.next_look = 0
+
+    def look(self, step: int, elapsed_ps: int, recent: StepRows, *, kind: int, fixed_ratio: float) -> Opening | None:
+        """Whether a window should open before `step`.
+
+        Args:
+            step: number of the step that is about to begin.
+            elapsed_ps: recording's length so far.
+            recent: the last `RECENT_STEPS` steps.
+            kind: index of the hint in force, -1 for none.
+            fixed_ratio: what the step clock and flushing cost, as a share of the time, 0–1.
+        """
+        if self._controller.budget is None:
+            return Opening("continuous", 1.0, self._programs_due)
+        opening = self._draw(step, elapsed_ps)
+        if step >= self._check_at:
+            self._check(step, elapsed_ps, recent, kind=kind, fixed_ratio=fixed_ratio)
+        opening = opening or self._choose(elapsed_ps)
+        self.next_look = min(self._draw_at, self._check_at)
+        return opening
+
+    def captured(self, opening: Opening, elapsed_ps: int, *, kind: int, dur_ps: float | None) -> None:
+        """A window was captured: its kind and level are seen, its wish is granted.
+
+        Args:
+            opening: what opened it.
+            elapsed_ps: recording's length so far.
+            kind: index of the hint in force while it was open.
+            dur_ps: the level of step time it stands for; None where it is not known.
+        """
+        if opening.with_programs:
+            self._programs_due = False
+        self._wishes.discard(opening.reason)
+        level = self._nearest(kind, dur_ps)
+        if level is None or (dur_ps is not None and _distance(level.dur_ps, dur_ps) > LEVEL_DISTANCE):
+            self._levels.append(_Level(kind, dur_ps or 0.0, elapsed_ps))
+        else:
+            level.seen_ps = elapsed_ps
+            if dur_ps is not None:
+                level.dur_ps = dur_ps
+        self._strange_looks = 0
+        self.next_look = 0
+
+    def _draw(self, step: int, elapsed_ps: int) -> Opening | None:
+        if self._draw_at < step:  # it fell into a window: those boundaries were no candidates
+            self._set_draw(step, self._probability)
+        if step < self._draw_at:
+            return None
+        probability = self._probability
+        self._set_draw(step + 1, probability)
+        if not self._controller.affords(elapsed_ps, with_programs=self._programs_due, by_choice=False):
+            self.draws_unaffordable += 1
+            return None
+        return Opening("sample", probability, self._programs_due)
+
+    def _set_draw(self, step: int, probability: float) -> None:
+        """Draw the next boundary of the random sample; the one before `step` is the first candidate."""
+        self._probability = probability
+        if probability <= 0:
+            self._draw_at = _NEVER
+        elif probability >= 1:
+            self._draw_at = step
+        else:
+            self._draw_at = step + int(math.log(1.0 - self._random.random()) / math.log1p(-probability))
+
+    def _check(self, step: int, elapsed_ps: int, recent: StepRows, *, kind: int, fixed_ratio: float) -> None:
+        typical_ps = typical_step_ps(recent, kind)
+        step_ps = typical_ps or typical_step_ps(recent, None)
+        if not step_ps:
+            self._check_at = step + 1
+            return
+        if typical_ps is not None:  # the first step of a kind compiles, as a rule: nothing is wished for before it
+            self._wish(elapsed_ps, kind, typical_ps)
+        # The boundary before this step was decided already, by the draw above.
+        probability = self._controller.sample_probability(elapsed_ps, int(step_ps), fixed_ratio)
+        self._set_draw(step + 1, probability)
+        self._check_at = step + (max(1, int(LOOK_DISTANCE_PS / step_ps)) if typical_ps is not None else 1)
+
+    def _wish(self, elapsed_ps: int, kind: int, typical_ps: float) -> None:
+        level = self._nearest(kind, typical_ps)
+        if level is None:
+            self._wishes.add("unseen")
+        elif _distance(level.dur_ps, typical_ps) > LEVEL_DISTANCE:
+            self._strange_looks += 1
+            if self._strange_looks >= LOOKS_TO_CONFIRM:
+                self._wishes.add("changed")
+        else:
+            self._strange_looks = 0
+            self._wishes.discard("changed")
+            if elapsed_ps - level.seen_ps > max(STALE_PS, elapsed_ps // 5):
+                self._wishes.add("unseen")
+            else:
+                self._wishes.discard("unseen")
+
+    def _choose(self, elapsed_ps: int) -> Opening | None:
+        if not self._wishes:
+            return None
+        with_programs = self._programs_due
+        if not self._controller.affords(elapsed_ps, with_programs=with_programs, by_choice=True):
+            return None
+        reason = next(choice for choice in _CHOICES if choice in self._wishes)
+        return Opening(reason, None, with_programs)
+
+    def _nearest(self, kind: int, dur_ps: float | None) -> _Level | None:
+        mine = [level for level in self._levels if level.kind == kind]
+        if dur_ps is None:
+            return mine[-1] if mine else None
+        return min(mine, key=lambda level: _distance(level.dur_ps, dur_ps), default=None)
+
+
+def typical_step_ps(rows: StepRows, kind: int | None) -> float | None:
+    """Median duration of the last `TYPICAL_STEPS` uncaptured steps of a kind (None: of any); None if there are none."""
+    fits = rows.captured == 0
+    if kind is not None:
+        fits &= rows.kind == kind
+    durations = (rows.end_ns - rows.start_ns)[fits][-TYPICAL_STEPS:]
+    return float(np.median(durations)) * PS_PER_NS if len(durations) else None
+
+
+def _distance(one_ps: float, other_ps: float) -> float:
+    return abs(math.log(max(one_ps, 1.0) / max(other_ps, 1.0)))

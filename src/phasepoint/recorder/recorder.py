@@ -1,0 +1,228 @@
+"""The job's side of a recording: the hooks that its loop calls, each under the guard.
+
+The hot path is `ask` and `got`, once a step: two clock readings and seven integers written. Everything else happens
+every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.background import Background, Parts
+from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.guard import guarded, guarded_even_off
+from phasepoint.recorder.planner import RECENT_STEPS, Opening, WindowPlanner, typical_step_ps
+from phasepoint.recorder.rows import gap_row
+from phasepoint.recorder.session import CheckpointWritten
+from phasepoint.recorder.step_clock import StepRows
+
+Status = Literal["ok", "failed"]
+
+
+class Recorder:
+    """Hooks of one recording. They return at once when the recorder is off, and never raise an `Exception`.
+
+    Args:
+        parts: what the recording is made of.
+        planner: when to open a window.
+        background: the flusher's side.
+        flusher: the thread that runs it.
+        step_cost_ps: what the step clock costs a step, as calibrated.
+    """
+
+    def __init__(
+        self, parts: Parts, planner: WindowPlanner, background: Background, flusher: Flusher, *, step_cost_ps: int
+    ) -> None:
+        self.guard = parts.guard
+        self._parts = parts
+        self._steps = parts.steps
+        self._windows = parts.windows
+        self._planner = planner
+        self._background = background
+        self._flusher = flusher
+        self._step_cost_ps = step_cost_ps
+        self._clocked_steps = 0
+        self._opening: Opening | None = None
+
+    @guarded
+    def ask(self) -> None:
+        """A loop asks for its next batch."""
+        steps, windows = self._steps, self._windows
+        now_ns = steps.ask()
+        if windows.in_step:
+            windows.leave_step()
+            if not windows.is_open:  # the watchdog or the user's profiler ended it
+                steps.captured = 0
+        if windows.is_open:
+            if windows.is_due(steps.step, now_ns):
+                self._close_window()
+                self._look(now_ns)
+                self._end_boundary(now_ns)
+        elif steps.step >= self._planner.next_look and self._look(now_ns):
+            self._end_boundary(now_ns)
+        if windows.is_open:
+            windows.enter_step(steps.step)
+
+    @guarded
+    def got(self) -> None:
+        """The loop got its batch."""
+        self._steps.got()
+
+    @guarded
+    def end_loop(self) -> None:
+        """The loop is over, or was left."""
+        now_ns = self._steps.end_loop()
+        if self._windows.in_step:
+            self._windows.leave_step()
+        if self._windows.is_open:
+            self._close_window()
+            self._steps.begin_at(now_ns)
+
+    @guarded
+    def enter_phase(self, name: str) -> tuple[int, int, int]:
+        """A hint comes into force. Returns what `leave_phase` needs."""
+        entered_ns = self._steps.now()
+        before = self._steps.enter_kind(name)
+        self._planner.note_kind()
+        return before, entered_ns, self._steps.step
+
+    @guarded
+    def leave_phase(self, name: str, before: int, entered_ns: int, first_step: int) -> None:
+        """The hint ends and becomes a row of `hints`."""
+        steps, epoch = self._steps, self._parts.epoch
+        steps.leave_kind(before)
+        self._planner.note_kind()
+        row = {
+            "name": name,
+            "start_ps": epoch.to_ps(entered_ns),
+            "dur_ps": (steps.now() - entered_ns) * PS_PER_NS,
+            "first_step": first_step,
+            "last_step": max(first_step, steps.step if steps.is_open else steps.step - 1),
+        }
+        self._parts.inbox.rows.append(("hints", row))
+
+    @guarded
+    def checkpoint(self, written: CheckpointWritten) -> None:
+        """A checkpoint was written; it becomes a row of `checkpoints`. May be called on any thread."""
+        step = self._steps.step if self._steps.is_open else self._steps.step - 1
+        row = {
+            "step": written.step if written.step is not None else (step if step >= 0 else None),
+            "path": written.path,
+            "start_ps": self._parts.epoch.to_ps(written.start_ns),
+            "dur_ps": (written.end_ns - written.start_ns) * PS_PER_NS,
+            "framework": written.framework,
+            "bytes": written.bytes,
+            "asynchronous": written.asynchronous,
+            "has_iterator": written.has_iterator,
+        }
+        self._parts.inbox.rows.append(("checkpoints", row))
+        self._background.wanted = True
+
+    @guarded
+    def on_compile(self, dur_ns: int, is_new_program: bool) -> None:
+        """Something was traced, lowered or compiled. May be called on any thread."""
+        if self._steps.is_open:
+            self._steps.add_compile(dur_ns)
+            if is_new_program:
+                self._planner.note_compile()
+
+    @guarded
+    def before_user_profiler(self) -> None:
+        """The user starts a profiler of their own: ours goes first."""
+        if self._windows.is_open:
+            self._close_window()
+
+    @guarded_even_off
+    def abandon(self) -> None:
+        """The recorder was switched off by a fault: no profiler of ours may stay on."""
+        self._windows.abandon()
+
+    def close(self, status: Status) -> None:
+        """End the recording: close the window, write the rest, close the shard. Never raises."""
+        self._finish_steps()
+        self._background.status = "failed" if self.guard.off and status == "ok" else status
+        self._background.counts = {
+            "draws_unaffordable": self._planner.draws_unaffordable,
+            "faults": self.guard.faults,
+            "failed_writes": self._parts.output.failures,
+        }
+        self._flusher.finish()
+
+    @guarded
+    def _finish_steps(self) -> None:
+        self.end_loop()
+        self._steps.finish()
+        self._spend_clock()
+
+    def _look(self, now_ns: int) -> bool:
+        """See whether a window should open here, and open it. Returns whether one was opened."""
+        steps, parts = self._steps, self._parts
+        self._background.wanted = True
+        self._spend_clock()
+        elapsed_ps = parts.epoch.to_ps(now_ns)
+        recent = steps.recent_rows(RECENT_STEPS)
+        fixed = parts.account.fixed_ps / elapsed_ps if elapsed_ps > 0 else 0.0
+        opening = self._planner.look(steps.step, elapsed_ps, recent, kind=steps.kind, fixed_ratio=fixed)
+        parts.account.spend("clock", (parts.clock.now_ns() - now_ns) * PS_PER_NS)
+        if opening is None:
+            return False
+        typical_ps = typical_step_ps(recent, None) or 0
+        if not self._windows.open(steps.step, opening, typical_step_ns=int(typical_ps) // PS_PER_NS):
+            return False
+        self._opening = opening
+        steps.captured = 1
+        return True
+
+    def _close_window(self) -> None:
+        steps, opening = self._steps, self._opening
+        steps.captured = 0
+        recent = steps.recent_rows(2 * RECENT_STEPS)
+        excess_ns, level_ps = _compare(recent, steps.kind)
+        window = self._windows.close(steps.step, excess_ns)
+        if window is not None and opening is not None:
+            elapsed_ps = self._parts.elapsed_ps()
+            self._planner.captured(opening, elapsed_ps, kind=steps.kind, dur_ps=level_ps)
+            self._parts.inbox.captured.append(window)
+
+    def _end_boundary(self, now_ns: int) -> None:
+        """The recorder's own work between two steps belongs to neither: the next step begins after it."""
+        steps = self._steps
+        after_ns = steps.now()
+        steps.begin_at(after_ns)
+        if not steps.is_outside:
+            row = gap_row(
+                "window-boundary",
+                "nothing of the job: the recorder opened or closed a capture window between two steps",
+                epoch=self._parts.epoch,
+                start_ns=now_ns,
+                end_ns=after_ns,
+            )
+            self._parts.inbox.rows.append(("gaps", row))
+
+    def _spend_clock(self) -> None:
+        new_steps = self._steps.step - self._clocked_steps
+        self._clocked_steps += new_steps
+        self._parts.account.spend("clock", new_steps * self._step_cost_ps)
+
+
+def _compare(recent: StepRows, kind: int) -> tuple[int | None, float | None]:
+    """The excess of the window's steps over their neighbours of the same kind (ns), and the neighbours' level (ps).
+
+    The excess is that of the medians times the number of steps: one outlier among the captured steps is the job's own.
+    """
+    level_ps = typical_step_ps(recent, kind)
+    captured = _last_captured(recent)
+    if not len(captured):
+        return None, level_ps
+    if level_ps is None:
+        return None, float(np.median(captured)) * PS_PER_NS
+    excess_ns = len(captured) * (float(np.median(captured)) - level_ps / PS_PER_NS)
+    return max(0, int(excess_ns)), level_ps
+
+
+def _last_captured(recent: StepRows) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Durations of the run of captured steps at the end of `recent`, in nanoseconds."""
+    uncaptured = np.flatnonzero(recent.captured == 0)
+    first = int(uncaptured[-1]) + 1 if len(uncaptured) else 0
+    return (recent.end_ns - recent.start_ns)[first:]

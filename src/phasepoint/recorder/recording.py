@@ -1,0 +1,189 @@
+"""`record`: what users call, and the `Recording` that they get."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from types import TracebackType
+from typing import Generic, Literal, TypeVar
+
+from phasepoint.recorder.assembly import RecordOptions, assemble
+from phasepoint.recorder.background import Background
+from phasepoint.recorder.cost import RecorderCost
+from phasepoint.recorder.epoch import Clock
+from phasepoint.recorder.guard import Guard
+from phasepoint.recorder.recorder import Recorder
+from phasepoint.recorder.session import CheckpointWritten, ProfilerSession
+
+Batch = TypeVar("Batch")
+
+OFF_VARIABLE = "PHASEPOINT_OFF"
+"""Environment variable: set to anything but 0 or nothing, `record` records nothing and costs nothing."""
+
+
+def record(
+    path: str | PathLike[str],
+    *,
+    budget: float | None = 0.01,
+    window_steps: int = 5,
+    seed: int = 0,
+    framework: Literal["jax", "torch"] | None = None,
+    flush_s: float = 2.0,
+    clock: Clock | None = None,
+    session: ProfilerSession | None = None,
+) -> "Recording":
+    """Record a training job into a run directory.
+
+        with record("runs/my-job") as run:
+            for batch in run.steps(loader):
+                state, loss = train_step(state, batch)
+
+    Nothing that goes wrong in recording reaches the job: the recorder switches itself off, the job goes on, and one
+    line on stderr says so at the end.
+
+    Args:
+        path: directory or URL of the run; a run that is there already gets another attempt.
+        budget: share of the job's time that recording may cost, 0–1. None captures back to back, at any cost; 0 runs
+            the step clock alone.
+        window_steps: steps in a capture window, 1 or more.
+        seed: seed of the random sample of windows.
+        framework: `jax` or `torch`; None takes the one that the job has imported (JAX where it has both).
+        flush_s: seconds between two flushes, above 0: what a killed job loses at most, and a little more.
+        clock: where times come from; for tests.
+        session: the profiler to use instead of the framework's; for tests.
+
+    Returns:
+        A context manager that gives the `Recording`.
+
+    Raises:
+        ValueError: an argument is outside its range.
+    """
+    if budget is not None and not 0 <= budget <= 1:
+        raise ValueError(f"budget is {budget!r}; expected a share of the job's time from 0 to 1, or None for no limit")
+    if window_steps < 1:
+        raise ValueError(f"window_steps is {window_steps!r}; expected 1 or more")
+    if not flush_s > 0:
+        raise ValueError(f"flush_s is {flush_s!r}; expected seconds above 0")
+    if framework not in {None, "jax", "torch"}:
+        raise ValueError(f"framework is {framework!r}; expected 'jax', 'torch' or None")
+    options = RecordOptions(os.fspath(path), budget, window_steps, seed, framework, flush_s)
+    return Recording(options, clock or Clock(), session)
+
+
+class Steps(Generic[Batch]):
+    """A loader whose batches are steps. Iterating it again goes through the loader again."""
+
+    def __init__(self, loader: Iterable[Batch], recorder: Recorder | None) -> None:
+        self._loader = loader
+        self._recorder = recorder
+
+    def __iter__(self) -> Iterator[Batch]:
+        recorder = self._recorder
+        return iter(self._loader) if recorder is None else _iterate(iter(self._loader), recorder)
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type] # raises the loader's own TypeError
+
+
+def _iterate(batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
+    """The loop itself. What the loader or the loop's body raises passes through it untouched."""
+    ask, got = recorder.ask, recorder.got
+    try:
+        while True:
+            ask()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            got()
+            yield batch
+    finally:
+        recorder.end_loop()
+
+
+class Recording:
+    """A recording in progress. Made by `record`.
+
+    Attributes:
+        path: the run's path or URL.
+    """
+
+    def __init__(self, options: "RecordOptions", clock: Clock, session: ProfilerSession | None) -> None:
+        self.path = options.path
+        self._options = options
+        self._clock = clock
+        self._session = session
+        self._guard = Guard()
+        self._recorder: Recorder | None = None
+        self._background: Background | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Recording":
+        if os.environ.get(OFF_VARIABLE, "") in {"", "0"}:
+            made = assemble(self._options, self._clock, self._session, self._guard, self._stack)
+            if made is not None:
+                self._recorder, self._background = made
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        if self._recorder is not None:
+            self._recorder.close("ok" if kind is None else "failed")
+        self._warn()
+
+    def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
+        """The loader's batches, each of them a step: the wait for it and what the loop's body does with it.
+
+        A loop inside another one's step ends that step where it begins. Leaving the loop early ends its last step.
+        """
+        return Steps(loader, self._recorder)
+
+    def mark_step(self) -> None:
+        """A step has just ended and the next one begins, for jobs without a loop over a loader."""
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.ask()
+            recorder.got()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Name what goes on inside; it becomes the steps' `kind`. Hints may be nested: the inner one counts."""
+        recorder = self._recorder
+        entered = recorder.enter_phase(str(name)) if recorder is not None else None
+        try:
+            yield
+        finally:
+            if recorder is not None and entered is not None:
+                recorder.leave_phase(str(name), *entered)
+
+    def checkpoint(self, path: str | PathLike[str], step: int | None = None) -> None:
+        """Say that a checkpoint was written here, where the hooks for Orbax and `torch.save` cannot see it.
+
+        Args:
+            path: where it is.
+            step: the step it belongs to, as the recorder counts them; None for the step in progress.
+        """
+        if self._recorder is not None:
+            now_ns = self._clock.now_ns()
+            self._recorder.checkpoint(CheckpointWritten(os.fspath(path), now_ns, now_ns, "user", step))
+
+    @property
+    def cost(self) -> RecorderCost | None:
+        """What recording has cost so far; None where it is off from the start."""
+        return self._background.cost() if self._background is not None else None
+
+    @property
+    def off_reason(self) -> str | None:
+        """Why the recorder switched itself off; None while it is on."""
+        return self._guard.reason
+
+    def _warn(self) -> None:
+        """One line on stderr, at the end, where something went wrong."""
+        problem = self._guard.reason and f"the recorder switched itself off: {self._guard.reason}"
+        if problem is None and self._background is not None:
+            problem = self._background.problem()
+        if problem is not None:
+            sys.stderr.write(f"phasepoint: {problem} (run {self.path}; the job itself was not affected)\n")

@@ -1,0 +1,116 @@
+"""From what the recorder holds (nanoseconds, indices) to rows of the declared tables (picoseconds, names, nulls)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.tables import table_from_columns
+from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.cost import PURPOSES, RecorderCost
+from phasepoint.recorder.epoch import Epoch
+from phasepoint.recorder.step_clock import StepRows
+from phasepoint.recorder.windows import CapturedWindow
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MemorySample:
+    """Memory at one moment: `now_ns` on the session's clock, bytes; None where not known."""
+
+    now_ns: int
+    rss_bytes: int | None
+    device_bytes: int | None
+
+
+def steps_table(rows: StepRows, kinds: Sequence[str], samples: Sequence[MemorySample], epoch: Epoch) -> pa.Table:
+    """The `steps` table of rows `[n]`. A memory sample goes to the step in which it was taken, the others have null."""
+    dur_ns = rows.end_ns - rows.start_ns
+    input_ns = np.minimum(rows.got_ns - rows.start_ns, dur_ns)
+    return table_from_columns(
+        "steps",
+        {
+            "step": rows.step,
+            "start_ps": (rows.start_ns - epoch.now_ns) * PS_PER_NS,
+            "dur_ps": dur_ns * PS_PER_NS,
+            "input_ps": input_ns * PS_PER_NS,
+            "dispatch_ps": (dur_ns - input_ns) * PS_PER_NS,
+            "compile_ps": rows.compile_ns * PS_PER_NS,
+            "kind": _names(rows.kind, kinds),
+            "host_rss_bytes": _place(rows, [(s.now_ns, s.rss_bytes) for s in samples]),
+            "device_memory_bytes": _place(rows, [(s.now_ns, s.device_bytes) for s in samples]),
+        },
+    )
+
+
+def window_row(window: CapturedWindow, *, write_ps: int, raw: str, size: int, format: str, epoch: Epoch) -> Row:
+    """One row of `windows`."""
+    known = (window.start_ps, window.slowdown_ps or 0, window.stop_ps, write_ps)
+    return {
+        "window": window.window,
+        "first_step": window.first_step,
+        "last_step": window.last_step,
+        "start_ps": epoch.to_ps(window.start_ns),
+        "dur_ps": (window.end_ns - window.start_ns) * PS_PER_NS,
+        "reason": window.opening.reason,
+        "probability": window.opening.probability,
+        "start_cost_ps": window.start_ps,
+        "slowdown_cost_ps": window.slowdown_ps,
+        "stop_cost_ps": window.stop_ps,
+        "write_cost_ps": write_ps,
+        "capture_cost_ps": sum(known),
+        "format": format,
+        "raw": raw,
+        "bytes": size,
+    }
+
+
+def gap_row(
+    why: str,
+    unknown: str,
+    *,
+    epoch: Epoch,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    steps: tuple[int, int] | None = None,
+) -> Row:
+    """One row of `gaps`; `unknown` says in one sentence what is not known because of it."""
+    first_step, last_step = steps if steps is not None else (None, None)
+    return {
+        "why": why,
+        "start_ps": None if start_ns is None else epoch.to_ps(start_ns),
+        "dur_ps": None if start_ns is None or end_ns is None else (end_ns - start_ns) * PS_PER_NS,
+        "first_step": first_step,
+        "last_step": last_step,
+        "unknown": unknown,
+    }
+
+
+def cost_rows(cost: RecorderCost, time_ps: int, counts: dict[str, int]) -> list[Row]:
+    """Rows of `counters` that say what recording cost: `recorder.cost.<purpose>` in ps, and its counts."""
+    values = {f"recorder.cost.{purpose}": (getattr(cost, f"{purpose}_ps"), "ps") for purpose in PURPOSES}
+    values["recorder.cost.total"] = (cost.total_ps, "ps")
+    values["recorder.elapsed"] = (cost.elapsed_ps, "ps")
+    values |= {f"recorder.{name}": (count, "count") for name, count in counts.items()}
+    return [
+        {"name": name, "unit": unit, "device": "host", "time_ps": time_ps, "value": float(value)}
+        for name, (value, unit) in values.items()
+    ]
+
+
+def _names(kinds: NDArray[np.int64], names: Sequence[str]) -> pa.Array:
+    indices = pa.array(kinds.astype(np.int32), mask=kinds < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _place(rows: StepRows, samples: Sequence[tuple[int, int | None]]) -> pa.Array:
+    values: list[int | None] = [None] * len(rows.step)
+    for now_ns, value in samples:
+        at = int(np.searchsorted(rows.start_ns, now_ns, side="right")) - 1
+        if value is not None and at >= 0 and now_ns <= rows.end_ns[at]:
+            values[at] = value
+    return pa.array(values, pa.int64())

@@ -1,0 +1,236 @@
+"""The step clock: when every step began, waited and ended, in a preallocated ring.
+
+One step is open at a time. A loop asks for its batch (`ask`), which ends the step before; it gets it (`got`), which
+makes the new step real; it ends (`end_loop`). A loop inside another one's step therefore ends the outer step where
+the inner loop begins, and no instant belongs to two steps.
+
+The job's thread writes, the flusher's thread takes (`take_rows`). The counter of written rows grows after the row is
+complete and one thread at a time holds the interpreter, so no lock is needed. Measured on 2 shared cores
+(`benchmarks/overhead.py --clock`, figures in docs/overhead.md).
+"""
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CAPACITY = 1 << 15
+"""Rows the ring holds: at two seconds between flushes, steps down to 60 µs; 1.5 MB."""
+
+_NO_KIND = -1
+
+
+@dataclass(frozen=True)
+class StepRows:
+    """Steps taken from the ring, oldest first; all arrays `[n_rows]`, times in nanoseconds of the session's clock.
+
+    Attributes:
+        step: step number.
+        start_ns, got_ns, end_ns: when the loop asked for the batch, got it, and asked for the next one.
+        compile_ns: tracing and compiling during the step.
+        kind: index into `StepClock.kinds`, -1 where no hint was in force.
+        captured: 1 where a capture window was open.
+    """
+
+    step: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    got_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    compile_ns: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    captured: NDArray[np.int64]
+
+
+_COLUMNS = tuple(StepRows.__annotations__)
+
+
+class StepClock:
+    """Times the steps of all loops of one recording.
+
+    Attributes:
+        step: number of the open step, or of the next one where none is open.
+        is_open: whether a step is open.
+        start_ns: when the open step (or the one being asked for) began.
+        written: rows written to the ring since the beginning.
+        lost: rows that found the ring full, because nobody took them.
+        kinds: names of the hints, by index.
+        kind: index of the hint in force, -1 for none.
+        captured: 1 while a capture window is open.
+    """
+
+    def __init__(self, *, now_ns: Callable[[], int] = time.perf_counter_ns, capacity: int = CAPACITY) -> None:
+        self.step = 0
+        self.is_open = False
+        self.start_ns = self._got_ns = self._last_ns = now_ns()
+        self.written = 0
+        self.lost = 0
+        self.kinds: list[str] = []
+        self.kind = _NO_KIND
+        self.captured = 0
+        self.outside: list[tuple[int, int]] = []
+        self.backward: list[tuple[int, int]] = []
+        self._outside_from_ns: int | None = self.start_ns
+        self._now_ns = now_ns
+        self._capacity = capacity
+        self._taken = 0
+        self._ring = tuple(array("q", bytes(8 * capacity)) for _ in _COLUMNS)
+        self._kind_changes: list[tuple[int, int]] = []
+        self._compiles: list[tuple[int, int]] = []
+
+    def ask(self) -> int:
+        """A loop asks for its next batch: the open step ends and the next one may begin. Returns the time."""
+        now_ns = self.now()
+        if self.is_open:
+            self._close(now_ns)
+        elif self._outside_from_ns is None:
+            self._outside_from_ns = self.start_ns
+        self.start_ns = now_ns
+        return now_ns
+
+    def begin_at(self, now_ns: int) -> None:
+        """Let the step being asked for begin later, after work of the recorder's own between two steps."""
+        self.start_ns = now_ns
+
+    def got(self) -> None:
+        """The batch is there: the step that began with `ask` is real. A second call for one step is ignored."""
+        if self.is_open:
+            return
+        self._got_ns = self.now()
+        if self._outside_from_ns is not None:
+            self._end_outside(self.start_ns)
+        self.is_open = True
+
+    def end_loop(self) -> int:
+        """A loop is over or was left: the open step, if there is one, ends. Returns the time."""
+        now_ns = self.now()
+        if self.is_open:
+            self._close(now_ns)
+            self._outside_from_ns = now_ns
+        elif self._outside_from_ns is None:
+            self._outside_from_ns = self.start_ns
+        return now_ns
+
+    def finish(self) -> int:
+        """The recording is over: what was not a step until now is a gap. Returns the time."""
+        now_ns = self.end_loop()
+        self._end_outside(now_ns)
+        return now_ns
+
+    def enter_kind(self, name: str | None) -> int:
+        """Put a hint in force (None: none) and return the index of the one before, for `leave_kind`."""
+        before = self.kind
+        index = _NO_KIND if name is None else self._kind_index(name)
+        self._change_kind(index)
+        return before
+
+    def leave_kind(self, before: int) -> None:
+        """Put the hint before in force again."""
+        self._change_kind(before)
+
+    def add_compile(self, dur_ns: int) -> None:
+        """Tracing or compiling took this long and has just ended. May be called on any thread."""
+        end_ns = self._now_ns()
+        self._compiles.append((end_ns - dur_ns, end_ns))
+
+    def now(self) -> int:
+        """The time in nanoseconds; a clock that went back stands still until it is caught up."""
+        now_ns = self._now_ns()
+        last_ns = self._last_ns
+        if now_ns < last_ns:
+            if not self.backward or self.backward[-1][0] != last_ns:
+                self.backward.append((last_ns, last_ns - now_ns))
+            return last_ns
+        self._last_ns = now_ns
+        return now_ns
+
+    def take_rows(self) -> StepRows:
+        """Take the rows written since the last call; their room in the ring is free afterwards."""
+        first, end = self._taken, self.written
+        rows = self._copy(first, end)
+        self._taken = end
+        return rows
+
+    def recent_rows(self, count: int) -> StepRows:
+        """The last `count` rows at most, taken or not: the ring keeps them until they are overwritten."""
+        end = self.written
+        return self._copy(max(0, end - min(count, self._capacity)), end)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the time before the step being asked for belonged to no step: it will be a gap, up to its start."""
+        return self._outside_from_ns is not None
+
+    @property
+    def fill_ratio(self) -> float:
+        """Share of the ring that waits to be taken, 0–1."""
+        return (self.written - self._taken) / self._capacity
+
+    def take_outside(self) -> list[tuple[int, int]]:
+        """Take the stretches outside every step, as (start, end) in nanoseconds."""
+        taken, self.outside = self.outside, []
+        return taken
+
+    def _close(self, now_ns: int) -> None:
+        kind = self.kind if not self._kind_changes else self._longest_kind(now_ns)
+        compile_ns = self._compile_ns(self.start_ns, now_ns) if self._compiles else 0
+        written = self.written
+        if written - self._taken >= self._capacity:
+            self.lost += 1
+        else:
+            at = written % self._capacity
+            step, start, got, end, compiled, kinds, captured = self._ring
+            step[at] = self.step
+            start[at] = self.start_ns
+            got[at] = self._got_ns
+            end[at] = now_ns
+            compiled[at] = compile_ns
+            kinds[at] = kind
+            captured[at] = self.captured
+            self.written = written + 1
+        self.step += 1
+        self.is_open = False
+
+    def _copy(self, first: int, end: int) -> StepRows:
+        places = np.arange(first, end) % self._capacity
+        return StepRows(*(np.frombuffer(column, np.int64)[places] for column in self._ring))
+
+    def _end_outside(self, now_ns: int) -> None:
+        start_ns, self._outside_from_ns = self._outside_from_ns, None
+        if start_ns is not None and now_ns > start_ns:
+            self.outside.append((start_ns, now_ns))
+
+    def _kind_index(self, name: str) -> int:
+        try:
+            return self.kinds.index(name)
+        except ValueError:
+            self.kinds.append(name)
+            return len(self.kinds) - 1
+
+    def _change_kind(self, index: int) -> None:
+        if self.is_open:
+            self._kind_changes.append((self.now(), self.kind))
+        self.kind = index
+
+    def _longest_kind(self, now_ns: int) -> int:
+        """The hint in force for the longest part of the open step: an evaluation inside a training step names it."""
+        lengths: dict[int, int] = {}
+        since_ns = self.start_ns
+        for until_ns, kind in (*self._kind_changes, (now_ns, self.kind)):
+            lengths[kind] = lengths.get(kind, 0) + until_ns - since_ns
+            since_ns = until_ns
+        self._kind_changes.clear()
+        return max(lengths, key=lambda kind: lengths[kind])
+
+    def _compile_ns(self, start_ns: int, end_ns: int) -> int:
+        """Length of the union of the reported stretches inside the step: tracing nests, so sums would count twice."""
+        stretches, self._compiles = sorted(self._compiles), []
+        total_ns, reached_ns = 0, start_ns
+        for began_ns, ended_ns in stretches:
+            first_ns, last_ns = max(began_ns, reached_ns), min(ended_ns, end_ns)
+            if last_ns > first_ns:
+                total_ns += last_ns - first_ns
+                reached_ns = last_ns
+        return total_ns
