@@ -36,7 +36,7 @@ def load_schema(name: str) -> dict[str, Any]:
     text = files(__package__).joinpath(f"{name}.proto").read_text(encoding="utf-8")
     file = _parse_file(name, re.sub(r"//[^\n]*", "", text))
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return {
         message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{message.name}"))
         for message in file.message_type
