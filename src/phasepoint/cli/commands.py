@@ -1,0 +1,53 @@
+"""The commands, one row each. A command's module is imported when it is used, so that `--help` stays fast."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of the command line.
+
+    Attributes:
+        name: what the user types.
+        module: module that holds it; nothing but Typer may be imported at its top.
+        function: function in the module; its docstring is the command's help.
+        help: one line for the list of commands.
+        settings: the parser's settings, where they differ from the usual ones.
+    """
+
+    name: str
+    module: str
+    function: str
+    help: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_WRAPS_A_COMMAND = {"allow_interspersed_args": False}
+"""Options after the first word belong to the recorded command, not to us."""
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "record",
+        "phasepoint.cli.record",
+        "record",
+        "Record a training job: phasepoint record --out RUN -- python train.py",
+        _WRAPS_A_COMMAND,
+    ),
+    Command("demo", "phasepoint.cli.demo", "demo", "Train a small network under the recorder and explain its run."),
+    Command("summary", "phasepoint.cli.summary", "summary", "Say what a run's time went into."),
+    Command("phases", "phasepoint.cli.phases", "phases", "List the phases of a run: what recurs, how long, how often."),
+    Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
+    Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
+    Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
+    Command("compact", "phasepoint.cli.compact", "compact", "Merge a run's small files."),
+    Command("convert", "phasepoint.cli.convert", "convert", "Turn a run's raw captures into tables now."),
+    Command("tables", "phasepoint.cli.tables", "tables", "Print the reference of the tables: columns, types, units."),
+    Command("version", "phasepoint.cli.version", "version", "Print the version."),
+)
+
+
+def find_command(name: str) -> Command | None:
+    """The command of that name, None where there is none."""
+    return next((command for command in COMMANDS if command.name == name), None)

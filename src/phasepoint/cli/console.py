@@ -1,0 +1,35 @@
+"""Where commands write: results to stdout, progress and notes to stderr, colour only on a terminal."""
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPED_WIDTH = 120
+"""Columns of text that goes into a file or a pipe, where there is no terminal to ask."""
+
+
+def result_console() -> "Console":
+    """A console on stdout; plain text of a fixed width where stdout is not a terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def progress_console() -> "Console":
+    """A console on stderr, silent where stderr is not a terminal."""
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=not sys.stderr.isatty(), highlight=False, markup=False, emoji=False)
+
+
+def write_notes(notes: Iterable[str]) -> None:
+    """What the reader of a result must know beside it, one line each, on stderr."""
+    from phasepoint.report.names import printable
+
+    for note in notes:
+        sys.stderr.write(f"note: {printable(note)}\n")

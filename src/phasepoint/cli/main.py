@@ -1,0 +1,79 @@
+"""The command line's edge: runs a command and turns whatever goes wrong into a message and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+from phasepoint.core.errors import PhasepointError
+
+EXIT_UNEXPECTED = 70
+"""A fault of ours; EX_SOFTWARE of sysexits.h."""
+
+EXIT_INTERRUPTED = 130
+"""Ctrl-C: 128 + SIGINT, as shells report it."""
+
+EXIT_BROKEN_PIPE = 141
+"""The reader of our output went away (`| head`): 128 + SIGPIPE, as shells report it."""
+
+DEBUG_VARIABLE = "PHASEPOINT_DEBUG"
+
+
+def main() -> NoReturn:
+    """Entry of the `phasepoint` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; messages go to stderr.
+
+    Args:
+        arguments: the words after `phasepoint`.
+    """
+    try:
+        from phasepoint.cli.group import build_group
+
+        code = build_group().main(list(arguments), prog_name="phasepoint", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _after_broken_pipe()
+    except Exception as error:  # noqa: BLE001 - the one place where everything ends
+        return _report(error)
+
+
+def _report(error: Exception) -> int:
+    """Say what went wrong, in one line, and give the exit code."""
+    if isinstance(error, PhasepointError):
+        return _say(str(error), error.exit_code, error)
+    # A wrong command line: Typer's own errors carry their message and code. Their classes have moved between
+    # Typer's versions, so they are known by what they can do.
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        show_help = type(error).__name__ == "NoArgsIsHelpError"
+        if show_help:
+            sys.stderr.write(f"{error.format_message()}\n")
+            return int(error.exit_code)
+        return _say(f"{error.format_message()} See phasepoint --help.", int(error.exit_code), error)
+    if type(error).__name__ == "Abort":
+        return EXIT_INTERRUPTED
+    if isinstance(error, PermissionError):
+        return _say(f"no permission: {error.filename}; check its owner and mode", 3, error)
+    kind = type(error).__name__
+    hint = f"This is a fault in Phasepoint; set {DEBUG_VARIABLE}=1 to see where, and please report it."
+    return _say(f"unexpected {kind}: {error}. {hint}", EXIT_UNEXPECTED, error)
+
+
+def _say(message: str, code: int, error: Exception) -> int:
+    if os.environ.get(DEBUG_VARIABLE):
+        traceback.print_exception(error, file=sys.stderr)
+    sys.stderr.write(f"error: {message}\n")
+    return code
+
+
+def _after_broken_pipe() -> int:
+    """Let the interpreter's last flush find somewhere to write, so that nothing is printed at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_BROKEN_PIPE

@@ -1,0 +1,92 @@
+"""Opening a run for reading: raw captures are converted first, with a progress bar, whichever command asks."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from phasepoint.cli.console import progress_console, write_notes
+from phasepoint.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from phasepoint.phases.summary_types import RunSummary
+    from phasepoint.sources.convert import ConvertResult
+    from phasepoint.store import Run
+
+
+def open_converted(path: str) -> "Run":
+    """Open a run, all its capture windows converted to tables; says on stderr what could not be read.
+
+    Raises:
+        NotARunError: there is no run at the path.
+        FormatVersionError: the run was written by a newer major version.
+        StoreError: the run's files cannot be read.
+    """
+    from phasepoint.store import open_run
+
+    open_run(path)  # first, so that a wrong path fails before numba is imported
+    convert_with_progress(path)
+    run = open_run(path)
+    write_notes((*run.problems, *run.notes))
+    return run
+
+
+def check_method(method: str) -> None:
+    """Refuse a phase method that does not exist, before any work is done for it.
+
+    Raises:
+        UsageError: there is no such method; the message lists those there are.
+    """
+    from phasepoint.phases import METHODS
+
+    if method not in METHODS:
+        raise UsageError(f"no phase method named {method!r}; the methods are {', '.join(METHODS)}")
+
+
+def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
+    """Open a run and summarise it with one of the phase methods.
+
+    Raises:
+        UsageError: there is no such method.
+        NoDataError: the run holds nothing that could be summarised.
+        StoreError: as `open_converted`.
+    """
+    check_method(method)
+    run = open_converted(path)
+    from phasepoint.phases import summarize_run
+
+    return run, summarize_run(run, method=method)
+
+
+def is_remote(path: str) -> bool:
+    """Whether a run's path is a URL, so that nothing can be written beside it with plain files."""
+    return "://" in path and not path.startswith("file://")
+
+
+def convert_with_progress(path: str | os.PathLike[str]) -> "ConvertResult":
+    """Convert what is not converted yet, with a progress bar where stderr is a terminal."""
+    from phasepoint.sources.convert import convert_windows
+
+    with progress_bar("converting captures") as advance:
+        return convert_windows(path, progress=advance)
+
+
+@contextmanager
+def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
+    """A progress bar on stderr that appears with the first report of progress; `advance(done, total)`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=progress_console(), transient=True)
+    task = bar.add_task(what, total=None)
+
+    def advance(done: int, total: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        bar.stop()

@@ -1,0 +1,17 @@
+"""Arguments and options that several commands share, declared once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run: a folder, or a URL such as gs://… or s3://…")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead (layout: docs/cli.md).")]
+Method = Annotated[
+    str,
+    typer.Option("--method", metavar="NAME", help="How phases are found: recurrent, ols, kmeans or dbscan."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace the output where it exists already.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="PATH", help="Where to write.")]
+
+DEFAULT_METHOD = "recurrent"

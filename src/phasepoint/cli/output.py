@@ -1,0 +1,71 @@
+"""Writing results to files: never over what is there without --force, never half a file, and it says what it wrote."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from phasepoint.core.errors import OutputExistsError, StoreError
+from phasepoint.core.units import format_bytes
+
+
+def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
+    """Write text to a file that appears only when it is complete, and return its size in bytes.
+
+    Raises:
+        OutputExistsError: the file is there and `force` is not given.
+        StoreError: it cannot be written; nothing of it is left.
+    """
+    check_output(path, force=force)
+    return _write_by_rename(path, lambda temporary: _write_chunks(temporary, chunks))
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse an output that exists, before any work is done for it.
+
+    Raises:
+        OutputExistsError: it is there and `force` is not given.
+        StoreError: a folder stands where a file shall be written.
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder; expected the name of a file to write (--output)")
+    if not force:
+        raise OutputExistsError(f"{path}: exists already; give --force to replace it, or --output for another place")
+
+
+def announce(kind: str, written: Sequence[tuple[Path, int]], *, as_json: bool, more: dict[str, Any]) -> None:
+    """Say what was written, as text or as a JSON document."""
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        files = [{"path": str(path), "bytes": size_bytes} for path, size_bytes in written]
+        typer.echo(to_json(kind, {**more, "written": files}))
+        return
+    for path, size_bytes in written:
+        typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
+
+
+def _write_by_rename(path: Path, write: Callable[[Path], None]) -> int:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path.stat().st_size
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path}: cannot be written: {reason}; choose another place with --output") from error
+
+
+def _write_chunks(path: Path, chunks: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for chunk in chunks:
+            file.write(chunk)

@@ -1,0 +1,47 @@
+"""`phasepoint sql`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phasepoint.cli.options import AsJson, RunPath
+from phasepoint.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT; the tables are those of `phasepoint tables`.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line instead.")]
+
+
+def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Ask a run's tables in SQL (DuckDB's dialect, read-only).
+
+    Example: phasepoint sql runs/demo "select op, sum(self_ps) from ops group by op order by 2 desc limit 5"
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other; give one of them")
+    from phasepoint.cli.opening import open_converted
+    from phasepoint.store import run_sql
+
+    table = run_sql(open_converted(path), query)
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        typer.echo(to_json("sql", _document(table), indent=None))
+    elif as_csv:
+        from phasepoint.report.csv_text import csv_text
+
+        typer.echo(csv_text(table), nl=False)
+    else:
+        from phasepoint.cli.console import result_console
+        from phasepoint.report.grid import render_table
+
+        render_table(table, result_console())
+
+
+def _document(table: "pa.Table") -> dict[str, object]:
+    """Columns in order and rows as lists: a query may give two columns one name."""
+    columns = [{"name": field.name, "type": str(field.type)} for field in table.schema]
+    values = [column.to_pylist() for column in table.columns]
+    return {"columns": columns, "rows": [list(row) for row in zip(*values, strict=True)]}

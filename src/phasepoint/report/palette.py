@@ -1,0 +1,59 @@
+"""Colours of phases and categories, the same in the terminal and on the page.
+
+Source: the colour-blind safe set of Okabe & Ito, "Color Universal Design" (2008), yellow darkened to show on white.
+"""
+
+from collections.abc import Sequence
+
+from phasepoint.phases.summary_types import PhaseSummary
+
+_PHASE_COLOURS = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#d55e00",
+    "#56b4e9",
+    "#b59f00",
+    "#7a5ea8",
+    "#8c564b",
+    "#4d9a8f",
+)
+
+OUTSIDE_COLOUR = "#8a8f98"
+"""Time outside every step."""
+
+CATEGORY_COLOURS = {
+    "compute": "#0072b2",
+    "communication": "#cc79a7",
+    "data_movement": "#e69f00",
+    "host": "#009e73",
+    "input": "#d55e00",
+    "idle": "#8a8f98",
+    "unattributed": "#c3c7cd",
+}
+
+_KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def phase_colours(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
+    """Colour per phase id, the largest phase first; None is time outside steps."""
+    colours: dict[int | None, str] = {
+        phase.id: _PHASE_COLOURS[rank % len(_PHASE_COLOURS)] for rank, phase in enumerate(phases)
+    }
+    colours[None] = OUTSIDE_COLOUR
+    return colours
+
+
+def phase_keys(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
+    """One letter per phase id, where colour cannot be shown; `·` is time outside steps."""
+    keys: dict[int | None, str] = {
+        phase.id: _KEYS[rank] if rank < len(_KEYS) else "#" for rank, phase in enumerate(phases)
+    }
+    keys[None] = "·"
+    return keys
+
+
+def part_colour(name: str, rank: int) -> str:
+    """Colour of a part of a total: its category's, else one by its rank."""
+    return CATEGORY_COLOURS.get(name, _PHASE_COLOURS[rank % len(_PHASE_COLOURS)])

@@ -1,0 +1,112 @@
+"""The sentences and figures that the terminal and the page share, so that both say the same."""
+
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.phases.summary_types import Breakdown, GapSummary, NotSeen, PartTime, RecordingCost, RunSummary
+from phasepoint.report.names import printable
+
+CATEGORY_NAMES = {
+    "data_movement": "data movement",
+    "input": "waiting for input",
+    "idle": "idle",
+    "unattributed": "not attributed",
+}
+
+
+def category_name(name: str) -> str:
+    """A category as people write it."""
+    return CATEGORY_NAMES.get(name, name)
+
+
+def interval_text(total_ps: int, low_ps: int, high_ps: int) -> str:
+    """`35.1 s ± 412 ms`; the wider side where the interval is lopsided, nothing where it was measured."""
+    margin = max(total_ps - low_ps, high_ps - total_ps)
+    return f"± {format_ps(margin)}" if margin else ""
+
+
+def part_interval(part: PartTime) -> str:
+    """The interval of a part, or how the part is known without one."""
+    if part.basis == "measured":
+        return "measured"
+    return interval_text(part.total_ps, part.low_ps, part.high_ps)
+
+
+def headline(summary: RunSummary) -> str:
+    """The line under the verdict: which run, how long, how many steps."""
+    parts = (
+        summary.run,
+        summary.state,
+        format_ps(summary.elapsed_ps),
+        _counted(summary.steps, "step"),
+        _counted(len(summary.hosts), "host"),
+        f"phases by {summary.method}",
+    )
+    return " · ".join(printable(part) for part in parts)
+
+
+def estimate_basis(breakdown: Breakdown) -> str:
+    """What an estimate rests on."""
+    if not breakdown.windows:
+        return "nothing was captured, so nothing can be attributed"
+    windows = _counted(breakdown.windows, "capture window")
+    steps = _counted(breakdown.captured_steps, "captured step")
+    return f"estimated from {windows}, {steps}; ± is a {100 * breakdown.confidence:.0f} % interval"
+
+
+def not_seen_lines(seen: NotSeen) -> list[str]:
+    """Everything that was not observed, one sentence each; the first says how much was."""
+    lines = [
+        f"Captured in full: {format_count(seen.captured_steps)} of {format_count(seen.steps)} steps "
+        f"({_small_ratio(seen.captured_step_share)} of the steps, {_small_ratio(seen.captured_time_share)} of their "
+        f"time), in {_counted(seen.windows, 'window')}; the step clock saw the others."
+    ]
+    counted = (
+        (seen.missing_steps, "Step numbers missing between the first and the last recorded step"),
+        (seen.pending_windows, "Windows not converted yet, and so in no estimate"),
+        (seen.empty_windows, "Windows that hold no whole step"),
+        (seen.dropped_events, "Profiler events lost or impossible to place"),
+        (seen.orphan_events, "Device events with no launch in the capture"),
+        (seen.misnested_events, "Events that overlap a neighbour on their track without nesting"),
+    )
+    lines += [f"{what}: {format_count(count)}" for count, what in counted if count]
+    lines += [gap_line(gap) for gap in seen.gaps]
+    lines += [printable(problem) for problem in seen.problems]
+    return lines
+
+
+def gap_line(gap: GapSummary) -> str:
+    """One kind of gap in one sentence."""
+    length = f", {format_ps(gap.total_ps)}" if gap.total_ps is not None else ""
+    steps = f", {format_count(gap.steps)} steps" if gap.steps else ""
+    times = f" × {format_count(gap.count)}" if gap.count > 1 else ""
+    return printable(f"{gap.why}{times}{length}{steps}: {gap.unknown}")
+
+
+def cost_line(cost: RecordingCost) -> str:
+    """What recording cost the job, against the budget."""
+    if cost.share is None:
+        return f"Recording cost {format_ps(cost.total_ps)}; the job's time is not known."
+    budget = ""
+    if cost.budget is not None:
+        verdict = {True: "within", False: "over", None: "against"}[cost.within_budget]
+        budget = f", {verdict} the budget of {format_ratio(cost.budget)}"
+    return f"Recording cost {format_ps(cost.total_ps)}, {_small_ratio(cost.share)} of the job's time{budget}."
+
+
+def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
+    """The parts of the recording's cost with their names, conversion last: it is not the job's."""
+    return [
+        ("opening profiler sessions", cost.start_ps),
+        ("slower steps while capturing", cost.slowdown_ps),
+        ("closing sessions", cost.stop_ps),
+        ("writing captures (CPU, off the job's thread)", cost.write_ps),
+        ("converting them (CPU, outside the job)", cost.convert_ps),
+    ]
+
+
+def _small_ratio(ratio: float) -> str:
+    """A ratio that is often far below one percent, with three figures: `0.0312 %`."""
+    return f"{100 * ratio:.3g} %" if 0 < ratio < 0.01 else format_ratio(ratio)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
