@@ -60,8 +60,12 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         table.validate(full=True)  # text that is no UTF-8, indices outside their dictionary
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"not a readable Parquet file: {error}") from error
+    missing = [c.name for c in spec.columns if c.name not in present]
+    unknown = sorted(present.difference(spec.schema.names))
+    if missing and unknown:  # an older writer knows fewer columns, a newer one more, and none does both
+        raise TableError(f"column {missing[0]!r} is missing and {unknown[0]!r} is unknown: the file is damaged")
     for column in spec.columns:
-        if column.nullable and column.name not in present:
+        if column.nullable and column.name in missing:
             table = table.append_column(column.name, pa.nulls(rows, column.type))
     return validate_table(spec.name, table)
 

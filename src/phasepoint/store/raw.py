@@ -81,6 +81,8 @@ def _decompress(name: str, stored: pa.Buffer, max_bytes: int) -> bytes:
     """Streamed, so that a few kilobytes that claim to be terabytes end at the bound."""
     chunks: list[bytes] = []
     size = 0
+    if stored.size == 0:  # which the stream would take for an empty capture
+        raise _corrupt(name, "it is empty")
     try:
         with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
@@ -89,11 +91,15 @@ def _decompress(name: str, stored: pa.Buffer, max_bytes: int) -> bytes:
                 if size > max_bytes:
                     raise _too_large(name, max_bytes)
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(
-            f"{name}: the capture is truncated or corrupt ({error}); expected a zstd frame. "
-            "Its window cannot be converted; the other windows can"
-        ) from error
+        raise _corrupt(name, str(error)) from error
     return b"".join(chunks)
+
+
+def _corrupt(name: str, reason: str) -> StoreError:
+    return StoreError(
+        f"{name}: the capture is truncated or corrupt ({reason}); expected a zstd frame. "
+        "Its window cannot be converted; the other windows can"
+    )
 
 
 def _too_large(name: str, max_bytes: int) -> StoreError:

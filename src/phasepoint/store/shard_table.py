@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -116,7 +117,7 @@ def _merged_of(names: list[str]) -> list[str]:
 
 
 def _drop_repeated(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    row = pa.array(range(table.num_rows), pa.int64())
+    row = pa.array(np.arange(table.num_rows, dtype=np.int64))
     indexed = table.select(keys).append_column("_row", row)
     first = indexed.group_by(list(keys), use_threads=False).aggregate([("_row", "min")]).column("_row_min")
     if len(first) == table.num_rows:

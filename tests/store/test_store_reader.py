@@ -1,0 +1,423 @@
+"""Reading: order, history, what is broken, and what must not be trusted."""
+
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from store_builders import STEP_PS, gap, kill_writer, new_run, parts_of, run_with_steps, steps
+
+from phasepoint.core.errors import StoreError, TableError
+from phasepoint.core.tables import TABLES, table_from_rows, table_spec
+from phasepoint.store import drop_raw, open_run, open_shard, parts, raw, shard_table, write_part
+
+
+def conversion(window: int, events: int) -> dict[str, int]:
+    counts = ("spans", "ignored_events", "dropped_events", "misnested_events", "orphan_events", "convert_cost_ps")
+    return {"window": window, "events": events} | dict.fromkeys(counts, 0)
+
+
+def program(number: int, name: str, window: int) -> dict[str, object]:
+    return {"program": number, "name": name, "first_window": window, "instructions": 1, "transcendentals": 0}
+
+
+def instruction(number: int, op: str, shape: str) -> dict[str, object]:
+    row: dict[str, object] = {"program": number, "op": op, "shape": shape, "computation": "main", "opcode": "dot"}
+    return row | {"category": "compute", "operands": [], "calls": [], "is_root": False, "is_entry": True}
+
+
+def flip_a_bit(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x10
+    file.write_bytes(data)
+
+
+def test_every_table_is_there_and_empty_in_a_new_run(tmp_path: Path):
+    run = open_run(new_run(tmp_path))
+    for name, spec in TABLES.items():
+        table = run.table(name)
+        assert table.num_rows == 0
+        assert table.schema.names == ["host", "attempt", *spec.schema.names]
+        assert table.schema.field("host").type == pa.int64()
+        assert table.select(spec.schema.names).schema == spec.schema
+    assert (run.shards, run.problems, run.notes) == ((), (), ())
+
+
+def test_rows_come_by_host_and_in_the_declared_order_whatever_the_order_of_writing(tmp_path: Path):
+    path = new_run(tmp_path)
+    writers = {host: open_shard(path, host, epoch_unix_ns=0) for host in (10, 2, 0)}
+    for first in (6, 0, 3):
+        for host, writer in writers.items():
+            writer.append("steps", steps(first, 3, kind=f"host {host}"))
+            writer.flush()
+    run = open_run(path)
+    table = run.table("steps")
+    assert table["host"].to_pylist() == [0] * 9 + [2] * 9 + [10] * 9
+    assert table["step"].to_pylist() == list(range(9)) * 3
+    assert table["kind"].to_pylist() == ["host 0"] * 9 + ["host 2"] * 9 + ["host 10"] * 9
+    assert run.table("steps", shard="host=00002")["host"].to_pylist() == [2] * 9
+    assert len(run.hostnames) == 1
+
+
+def test_columns_are_chosen_by_name(tmp_path: Path):
+    run = open_run(run_with_steps(tmp_path))
+    table = run.table("steps", columns=["dur_ps", "kind"])
+    assert table.schema.names == ["host", "attempt", "dur_ps", "kind"]
+    assert table.num_rows == 12
+    assert run.table("steps", columns=["host"]).schema.names == ["host", "attempt"]
+    with pytest.raises(TableError, match="table 'steps' has no column dur; it has step, start_ps") as caught:
+        run.table("steps", columns=["dur"])
+    assert caught.value.exit_code == 8
+    with pytest.raises(TableError, match="no table named 'stops'; the tables are steps, windows"):
+        run.table("stops")
+    with pytest.raises(StoreError, match="no shard named 'host=00009'; there are: host=00000"):
+        run.table("steps", shard="host=00009")
+
+
+def test_ties_keep_the_order_of_writing(tmp_path: Path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    for start, why in [(5, "a"), (None, "b"), (5, "c"), (1, "d"), (5, "e")]:
+        writer.append("gaps", table_from_rows("gaps", [{"why": why, "start_ps": start, "unknown": ""}]))
+        writer.flush()
+    assert open_run(path).table("gaps")["why"].to_pylist() == ["d", "a", "c", "e", "b"]
+
+
+def test_the_history_is_the_newest_attempt_and_those_before_it_that_did_not_end_well(tmp_path: Path):
+    path = new_run(tmp_path)
+    for attempt, status in enumerate(["failed", "ok", None, "failed", "ok"]):
+        writer = open_shard(path, 0, epoch_unix_ns=attempt)
+        writer.append("steps", steps(10 * attempt, 1))
+        writer.flush()
+        if status is None:
+            kill_writer(path, writer.shard)
+        else:
+            writer.close(status)
+    open_shard(path, 1, epoch_unix_ns=0).close()
+    run = open_run(path)
+    assert [s.name for s in run.shards] == ["host=00000.2", "host=00000.3", "host=00000.4", "host=00001"]
+    assert [s.name for s in run.other_shards] == ["host=00000", "host=00000.1"]
+    assert run.notes[1] == f"{path}/host=00000.1: an earlier recording that ended well; kept, not mixed in"
+    assert run.notes[0].startswith(f"{path}/host=00000: ")
+    table = run.table("steps")
+    assert table["attempt"].to_pylist() == [2, 3, 4]
+    assert table["step"].to_pylist() == [20, 30, 40]
+    assert run.table("steps", shard="host=00000")["step"].to_pylist() == [0]
+
+
+def test_a_run_is_read_while_it_is_written(tmp_path: Path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    run = open_run(path)
+    for n in range(5):
+        writer.append("steps", steps(n, 1))
+        writer.flush()
+        assert run.table("steps")["step"].to_pylist() == list(range(n + 1))
+    assert run.shards[0].state == "live"
+
+
+def test_a_half_written_part_is_passed_over(tmp_path: Path):
+    path = run_with_steps(tmp_path)
+    whole = parts_of(path, "steps")[0]
+    whole.with_name(".tmp-part-00000003.parquet-77-1").write_bytes(whole.read_bytes()[:100])
+    run = open_run(path)
+    assert run.table("steps").num_rows == 12
+    assert run.table("gaps").num_rows == 0
+    assert run.problems == ()
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "text", "page", "footer"])
+def test_a_lost_part_is_skipped_named_and_a_gap(tmp_path: Path, damage: str):
+    path = run_with_steps(tmp_path)
+    file = parts_of(path, "steps")[1]
+    if damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "truncated":
+        os.truncate(file, file.stat().st_size // 2)
+    elif damage == "text":
+        file.write_text("not a table")
+    else:
+        column = pq.read_metadata(file).row_group(0).column(2)
+        end_of_page = column.data_page_offset + column.total_compressed_size - 1
+        flip_a_bit(file, end_of_page if damage == "page" else file.stat().st_size - 6)
+    run = open_run(path)
+    gaps = run.table("gaps").to_pylist()
+    assert run.table("steps")["step"].to_pylist() == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert len(gaps) == 1
+    assert gaps[0]["why"] == "lost-part"
+    assert (gaps[0]["host"], gaps[0]["first_step"], gaps[0]["last_step"]) == (0, 4, 7)
+    assert (gaps[0]["start_ps"], gaps[0]["dur_ps"]) == (4 * STEP_PS, 4 * STEP_PS)
+    assert gaps[0]["unknown"].startswith(f"rows of steps in {file}, which cannot be read: ")
+    assert len(run.problems) == 1
+    assert run.problems[0].startswith(f"{file}: ")
+    assert run.problems[0].endswith("its rows are missing")
+
+
+@pytest.mark.parametrize(("lost", "first", "last"), [(0, None, 3), (2, 8, None)])
+def test_a_lost_part_at_an_end_has_one_known_side(tmp_path: Path, lost: int, first: int | None, last: int | None):
+    path = run_with_steps(tmp_path)
+    parts_of(path, "steps")[lost].write_bytes(b"")
+    row = open_run(path).table("gaps").to_pylist()[0]
+    assert (row["first_step"], row["last_step"], row["dur_ps"]) == (first, last, None)
+
+
+def test_a_lost_part_stands_among_the_recorded_gaps(tmp_path: Path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    for n in range(3):
+        writer.append("steps", steps(n, 1))
+        writer.append("gaps", gap(n * 5 * STEP_PS // 2))
+        writer.flush()
+    parts_of(path, "steps")[1].write_bytes(b"")
+    run = open_run(path)
+    assert [(g["why"], g["start_ps"]) for g in run.table("gaps").to_pylist()] == [
+        ("outside-steps", 0),
+        ("lost-part", STEP_PS),
+        ("outside-steps", 5 * STEP_PS // 2),
+        ("outside-steps", 5 * STEP_PS),
+    ]
+    assert run.table("gaps").num_rows == 4
+
+
+def test_any_flipped_bit_is_seen_or_harmless():
+    """Two bits of every 5th byte: the rows come back as they were, or the part is refused; never other rows."""
+    rows, spec = steps(0, 4), table_spec("steps")
+    data = parts.encode_part(rows).to_pybytes()
+    refused = 0
+    for position in range(0, len(data), 5):
+        for bit in (0x10, 0x01):
+            damaged = bytearray(data)
+            damaged[position] ^= bit
+            try:
+                read = parts.decode_part(spec, pa.py_buffer(bytes(damaged)))
+            except TableError:
+                refused += 1
+            else:
+                assert read.to_pylist() == rows.to_pylist(), position
+    assert refused > len(data) // 10
+
+
+def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_passed_over(tmp_path: Path):
+    path = run_with_steps(tmp_path, parts=2)
+    older, newer = parts_of(path, "steps")
+    pq.write_table(pq.read_table(older).drop_columns(["kind", "sync_ps"]), older)
+    pq.write_table(pq.read_table(newer).append_column("mood", pa.array(["good"] * 4)), newer)
+    run = open_run(path)
+    assert run.table("steps")["kind"].to_pylist() == [None] * 4 + ["train"] * 4
+    assert run.table("steps")["sync_ps"].to_pylist() == [None] * 8
+    assert run.table("steps")["step"].to_pylist() == list(range(8))
+    assert run.problems == ()
+
+
+@pytest.mark.parametrize("change", ["missing", "renamed", "wrong type", "null", "not text"])
+def test_a_part_that_does_not_fit_is_lost(tmp_path: Path, change: str):
+    path = run_with_steps(tmp_path, parts=1)
+    file = parts_of(path, "steps")[0]
+    table = pq.read_table(file)
+    if change == "missing":
+        table = table.drop_columns(["dur_ps"])
+    elif change == "renamed":
+        table = table.rename_columns({"kind": "kinf"})
+    elif change == "wrong type":
+        table = table.set_column(2, "dur_ps", pa.array(["long"] * 4))
+    elif change == "null":
+        table = table.set_column(2, "dur_ps", pa.array([1, None, 3, 4], pa.int64()))
+    else:
+        broken = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
+        table = table.slice(0, 1).set_column(table.column_names.index("kind"), "kind", broken)
+    pq.write_table(table, file)
+    run = open_run(path)
+    assert run.table("steps").num_rows == 0
+    assert len(run.problems) == 1
+    said = {"not text": "not a readable Parquet file", "renamed": "'kinf' is unknown: the file is damaged"}
+    assert said.get(change, "'dur_ps'") in run.problems[0]
+
+
+def test_a_part_that_claims_too_much_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = run_with_steps(tmp_path, parts=1)
+    monkeypatch.setattr(parts, "MAX_PART_ROWS", 3)
+    run = open_run(path)
+    assert run.table("steps").num_rows == 0
+    assert "4 rows and" in run.problems[0]
+    assert "more than a part may hold" in run.problems[0]
+
+
+def test_rows_that_several_windows_repeat_count_once(tmp_path: Path):
+    path = new_run(tmp_path)
+    open_shard(path, 0, epoch_unix_ns=0).close()
+    run = open_run(path)
+    for window in (1, 0):
+        rows = {
+            "programs": [program(7, f"seen in {window}", window), program(8 + window, "own", window)],
+            "instructions": [instruction(7, "dot.1", f"f32[{window}]"), instruction(7, f"add.{window}", "f32[]")],
+            "conversions": [conversion(window, 10), conversion(5, 20 + window)],
+        }
+        for name, values in rows.items():
+            table = table_from_rows(name, values)
+            for _ in range(2):
+                write_part(run, "host=00000", name, f"part-window-{window:06d}", table)
+    assert [(p["program"], p["name"]) for p in run.table("programs").to_pylist()] == [
+        (7, "seen in 0"),
+        (8, "own"),
+        (9, "own"),
+    ]
+    found = [(i["op"], i["shape"]) for i in run.table("instructions").to_pylist()]
+    assert found == [("dot.1", "f32[0]"), ("add.0", "f32[]"), ("add.1", "f32[]")]
+    assert [(c["window"], c["events"]) for c in run.table("conversions").to_pylist()] == [(0, 10), (1, 10), (5, 20)]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200])
+def test_a_part_needs_a_plain_name(tmp_path: Path, name: str):
+    run = open_run(run_with_steps(tmp_path))
+    with pytest.raises(StoreError, match="is no name for a part"):
+        write_part(run, "host=00000", "steps", name, steps(0, 1))
+
+
+def test_a_part_that_goes_while_it_is_read_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = run_with_steps(tmp_path)
+    run = open_run(path)
+    real, calls = shard_table.read_file, []
+
+    def merge_meanwhile(location, relative):
+        calls.append(relative)
+        if len(calls) == 2:
+            from phasepoint.store import compact_run
+
+            compact_run(path)
+        return real(location, relative)
+
+    monkeypatch.setattr(shard_table, "read_file", merge_meanwhile)
+    assert run.table("steps")["step"].to_pylist() == list(range(12))
+    assert any("merged-" in c for c in calls)
+
+
+def test_a_listing_that_missed_a_merged_part_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A listing is no snapshot: it may miss both a part that was just deleted and what it was merged into."""
+    path = run_with_steps(tmp_path)
+    run = open_run(path)
+    real, calls = shard_table.list_directory, []
+
+    def list_meanwhile(location, relative):
+        calls.append(relative)
+        entries = real(location, relative)
+        if len(calls) == 1:
+            from phasepoint.store import compact_run
+
+            compact_run(path)
+            return entries[2:]
+        return entries
+
+    monkeypatch.setattr(shard_table, "list_directory", list_meanwhile)
+    assert run.table("steps")["step"].to_pylist() == list(range(12))
+
+
+def test_parts_that_never_settle_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = run_with_steps(tmp_path)
+    run = open_run(path)
+
+    def gone(location, relative):
+        raise FileNotFoundError(relative)
+
+    monkeypatch.setattr(shard_table, "read_file", gone)
+    with pytest.raises(StoreError, match="host=00000/steps: its parts kept changing while they were read; try again"):
+        run.table("steps")
+
+
+def test_a_lost_session_is_named_and_its_rows_are_read(tmp_path: Path):
+    for content, said in [("{", "broken"), (json.dumps({"host": "x"}), "broken"), (None, "missing")]:
+        folder = tmp_path / f"{said}{content}"[:8]
+        path = run_with_steps(folder)
+        file = Path(path) / "host=00000/session.json"
+        file.unlink() if content is None else file.write_text(content)
+        run = open_run(path)
+        assert run.table("steps").num_rows == 12
+        assert run.shards[0].state == "killed"
+        assert run.shards[0].session.epoch_unix_ns == run.manifest.created_unix_ns
+        assert len(run.problems) == 1
+        assert run.problems[0].startswith(f"{file}: {said}")
+        assert run.problems[0].endswith("its tables are read, its times count from the run's creation")
+
+
+def test_other_things_in_the_directory_are_no_shards(tmp_path: Path):
+    path = run_with_steps(tmp_path)
+    for name in ["derived", "host=1", "host=00000.0", "host=00001.x", "host=00001.parquet"]:
+        (Path(path) / name).mkdir()
+    (Path(path) / "host=00002").write_text("")
+    assert [s.name for s in open_run(path).shards] == ["host=00000"]
+
+
+@pytest.mark.parametrize("data", [b"", b"abc" * 10_000, os.urandom(100_000)], ids=["empty", "text", "noise"])
+@pytest.mark.parametrize("suffix", ["", ".zst"])
+def test_raw_captures_come_back(tmp_path: Path, data: bytes, suffix: str):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    name = f"raw/window-000000.xplane.pb{suffix}"
+    stored = writer.write_raw(name, data)
+    file = Path(path) / "host=00000" / name
+    assert file.stat().st_size == stored
+    run = open_run(path)
+    assert run.read_raw("host=00000", name) == data
+    drop_raw(run, "host=00000", name)
+    drop_raw(run, "host=00000", name)
+    with pytest.raises(StoreError, match=r"xplane\.pb.*: no such capture; it was dropped after conversion"):
+        run.read_raw("host=00000", name)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../run.json", "/etc/passwd", "raw/../session.json", "session.json", "raw", "raw//x", "raw/./x", "raw\\..\\x", ""],
+)
+def test_a_raw_path_stays_below_raw(tmp_path: Path, path: str):
+    run_path = new_run(tmp_path)
+    writer = open_shard(run_path, 0, epoch_unix_ns=0)
+    run = open_run(run_path)
+    for use in (
+        lambda: writer.write_raw(path, b""),
+        lambda: run.read_raw("host=00000", path),
+        lambda: drop_raw(run, "host=00000", path),
+    ):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert f"the path {path!r} of a raw capture leads out of raw/" in str(caught.value)
+        assert caught.value.exit_code == 3
+
+
+def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path):
+    path = run_with_steps(tmp_path)
+    (tmp_path / "secret").write_text("s")
+    folder = Path(path) / "host=00000/raw"
+    folder.mkdir()
+    (folder / "x").symlink_to(tmp_path / "secret")
+    with pytest.raises(StoreError, match="leads out of raw/"):
+        open_run(path).read_raw("host=00000", "raw/x")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, -1, -20])
+def test_a_truncated_capture_is_named(tmp_path: Path, cut: int):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.write_raw("raw/w.zst", os.urandom(1000))
+    file = Path(path) / "host=00000/raw/w.zst"
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(StoreError, match=r"raw/w\.zst: the capture is truncated or corrupt") as caught:
+        open_run(path).read_raw("host=00000", "raw/w.zst")
+    assert "Its window cannot be converted; the other windows can" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["raw/w.zst", "raw/w"])
+def test_a_capture_that_grows_too_large_is_refused(tmp_path: Path, name: str):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.write_raw(name, bytes(1_000_000))
+    with pytest.raises(StoreError, match=r"the capture is larger than the 999999 bytes that are read"):
+        raw.read_raw_file(open_run(path).location, "host=00000", name, max_bytes=999_999)
+    assert len(raw.read_raw_file(open_run(path).location, "host=00000", name, max_bytes=1_000_000)) == 1_000_000
+
+
+def test_the_declared_order_is_by_columns_that_exist():
+    for spec in TABLES.values():
+        assert set(spec.order_by) <= set(spec.schema.names)
+    for name, keys in shard_table.REPEATED.items():
+        assert set(keys) <= set(table_spec(name).schema.names)
