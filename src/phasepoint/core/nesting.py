@@ -78,9 +78,11 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
             return _REVERSED_SPAN
         if i == 0 or state == _UNSORTED or track[i] > track[i - 1]:
             continue
-        if track[i] < track[i - 1] or start_ps[i] < start_ps[i - 1]:
-            state = _UNSORTED
-        elif start_ps[i] == start_ps[i - 1] and end_ps[i] > end_ps[i - 1]:
+        if (
+            track[i] < track[i - 1]
+            or start_ps[i] < start_ps[i - 1]
+            or (start_ps[i] == start_ps[i - 1] and end_ps[i] > end_ps[i - 1])
+        ):
             state = _UNSORTED
     return state
 

@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: ANN001, ANN202
 
 Int64s = NDArray[np.int64]
 
@@ -37,7 +38,7 @@ def first_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
     return np.asarray(_first_by(numbers, n_keys, values), np.int64)
 
 
-# Compiled loops. ruff: noqa: ANN001, ANN202
+# Compiled loops.
 
 
 @numba.njit(cache=True)

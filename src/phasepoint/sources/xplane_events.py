@@ -15,6 +15,7 @@ from phasepoint.sources.wire import INTACT, LENGTH, VARINT, Bytes, Int64s, read_
 from phasepoint.sources.xplane_planes import Plane
 
 # mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: ANN001, ANN202
 
 KEEP, IGNORE, REGION, STOP, RECORD, END = 0, 1, 2, 3, 4, 5
 """What an event is to us, by its metadata: a span; bookkeeping; a pool thread takes up a task; it is done with it;
@@ -124,7 +125,8 @@ def decode_events(
         count,
     )
     damaged = [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]
-    return PlaneEvents(*columns, flow, end, int(counts[0]), int(counts[1]), damaged)
+    ignored, dropped = (int(count) for count in counts)
+    return PlaneEvents(*columns, flow=flow, end=end, ignored=ignored, dropped=dropped, damaged=damaged)
 
 
 def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
@@ -143,7 +145,7 @@ def _id_table(index_of: Mapping[int, int]) -> tuple[NDArray[np.int32], Int64s, N
     return lut, keys, np.array([index for _, index in large], np.int32)
 
 
-# Compiled loops. ruff: noqa: ANN001, ANN202
+# Compiled loops.
 
 
 @numba.njit(cache=True, inline="always")

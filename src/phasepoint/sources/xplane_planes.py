@@ -15,6 +15,7 @@ from phasepoint.core.errors import SourceError
 from phasepoint.sources.wire import INTACT, LENGTH, Bytes, Fields, Int64s, read_field, read_fields, read_text
 
 # mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: ANN001, ANN202
 
 METADATA_PLANE = "/host:metadata"
 ENVIRONMENT_PLANE = "Task Environment"
@@ -207,7 +208,7 @@ def _state_text(what: str, fields: Fields) -> str:
     return f"{what} {_STATE_WORDS[fields.state]} at byte {fields.stop}; what follows is lost"
 
 
-# Compiled loops. ruff: noqa: ANN001, ANN202
+# Compiled loops.
 
 
 @numba.njit(cache=True)

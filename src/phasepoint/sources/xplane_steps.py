@@ -19,6 +19,7 @@ from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_lines import MODULES_LINE, STEP_MARK, STEPS_LINE
 
 # mypy: disable-error-code="no-untyped-def"
+# ruff: noqa: ANN001, ANN202
 
 UNKNOWN_PS = np.iinfo(np.int64).min
 """Launch time of work whose launch is not in the capture."""
@@ -266,7 +267,7 @@ def _lookup(keys: Int64s, known: Int64s, values: Int64s) -> Int64s:
     return np.where(known[order][place] == keys, values[order][place], UNKNOWN_PS)
 
 
-# Compiled loop. ruff: noqa: ANN001, ANN202
+# Compiled loop.
 
 
 @numba.njit(cache=True)

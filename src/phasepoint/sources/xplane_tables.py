@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phasepoint.core.intervals import IntervalSet, partition, unite, union
+from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns, table_from_rows
 from phasepoint.sources.dense import number_keys, sum_by
@@ -62,7 +62,10 @@ class Resolved:
 
 
 def spans_table(resolved: Resolved) -> pa.Table:
-    """Rows of `spans`, one an event. An op that went on asynchronously has its whole duration, on a track of its own."""
+    """Rows of `spans`, one an event.
+
+    An op that went on asynchronously has its whole duration, on a track of its own, and the parent that launched it.
+    """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
     correlated = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
@@ -91,7 +94,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
 
 
 def ops_table(resolved: Resolved) -> pa.Table:
-    """Rows of `ops`: events of one step, device, program and op added up. Marks and step lines are no work and no row."""
+    """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row."""
     events, kinds = resolved.events, resolved.events.kinds
     group = _rank_groups(kinds)[events.kind] if kinds else np.empty(0, np.int32)
     rows = np.flatnonzero(group >= 0)

@@ -1,0 +1,74 @@
+"""The formats of raw captures. A new source is one module and one row of `READERS`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from phasepoint.core.errors import SourceError
+from phasepoint.sources.capture import Capture
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """What a reader is told about the window besides its bytes.
+
+    Attributes:
+        window: the window's number.
+        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
+        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
+        keep_spans: whether spans are wanted.
+        read_hlo: reads HLO protos, remembering programs seen before.
+    """
+
+    window: int
+    epoch_unix_ns: int | None
+    steps: pa.Table
+    keep_spans: bool
+    read_hlo: Callable[..., Any]
+
+
+def read_capture(capture_format: str, data: bytes, request: CaptureRequest) -> Capture:
+    """Decode a raw capture of a known format.
+
+    Raises:
+        SourceError: the format is unknown, or the bytes cannot be decoded.
+    """
+    if capture_format not in READERS:
+        raise SourceError(
+            f"window {request.window}: no reader for captures of format {capture_format!r}; there are readers for "
+            f"{', '.join(READERS)}. The run was recorded by a newer Phasepoint: upgrade to read it"
+        )
+    return READERS[capture_format](data, request)
+
+
+def _read_xplane(data: bytes, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.xplane import read_xplane
+
+    return read_xplane(
+        data,
+        window=request.window,
+        epoch_unix_ns=request.epoch_unix_ns,
+        steps=request.steps,
+        keep_spans=request.keep_spans,
+        read_hlo=request.read_hlo,
+    )
+
+
+def _read_kineto(data: bytes, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.kineto import read_kineto
+
+    return read_kineto(
+        data,
+        window=request.window,
+        epoch_unix_ns=request.epoch_unix_ns,
+        steps=request.steps,
+        keep_spans=request.keep_spans,
+    )
+
+
+READERS: Mapping[str, Callable[[bytes, CaptureRequest], Capture]] = {
+    "xplane": _read_xplane,
+    "kineto": _read_kineto,
+}
