@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+
 from phasepoint.recorder.checkpoint_hooks import Saved, SaveWatch, watch_checkpoints
 from phasepoint.recorder.guard import Guard
 

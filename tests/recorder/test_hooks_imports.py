@@ -5,6 +5,7 @@ import importlib.util
 import sys
 
 import pytest
+
 from phasepoint.recorder.import_watch import when_imported
 
 

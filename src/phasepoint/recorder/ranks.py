@@ -1,0 +1,87 @@
+"""Which of the job's processes this is, so that each writes a shard of its own into one run.
+
+The rank comes from JAX if its distributed runtime has been started, else from the launcher's environment. Nothing is
+started to find out. Where nobody says, the process takes the first number that no live process owns: several processes
+without a launcher still write one run, in the order in which they came.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from phasepoint.core.errors import ShardBusyError
+
+if TYPE_CHECKING:
+    from phasepoint.store import ShardWriter
+
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+"""Set by torchrun; Slurm; Open MPI; PMIx; MPICH and Intel MPI. The first that holds a number counts."""
+
+SIZE_VARIABLES = {"SLURM_PROCID": "SLURM_NTASKS"}
+"""An interactive Slurm allocation sets SLURM_PROCID=0 for everything that is started in it; only its size tells."""
+
+MOST_FREE_RANKS = 4096
+"""Numbers tried for a process that nobody gave a rank."""
+
+
+def known_rank(environ: Mapping[str, str] = os.environ) -> int | None:
+    """The rank that JAX or the launcher gives this process; None where neither does."""
+    rank = _jax_rank()
+    if rank is not None:
+        return rank
+    for name in RANK_VARIABLES:
+        value = environ.get(name, "")
+        if value.isascii() and value.isdigit() and environ.get(SIZE_VARIABLES.get(name, ""), "") != "1":
+            return int(value)
+    return None
+
+
+def rank(environ: Mapping[str, str] = os.environ) -> int:
+    """The rank of this process, 0 where nobody says."""
+    return known_rank(environ) or 0
+
+
+def open_ranked_shard(
+    path: str | PathLike[str], *, environ: Mapping[str, str] = os.environ, **session: Any
+) -> "ShardWriter":
+    """Become the writer of this process's shard.
+
+    Args:
+        path: path or URL of a run.
+        environ: environment variables.
+        session: what `store.open_shard` takes besides path and host.
+
+    Raises:
+        ShardBusyError: the rank is known and another live process writes it; or no number is free.
+        StoreError: as `store.open_shard`.
+    """
+    from phasepoint.store import open_shard
+
+    known = known_rank(environ)
+    if known is not None:
+        return open_shard(path, known, **session)
+    for host in range(MOST_FREE_RANKS):
+        try:
+            return open_shard(path, host, **session)
+        except ShardBusyError:
+            continue
+    raise ShardBusyError(
+        f"{os.fspath(path)}: {MOST_FREE_RANKS} live processes write this run; set RANK in each, or record elsewhere"
+    )
+
+
+def _jax_rank() -> int | None:
+    """The process's index if JAX's distributed runtime is connected, or several processes share started backends."""
+    distributed = sys.modules.get("jax._src.distributed")
+    state = getattr(distributed, "global_state", None)
+    if getattr(state, "client", None) is not None:
+        return int(state.process_id)  # type: ignore[union-attr]
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", None)
+    if started is None or not started():
+        return None
+    import jax
+
+    return int(jax.process_index()) if jax.process_count() > 1 else None
