@@ -1,1 +1,5 @@
-"""See docs/design/0001-floors-and-contracts.md."""
+"""Peak rates and bandwidths of accelerators, each number with its unit and its source."""
+
+from phasepoint.devices.specs import DeviceSpec, Rate, Source, device_spec, device_specs, unknown_device_note
+
+__all__ = ["DeviceSpec", "Rate", "Source", "device_spec", "device_specs", "unknown_device_note"]

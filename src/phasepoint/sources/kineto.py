@@ -17,11 +17,12 @@ from phasepoint.sources.capture import Capture
 from phasepoint.sources.dense import number_keys, sum_by
 from phasepoint.sources.kineto_events import NO_ID, KinetoEvents, gather_events
 from phasepoint.sources.kineto_json import parse_kineto
-from phasepoint.sources.kineto_steps import StepBounds, bounds_of_table, find_bounds
+from phasepoint.sources.kineto_steps import StepBounds, find_bounds
 
 Int64s = NDArray[np.int64]
 
 PS_PER_NS = 1_000
+_LEVEL_AND_CATEGORY = {"level": "level", "category": "category"}
 
 
 def read_kineto(
@@ -30,7 +31,7 @@ def read_kineto(
     window: int,
     epoch_unix_ns: int | None = None,
     steps: pa.Table | None = None,
-    with_spans: bool = True,
+    keep_spans: bool = True,
 ) -> Capture:
     """Convert one capture of PyTorch's profiler.
 
@@ -38,8 +39,8 @@ def read_kineto(
         data: Kineto's JSON, not compressed.
         window: number of the window.
         epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
-        steps: rows of `steps` (step, start_ps, dur_ps) with the bounds to use; None to use those the capture marks.
-        with_spans: whether to build `spans`, by far the largest table.
+        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, for captures that hold no marks.
+        keep_spans: whether to build `spans`, by far the largest table.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty, PyTorch has none.
@@ -50,10 +51,10 @@ def read_kineto(
     started_ns = time.thread_time_ns()
     trace = parse_kineto(data)
     events = gather_events(trace, epoch_unix_ns=epoch_unix_ns)
-    bounds = bounds_of_table(steps) if steps is not None else find_bounds(events)
+    bounds = find_bounds(events, steps)
     nesting = nest_spans(events.track, events.start_ps, events.end_ps)
     step = _step_of_events(events, bounds)
-    spans = _spans(events, nesting, bounds, step, window) if with_spans else TABLES["spans"].empty()
+    spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty()
     ops = _ops(events, nesting, bounds, step, window)
     breakdowns = _breakdowns(events, nesting, bounds, window)
     return Capture(
@@ -71,7 +72,7 @@ def read_kineto(
                 "ignored_events": [events.ignored],
                 "dropped_events": [events.dropped],
                 "misnested_events": [nesting.misnested],
-                "orphan_events": [events.orphans],
+                "orphan_events": [int(events.orphan.sum())],
                 "convert_cost_ps": [(time.thread_time_ns() - started_ns) * PS_PER_NS],
                 "problem": [trace.problem],
             },
@@ -81,9 +82,12 @@ def read_kineto(
 
 
 def _step_of_events(events: KinetoEvents, bounds: StepBounds) -> Int64s:
-    """Index of each event's step: the one in which it started, for a launched event that of its launch."""
+    """Index of each event's step: the one in which it began; for work of a device that in which it was launched.
+
+    Work whose launch is not in the capture was launched before it, so in no captured step.
+    """
     cause_ps = np.where(events.launch == NO_ID, events.start_ps, events.start_ps[events.launch])
-    return bounds.step_at(cause_ps)
+    return np.where(events.orphan, -1, bounds.index_at(cause_ps))
 
 
 def _spans(events: KinetoEvents, nesting: Nesting, bounds: StepBounds, step: Int64s, window: int) -> pa.Table:
@@ -94,7 +98,7 @@ def _spans(events: KinetoEvents, nesting: Nesting, bounds: StepBounds, step: Int
             "window": np.full(n_spans, window, np.int64),
             "span": np.arange(n_spans, dtype=np.int64),
             "parent": _nullable(nesting.parent, nesting.parent < 0),
-            **_kind_columns(events, events.kind, ("level", "category", "name", "device")),
+            **_kind_columns(events, events.kind, {"name": "name", "device": "device", **_LEVEL_AND_CATEGORY}),
             "start_ps": events.start_ps,
             "dur_ps": events.end_ps - events.start_ps,
             "self_ps": nesting.self_ps,
@@ -106,28 +110,21 @@ def _spans(events: KinetoEvents, nesting: Nesting, bounds: StepBounds, step: Int
 
 
 def _ops(events: KinetoEvents, nesting: Nesting, bounds: StepBounds, step: Int64s, window: int) -> pa.Table:
-    """Sums per step and op; kinds that differ only in the number of a step's mark are one op."""
-    op_of_kind, ops = _number_ops(events)
-    op = op_of_kind[events.kind] if len(ops) else events.kind
-    numbers, first = number_keys(step, op) if len(op) else (np.empty(0, np.int32), np.empty(0, np.int64))
-    n_rows = len(first)
+    """Sums per step and op; marks of steps have no row."""
+    rows = np.flatnonzero([events.kinds[kind].level != "model" for kind in events.kind])
+    numbers, first = number_keys(step[rows], events.kind[rows])
+    sample = rows[first]
     return table_from_columns(
         "ops",
         {
-            "window": np.full(n_rows, window, np.int64),
-            "step": _step_numbers(bounds, step[first]),
-            **_kind_columns(events, events.kind[first], ("device", "op", "level", "category")),
-            "count": np.bincount(numbers, minlength=n_rows).astype(np.int64),
-            "total_ps": sum_by(numbers, n_rows, events.end_ps - events.start_ps),
-            "self_ps": sum_by(numbers, n_rows, nesting.self_ps),
+            "window": np.full(len(first), window, np.int64),
+            "step": _step_numbers(bounds, step[sample]),
+            **_kind_columns(events, events.kind[sample], {"device": "device", "op": "name", **_LEVEL_AND_CATEGORY}),
+            "count": np.bincount(numbers, minlength=len(first)).astype(np.int64),
+            "total_ps": sum_by(numbers, len(first), (events.end_ps - events.start_ps)[rows]),
+            "self_ps": sum_by(numbers, len(first), nesting.self_ps[rows]),
         },
     )
-
-
-def _number_ops(events: KinetoEvents) -> tuple[Int64s, dict[tuple[str, ...], int]]:
-    ops: dict[tuple[str, ...], int] = {}
-    keys = [(kind.device, kind.op, kind.level, kind.category) for kind in events.kinds]
-    return np.array([ops.setdefault(key, len(ops)) for key in keys], np.int64), ops
 
 
 def _breakdowns(events: KinetoEvents, nesting: Nesting, bounds: StepBounds, window: int) -> pa.Table:
@@ -160,8 +157,9 @@ def _busy(events: KinetoEvents, nesting: Nesting, device: str, category: str | N
     return union(nesting.segment_start_ps[chosen], nesting.segment_end_ps[chosen])
 
 
-def _kind_columns(events: KinetoEvents, kind: Int64s, names: tuple[str, ...]) -> dict[str, pa.Array]:
-    return {name: _dictionary(kind, [getattr(one, name) for one in events.kinds]) for name in names}
+def _kind_columns(events: KinetoEvents, kind: Int64s, names: dict[str, str]) -> dict[str, pa.Array]:
+    """Columns by name from attributes of the events' kinds."""
+    return {column: _dictionary(kind, [getattr(one, name) for one in events.kinds]) for column, name in names.items()}
 
 
 def _dictionary(indices: Int64s, values: list[str]) -> pa.Array:

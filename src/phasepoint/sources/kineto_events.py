@@ -31,7 +31,6 @@ class Kind(NamedTuple):
 
     Attributes:
         name: name as the profiler gave it.
-        op: name under which it is aggregated: a step's mark without its number.
         device: `cpu:0`, `gpu:0`, or `host`.
         level: model, layer, op, kernel or runtime.
         category: compute, communication, data_movement or host.
@@ -39,7 +38,6 @@ class Kind(NamedTuple):
     """
 
     name: str
-    op: str
     device: str
     level: str
     category: str
@@ -56,13 +54,13 @@ class KinetoEvents:
         start_ps: start, from the epoch.
         end_ps: end, from the epoch.
         correlation: id shared by a launch and its execution, `NO_ID` where there is none.
-        launch: index of the event that launched it, `NO_ID` where there is none.
+        launch: index of the host's event that launched it, `NO_ID` where there is none.
         kinds: the kinds.
         tracks: name of each track: a thread, or a stream of a device.
         found: events in the file.
         ignored: events that are no stretch of work: metadata, flows, instants, repetitions.
         dropped: events that could not be read or placed.
-        orphans: executions on a device without a launch in the file.
+        orphan: executions on a device without a launch in the file.
     """
 
     kind: Int64s
@@ -76,7 +74,7 @@ class KinetoEvents:
     found: int
     ignored: int
     dropped: int
-    orphans: int
+    orphan: NDArray[np.bool_]
 
 
 def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> KinetoEvents:
@@ -94,7 +92,8 @@ def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> KinetoEve
     kept = kept[np.lexsort((-dur_ps[kept], start_ps[kept]))]
     start_ps, dur_ps = start_ps[kept], dur_ps[kept]
     numbering = _Numbering(trace.events, [timed[i] for i in kept])
-    launch, orphans = _launches(numbering)
+    launch = _launches(numbering)
+    on_device = np.array([place == "device" for place in numbering.places], np.bool_)
     return KinetoEvents(
         kind=np.array(numbering.kind, np.int64),
         track=np.array(numbering.track, np.int64),
@@ -107,7 +106,7 @@ def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> KinetoEve
         found=len(trace.events) + trace.unreadable,
         ignored=len(trace.events) - len(timed),
         dropped=len(timed) - len(kept) + trace.unreadable,
-        orphans=orphans,
+        orphan=on_device & (launch == NO_ID),
     )
 
 
@@ -181,28 +180,26 @@ def _describe(event: Event, place: Place, device: str, *, has_device: bool) -> K
     name = str(event.name)
     level = place_and_level(event.cat)[1]
     if place == "device":
-        return Kind(name, name, device, level, category_of_kernel(name), True)
+        return Kind(name, device, level, category_of_kernel(name), True)
     if place == "cpu" and not has_device:
-        return Kind(name, name, "cpu:0", level, category_of_op(name), True)
+        return Kind(name, "cpu:0", level, category_of_op(name), True)
     if place == "host" and is_step_mark(name):
-        return Kind(name, name.partition("#")[0], "host", "model", "host", False)
-    return Kind(name, name, "host", level, "host", level != "runtime" or not is_wait(name))
+        return Kind(name, "host", "model", "host", False)
+    return Kind(name, "host", level, "host", level != "runtime" or not is_wait(name))
 
 
-def _launches(numbering: _Numbering) -> tuple[Int64s, int]:
-    """The host event of the same correlation id for every event of a device, and how many have none."""
+def _launches(numbering: _Numbering) -> Int64s:
+    """The host event of the same correlation id, for every event of a device; `NO_ID` for all else."""
     by_id = {
         correlation: i
         for i, correlation in enumerate(numbering.correlation)
         if correlation != NO_ID and numbering.places[i] != "device"
     }
-    launch = np.full(len(numbering.kind), NO_ID, np.int64)
-    orphans = 0
-    for i, place in enumerate(numbering.places):
-        if place == "device":
-            launch[i] = by_id.get(numbering.correlation[i], NO_ID)
-            orphans += int(launch[i] == NO_ID)
-    return launch, orphans
+    found = [
+        by_id.get(correlation, NO_ID) if place == "device" else NO_ID
+        for correlation, place in zip(numbering.correlation, numbering.places, strict=True)
+    ]
+    return np.array(found, np.int64)
 
 
 def step_number(name: str) -> int | None:

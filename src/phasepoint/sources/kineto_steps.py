@@ -1,5 +1,6 @@
 """Where the steps of a Kineto capture begin and end."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ class StepBounds:
     start_ps: Int64s
     end_ps: Int64s
 
-    def step_at(self, time_ps: Int64s) -> Int64s:
+    def index_at(self, time_ps: Int64s) -> Int64s:
         """`[n]` index of the step in which each time falls, -1 outside every step."""
         index = np.searchsorted(self.start_ps, time_ps, side="right") - 1
         inside = index >= 0
@@ -29,42 +30,44 @@ class StepBounds:
         return np.where(inside, index, -1)
 
 
-def bounds_of_table(steps: pa.Table) -> StepBounds:
-    """Bounds from rows with step, start_ps and dur_ps."""
+def find_bounds(events: KinetoEvents, steps: pa.Table | None) -> StepBounds:
+    """The steps of a capture.
+
+    The recorder's marks where there are any, else the given steps, else PyTorch's `ProfilerStep#n`, else the ends of
+    `Optimizer.step`, numbered from 0.
+
+    Args:
+        events: the events.
+        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, used where the capture has no marks.
+    """
+    if marks := _marks(events, STEP_MARK):
+        return _from_marks(events, marks)
+    if steps is not None and steps.num_rows:
+        return _from_table(steps)
+    if marks := _marks(events, PROFILER_STEP):
+        return _from_marks(events, marks)
+    return _from_optimizer(events)
+
+
+def _marks(events: KinetoEvents, pattern: re.Pattern[str]) -> list[int]:
+    wanted = {i for i, kind in enumerate(events.kinds) if kind.level == "model" and pattern.fullmatch(kind.name)}
+    return [i for i, kind in enumerate(events.kind.tolist()) if kind in wanted]
+
+
+def _from_table(steps: pa.Table) -> StepBounds:
     step, start_ps, dur_ps = (steps[name].to_numpy().astype(np.int64) for name in ("step", "start_ps", "dur_ps"))
     return _in_order(step, start_ps, start_ps + dur_ps)
 
 
-def find_bounds(events: KinetoEvents) -> StepBounds:
-    """Steps as the capture itself marks them.
-
-    The recorder's marks where there are any, else PyTorch's `ProfilerStep#n`, else the ends of `Optimizer.step`, numbered
-    from 0. A marked step lasts until the next mark if that is the next number, as the loop does nothing in between.
-    """
-    for pattern in (STEP_MARK, PROFILER_STEP):
-        marks = [
-            i for i, k in enumerate(events.kind) if pattern.fullmatch(events.kinds[k].name) and _is_mark(events, k)
-        ]
-        if marks:
-            return _from_marks(events, marks)
-    return _from_optimizer(events)
-
-
-def _is_mark(events: KinetoEvents, kind: int) -> bool:
-    return events.kinds[kind].level == "model"
-
-
 def _from_marks(events: KinetoEvents, marks: list[int]) -> StepBounds:
-    number = np.array([step_number(events.kinds[events.kind[i]].name) or 0 for i in marks], np.int64)
-    start_ps, end_ps = events.start_ps[marks], events.end_ps[marks]
-    next_is_next = np.diff(number) == 1
-    end_ps = end_ps.copy()
-    end_ps[:-1] = np.where(next_is_next, start_ps[1:], end_ps[:-1])
-    return _in_order(number, start_ps, end_ps)
+    numbers = [step_number(events.kinds[events.kind[i]].name) for i in marks]
+    known = [i for i, number in enumerate(numbers) if number is not None]
+    rows = np.array(marks, np.int64)[known]
+    return _in_order(np.array([numbers[i] for i in known], np.int64), events.start_ps[rows], events.end_ps[rows])
 
 
 def _from_optimizer(events: KinetoEvents) -> StepBounds:
-    """A step ends where the optimizer's step ends; of several optimizers the one that stepped most often counts."""
+    """A step ends where the optimizer's step ends; of several optimizers, the one that stepped most often."""
     names = Counter(events.kinds[k].name for k in events.kind if OPTIMIZER_STEP.fullmatch(events.kinds[k].name))
     if not names:
         return _in_order(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))

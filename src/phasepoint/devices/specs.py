@@ -1,0 +1,134 @@
+"""Peak rates of accelerators, each with its source. A device that is not in the table is unknown: nothing is guessed."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+_UNITS = {
+    "GB": 10**9,
+    "GiB": 2**30,
+    "GB/s": 10**9,
+    "TB/s": 10**12,
+    "TFLOP/s": 10**12,
+    "TOP/s": 10**12,
+}
+_PLACE = re.compile(r"^(?:gpu|tpu|cpu|cuda|rocm):\d+\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a number was read."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A number of one device with its source.
+
+    Attributes:
+        value: in the unit that the attribute holding it names.
+        published: as the maker gives it, for the whole chip: `275 TFLOP/s`.
+        source: where.
+    """
+
+    value: float
+    published: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """What one device (as a framework counts devices) can do at most.
+
+    Attributes:
+        name: product.
+        vendor: maker.
+        devices_per_chip: devices into which a framework divides one chip; the numbers here are of one device.
+        memory_bytes: size of its memory, bytes.
+        memory_bytes_per_s: bandwidth of its memory, bytes/s.
+        flop_per_s: dense peak by element type (`bf16`, `f32`, `tf32`, `f8`, `s8`, …), flop/s; types not published are
+            absent.
+    """
+
+    name: str
+    vendor: str
+    devices_per_chip: int
+    memory_bytes: Rate
+    memory_bytes_per_s: Rate
+    flop_per_s: Mapping[str, Rate]
+
+
+def device_spec(name: str) -> DeviceSpec | None:
+    """The specification of a device, None where the table has none by exactly this name.
+
+    Args:
+        name: as a driver or framework reports it (`NVIDIA H100 80GB HBM3`, `TPU v5 lite`), with or without the place in
+            front (`gpu:0 NVIDIA H200`); case and punctuation do not matter.
+
+    Example:
+        >>> device_spec("TPU v4").flop_per_s["bf16"].value
+        275000000000000.0
+    """
+    return _by_alias().get(_plain(_PLACE.sub("", name)))
+
+
+def unknown_device_note(name: str) -> str:
+    """One sentence for the reader where `device_spec` has no answer."""
+    return (
+        f"no peak rates are known for device {name!r}, so ratios to its peak are left out; "
+        "add it, with its source, to phasepoint/devices/specs.toml"
+    )
+
+
+@cache
+def device_specs() -> tuple[DeviceSpec, ...]:
+    """All specifications, in the order of the table."""
+    return tuple(spec for spec, _ in _load())
+
+
+@cache
+def _by_alias() -> Mapping[str, DeviceSpec]:
+    by_alias: dict[str, DeviceSpec] = {}
+    for spec, aliases in _load():
+        for alias in aliases:
+            if by_alias.setdefault(_plain(alias), spec) is not spec:
+                raise ValueError(
+                    f"specs.toml: {alias!r} names two devices, {by_alias[_plain(alias)].name} and {spec.name}"
+                )
+    return by_alias
+
+
+@cache
+def _load() -> tuple[tuple[DeviceSpec, tuple[str, ...]], ...]:
+    table = tomllib.loads(files(__package__).joinpath("specs.toml").read_text(encoding="utf-8"), parse_float=Decimal)
+    sources = {key: Source(entry["title"], entry["url"]) for key, entry in table["sources"].items()}
+    return tuple((_read_device(entry, sources), (entry["name"], *entry["aliases"])) for entry in table["device"])
+
+
+def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> DeviceSpec:
+    share = entry["devices_per_chip"]
+
+    def rate(number: Mapping[str, Any]) -> Rate:
+        published = f"{number['value']} {number['unit']}"
+        return Rate(float(number["value"] * _UNITS[number["unit"]] / share), published, sources[number["source"]])
+
+    return DeviceSpec(
+        name=entry["name"],
+        vendor=entry["vendor"],
+        devices_per_chip=share,
+        memory_bytes=rate(entry["memory_bytes"]),
+        memory_bytes_per_s=rate(entry["memory_bytes_per_s"]),
+        flop_per_s=MappingProxyType({kind: rate(number) for kind, number in entry["flop_per_s"].items()}),
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
