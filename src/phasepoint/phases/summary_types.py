@@ -38,8 +38,8 @@ class Breakdown:
 
     Attributes:
         total_ps: what the parts add up to.
-        parts: in a fixed order: the categories, `input`, `unattributed`. With nothing captured only `unattributed`
-            is not zero. For the clock's account: largest first.
+        parts: in a fixed order: the categories, `unattributed`, `input`, `compiling`. With nothing captured
+            only `unattributed` is not zero. For the clock's account: largest first.
         windows: capture windows the estimate rests on.
         captured_steps: steps in those windows.
         confidence: of the intervals, 0.95.
@@ -62,6 +62,7 @@ class OpTime:
         op: name as the profiler gives it; `other` for all ops that are not listed one by one.
         category: compute, communication, data_movement or host; `mixed` for `other`.
         layer: module path, None where unknown.
+        program: name of the compiled program, None where it belongs to none.
         count: executions, estimated; None for `other`.
         self_ps: self time, added over devices and threads: it can exceed the wall time where work runs side by side.
         low_ps: lower end of the 95 % interval of self_ps.
@@ -72,6 +73,7 @@ class OpTime:
     op: str
     category: str
     layer: str | None
+    program: str | None
     count: int | None
     self_ps: int
     low_ps: int

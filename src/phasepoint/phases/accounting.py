@@ -1,0 +1,144 @@
+"""The clock's account: where the wall time of all sessions went, exactly, from the step clock alone.
+
+It needs no window and has no interval. Inside a step, waiting for input, compiling and writing checkpoints are
+measured and come first; what is left of the step belongs to its phase. Outside the steps, checkpoints come first,
+then the stretches the user named, then `outside steps`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
+from phasepoint.phases.clock import Int64s, RunClock, SessionClock, sum_ps
+from phasepoint.phases.summary_types import Breakdown, PartTime
+
+INPUT_WAIT = "input wait"
+COMPILING = "compiling"
+CHECKPOINT = "checkpoint"
+OUTSIDE = "outside steps"
+
+
+def account_time(
+    clock: RunClock, labels: Int64s, names: Mapping[int, str], *, checkpoints: pa.Table, hints: pa.Table
+) -> Breakdown:
+    """Split the sessions' wall time into what the clock saw.
+
+    Args:
+        clock: the run's steps and sessions.
+        labels: `[n_steps]` phase id per row of the clock.
+        names: phase id → name; phases of one name are one part.
+        checkpoints: `Run.table("checkpoints")`.
+        hints: `Run.table("hints")`.
+
+    Returns:
+        Parts, largest first; they add up to the wall time to the picosecond.
+    """
+    totals: dict[str, int] = {}
+    for session in clock.sessions:
+        written = _intervals(_of_session(checkpoints, session))
+        for name, time_ps in _inside_parts(clock, session, labels, names, written):
+            _add(totals, name, time_ps)
+        _add_outside(totals, clock, session, written, _of_session(hints, session))
+    return measured_breakdown(clock.wall_ps, totals)
+
+
+def measured_breakdown(total_ps: int, totals: Mapping[str, int]) -> Breakdown:
+    """Exact parts of a total, largest first; the parts must add up to it.
+
+    Raises:
+        AssertionError: they do not: a fault of ours, never of the data.
+    """
+    parts = tuple(
+        PartTime(name, time_ps, time_ps, time_ps, time_ps / total_ps if total_ps else 0.0, "measured")
+        for name, time_ps in sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+        if time_ps
+    )
+    return closed(Breakdown(total_ps, parts))
+
+
+def closed(breakdown: Breakdown) -> Breakdown:
+    """The same breakdown, once its parts are seen to add up to its total.
+
+    Raises:
+        AssertionError: they do not: a fault of ours, never of the data.
+    """
+    found_ps = sum(part.total_ps for part in breakdown.parts)
+    if found_ps != breakdown.total_ps:
+        names = ", ".join(f"{part.name} {part.total_ps}" for part in breakdown.parts)
+        raise AssertionError(f"parts add up to {found_ps} ps, not to {breakdown.total_ps} ps: {names}")
+    return breakdown
+
+
+def checkpoint_time_in_steps(clock: RunClock, session: SessionClock, written: IntervalSet) -> Int64s:
+    """Time of each step `[n]` of a session that went into checkpoints, beside waiting for input and compiling."""
+    start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
+    free = dur - clock.input_ps[session.rows] - clock.compile_ps[session.rows]
+    return np.asarray(np.minimum(covered_ps(written, start, start + dur), free), np.int64)
+
+
+def outside_steps(clock: RunClock, session: SessionClock) -> IntervalSet:
+    """The time of a session that no step covers."""
+    start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
+    whole = union(np.array([0]), np.array([session.wall_ps]))
+    return subtract(whole, union(start, start + dur))
+
+
+def _inside_parts(
+    clock: RunClock, session: SessionClock, labels: Int64s, names: Mapping[int, str], written: IntervalSet
+) -> Iterable[tuple[str, int]]:
+    rows = session.rows
+    written_ps = checkpoint_time_in_steps(clock, session, written)
+    rest_ps = clock.dur_ps[rows] - clock.input_ps[rows] - clock.compile_ps[rows] - written_ps
+    yield INPUT_WAIT, sum_ps(clock.input_ps[rows])
+    yield COMPILING, sum_ps(clock.compile_ps[rows])
+    yield CHECKPOINT, sum_ps(written_ps)
+    for phase in np.unique(labels[rows]).tolist():
+        yield names[phase], sum_ps(rest_ps[labels[rows] == phase])
+
+
+def _add_outside(
+    totals: dict[str, int], clock: RunClock, session: SessionClock, written: IntervalSet, hints: pa.Table
+) -> None:
+    outside = outside_steps(clock, session)
+    names = sorted(set(hints.column("name").to_pylist()))
+    layers = [written, *(_intervals(hints.filter(_equal(hints, name))) for name in names)]
+    split = partition(layers, outside.start_ps, outside.end_ps)
+    parts = [CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
+    outside_ps = session.wall_ps - sum_ps(clock.dur_ps[session.rows])
+    left_ps = outside_ps - int(split.sum())
+    for name, column in zip(parts, split.T, strict=True):
+        _add(totals, name, int(column.sum()))
+    # Steps that overlap (a clock that went back) cover less wall time than they add up to: the difference is taken
+    # from the time outside steps, which is then no longer known, so that the account closes on what was recorded.
+    if left_ps < 0:
+        _take(totals, parts[::-1], -left_ps)
+    else:
+        _add(totals, OUTSIDE, left_ps)
+
+
+def _take(totals: dict[str, int], names: Iterable[str], time_ps: int) -> None:
+    for name in names:
+        taken = min(totals.get(name, 0), time_ps)
+        totals[name] = totals.get(name, 0) - taken
+        time_ps -= taken
+
+
+def _add(totals: dict[str, int], name: str, time_ps: int) -> None:
+    totals[name] = totals.get(name, 0) + time_ps
+
+
+def _intervals(table: pa.Table) -> IntervalSet:
+    start = np.asarray(table.column("start_ps").to_numpy(), np.int64)
+    return union(start, start + np.asarray(table.column("dur_ps").to_numpy(), np.int64))
+
+
+def _equal(table: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.equal(table.column("name").cast(pa.string()), name)
+
+
+def _of_session(table: pa.Table, session: SessionClock) -> pa.Table:
+    mine = pc.and_(pc.equal(table.column("host"), session.host), pc.equal(table.column("attempt"), session.attempt))
+    return table.filter(mine)

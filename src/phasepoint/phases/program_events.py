@@ -1,0 +1,85 @@
+"""Which program a compilation made: by name, and whether the same function was compiled before with other shapes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from phasepoint.phases.stretches import Stretch
+
+
+@dataclass(frozen=True)
+class ProgramSeen:
+    """A program and the step in or after whose window it was first seen.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        name: name of the compiled module.
+        step: first step of the window in which it was first seen.
+        version: 0 for the first program of this name, 1 for the next, …
+        main: whether it has at least a tenth of the instructions of the run's largest program; the others are the
+            small programs that a framework makes for single operations.
+    """
+
+    host: int
+    attempt: int
+    name: str
+    step: int
+    version: int
+    main: bool
+
+
+def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, ...]:
+    """Every program with the first step of its first window, in order of that step."""
+    columns = ["host", "attempt", "window", "first_step"]
+    first_step = {(row["host"], row["attempt"], row["window"]): row["first_step"] for row in _rows(windows, columns)}
+    rows = []
+    for row in _rows(programs, ["host", "attempt", "first_window", "name", "program", "instructions"]):
+        step = first_step.get((row["host"], row["attempt"], row["first_window"]))
+        if step is not None:
+            rows.append((row["host"], row["attempt"], step, row["program"], row["name"], row["instructions"]))
+    largest = max((row[-1] for row in rows), default=0)
+    seen: dict[tuple[int, int, str], int] = {}
+    found = []
+    for host, attempt, step, _, name, instructions in sorted(rows):
+        version = seen.get((host, attempt, name), 0)
+        seen[host, attempt, name] = version + 1
+        found.append(ProgramSeen(host, attempt, name, step, version, 10 * instructions >= largest))
+    return tuple(found)
+
+
+def name_compilation(
+    stretch: Stretch, first: int, until: int | None, programs: Sequence[ProgramSeen]
+) -> tuple[str, str]:
+    """What a compilation is called: its kind of event and its words.
+
+    The programs it made are taken to be those first seen in a window from its first step on and before the next
+    compilation.
+
+    Args:
+        stretch: the steps that compiled.
+        first: their first step.
+        until: first step of the next compilation, None if there is none.
+        programs: of the run.
+
+    Returns:
+        `compile` for the first of a session, `shape-change` where a function known before was compiled again,
+        `recompile` otherwise; and the words for it.
+    """
+    key = (stretch.session.host, stretch.session.attempt)
+    mine = [p for p in programs if (p.host, p.attempt) == key and p.step >= first and (until is None or p.step < until)]
+    again = [p for p in mine if p.version and p.main]
+    named = again or [p for p in mine if p.main]
+    names = "".join(f" {name}" for name in list(dict.fromkeys(p.name for p in named))[:3])
+    if again:
+        return "shape-change", f"compiled{names} again, for new shapes or options"
+    if stretch.first == stretch.session.first_row:
+        return "compile", f"compiled{names}"
+    return "recompile", f"compiled{names or ' a new program'} in the middle of the run"
+
+
+def _rows(table: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.select(columns).to_pylist()
+    return rows

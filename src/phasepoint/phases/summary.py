@@ -1,0 +1,216 @@
+"""`summarize_run`: everything that the first screen shows, put together from a run's tables."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.phases.accounting import account_time, closed
+from phasepoint.phases.clock import RunClock, read_clock, sum_ps
+from phasepoint.phases.detect import detect_phases
+from phasepoint.phases.estimates import estimate_totals
+from phasepoint.phases.hosts import compare_hosts
+from phasepoint.phases.not_seen import count_not_seen, recording_cost
+from phasepoint.phases.phase_summary import summarize_phases
+from phasepoint.phases.result import PhaseResult, Segments
+from phasepoint.phases.run_events import RunView, tell_events
+from phasepoint.phases.strip import build_strip
+from phasepoint.phases.summary_types import SUMMARY_VERSION, CheckpointSummary, NotSeen, RunSummary
+from phasepoint.phases.verdict import write_verdict
+from phasepoint.store import Run
+
+_TABLES = ("steps", "windows", "conversions", "ops", "breakdowns", "programs", "hints", "checkpoints", "gaps")
+
+
+def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
+    """What a run's time went into, how sure that is, and what was not seen.
+
+    Raw captures that are not converted yet are counted and take no part; convert them first
+    (`sources.convert.convert_windows`). A run without steps has a summary too: it says so, and what to do.
+
+    Args:
+        run: an opened run; it may still be written, or its writer may have been killed.
+        method: of `detect_phases`.
+
+    Raises:
+        StoreError: the run's tables cannot be read.
+        ValueError: no such method.
+    """
+    tables = {name: run.table(name) for name in _TABLES}
+    clock = read_clock(tables["steps"], run.shards, _last_seen(tables))
+    result = _find_phases(tables, method)
+    names = {phase.id: phase.name for phase in result.phases}
+    labels = result.labels
+    sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
+    estimates = estimate_totals(*sampled, labels, ops=tables["ops"], programs=tables["programs"], names=names)
+    checkpoints = _list_checkpoints(tables["checkpoints"], clock)
+    phases = summarize_phases(clock, result, estimates, checkpoints)
+    account = account_time(clock, labels, names, checkpoints=tables["checkpoints"], hints=tables["hints"])
+    programs = (tables["windows"], tables["programs"])
+    events = tell_events(RunView(clock, labels, names, result.slow, tables["checkpoints"], *programs))
+    not_seen = count_not_seen(
+        clock,
+        estimates.captured,
+        windows=tables["windows"],
+        conversions=tables["conversions"],
+        gaps=tables["gaps"],
+        problems=run.problems,
+    )
+    host = _reference_host(clock)
+    elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
+    hosts = compare_hosts(clock, tables["steps"], tables["windows"])
+    summary = RunSummary(
+        version=SUMMARY_VERSION,
+        run=run.path,
+        verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps),
+        state=_state(clock),
+        notes=(*_notes(clock, not_seen), *run.notes, *result.notes),
+        method=result.method,
+        wall_ps=clock.wall_ps,
+        inside_ps=clock.inside_ps,
+        outside_ps=clock.wall_ps - clock.inside_ps,
+        elapsed_ps=elapsed_ps,
+        steps=clock.n_steps,
+        reference_host=host,
+        account=account,
+        phases=phases,
+        strip=build_strip(clock, labels, names, host) if host is not None else (),
+        categories=estimates.categories,
+        input_wait_ps=sum_ps(clock.input_ps) if clock.input_known else None,
+        top_ops=estimates.ops,
+        events=events,
+        checkpoints=checkpoints,
+        hosts=hosts,
+        not_seen=not_seen,
+        cost=recording_cost(clock, tables["windows"], tables["conversions"], _budget(run)),
+        environment=_environment(run),
+    )
+    return _check_closure(summary)
+
+
+def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+    steps = tables["steps"]
+    if not steps.num_rows:
+        none = np.empty(0, np.int64)
+        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
+    return detect_phases(steps, tables["ops"], method=method)
+
+
+def _no_segments() -> Segments:
+    empty = np.empty(0, np.int64)
+    segments = Segments.__new__(Segments)
+    for name in ("first_index", "last_index", "phase", "first_step", "last_step"):
+        setattr(segments, name, empty)
+    return segments
+
+
+def _last_seen(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
+    """By host and attempt, the latest end of anything but steps."""
+    latest: dict[tuple[int, int], int] = {}
+    for name in ("windows", "hints", "checkpoints", "gaps"):
+        table = tables[name]
+        ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
+        keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)
+        for key, end_ps in zip(keys, ends, strict=True):
+            latest[key] = max(latest.get(key, 0), end_ps or 0)
+    return latest
+
+
+def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSummary, ...]:
+    rows = []
+    for row in table.to_pylist():
+        session = clock.session(row["host"], row["attempt"])
+        start_ps = row["start_ps"] + (session.offset_ps if session else 0)
+        values = {name: value for name, value in row.items() if name != "bytes"}
+        rows.append(CheckpointSummary(**{**values, "start_ps": start_ps, "size_bytes": row["bytes"]}))
+    return tuple(sorted(rows, key=lambda row: (row.start_ps, row.host)))
+
+
+def _reference_host(clock: RunClock) -> int | None:
+    """The host with most steps, of equals the lowest."""
+    hosts = sorted({session.host for session in clock.sessions})
+    return min(hosts, key=lambda host: (-int((clock.host == host).sum()), host), default=None)
+
+
+def _state(clock: RunClock) -> str:
+    states = {clock.of_host(session.host)[-1].state for session in clock.sessions}
+    return next((state for state in ("killed", "live") if state in states), "closed")
+
+
+def _notes(clock: RunClock, not_seen: NotSeen) -> list[str]:
+    """What the reader must know before the numbers."""
+    notes = []
+    newest = [clock.of_host(host)[-1] for host in sorted({session.host for session in clock.sessions})]
+    live, killed = (sum(session.state == state for session in newest) for state in ("live", "killed"))
+    if live:
+        notes.append(f"still being recorded ({_of(live, len(newest))}): the numbers cover what was written so far")
+    if killed:
+        notes.append(f"killed, or lost its writer ({_of(killed, len(newest))}): the numbers end with the last flush")
+    if not clock.sessions:
+        notes.append("no host has written anything yet")
+    if not clock.n_steps:
+        notes.append(
+            "no steps were recorded: wrap the training loop's loader in run.steps(loader), "
+            "or check with `phasepoint record` that the command reaches its loop"
+        )
+    if not_seen.pending_windows:
+        notes.append(f"{not_seen.pending_windows} windows are not converted and take no part in any estimate")
+    if clock.n_steps and not not_seen.captured_steps:
+        notes.append("nothing was captured: times are the step clock's, there is no breakdown by category or op")
+    return notes
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total} hosts" if total > 1 else "1 host"
+
+
+def _budget(run: Run) -> float | None:
+    """The budget that the recorder noted in its session; continuous capture has none."""
+    for shard in run.shards:
+        text = shard.session.notes.get("budget")
+        if text is not None and text != "None":
+            return float(text)
+    return None
+
+
+def _environment(run: Run) -> tuple[tuple[str, str], ...]:
+    manifest = run.manifest
+    rows = [
+        ("command", " ".join(manifest.command)),
+        ("python", manifest.python or ""),
+        *((name, version) for name, version in sorted(manifest.frameworks.items())),
+        ("devices", _devices(manifest.devices, [shard.session.devices for shard in run.shards])),
+        ("machines", ", ".join(run.hostnames)),
+        ("git commit", manifest.git_commit or ""),
+        ("recorded with", f"{manifest.tool} {manifest.tool_version}"),
+        ("format version", manifest.format_version),
+        *((f"note: {name}", text) for name, text in (run.shards[0].session.notes.items() if run.shards else ())),
+    ]
+    return tuple((name, text) for name, text in rows if text)
+
+
+def _devices(first: Sequence[str], others: Sequence[Sequence[str]]) -> str:
+    names = [name for devices in others for name in devices] or list(first)
+    counted = {name: names.count(name) for name in dict.fromkeys(names)}
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+
+
+def _check_closure(summary: RunSummary) -> RunSummary:
+    """The summary, once every total in it is seen to be the sum of its parts.
+
+    Raises:
+        AssertionError: one is not: a fault of ours, never of the data.
+    """
+    for breakdown in (summary.account, summary.categories, *(phase.breakdown for phase in summary.phases)):
+        closed(breakdown)
+    phases_ps = sum(phase.total_ps for phase in summary.phases)
+    for what, found_ps, expected_ps in (
+        ("phases", phases_ps, summary.inside_ps),
+        ("categories", summary.categories.total_ps, summary.inside_ps),
+        ("the account", summary.account.total_ps, summary.wall_ps),
+        ("inside and outside", summary.inside_ps + summary.outside_ps, summary.wall_ps),
+    ):
+        if found_ps != expected_ps:
+            raise AssertionError(f"{what} add up to {found_ps} ps, not to {expected_ps} ps")
+    return summary
