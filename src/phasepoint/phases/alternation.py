@@ -3,17 +3,21 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.changepoints import CAP, switch_price
+from phasepoint.phases.changepoints import CAP, fit_levels, switch_price
+from phasepoint.phases.noise import estimate_noise
 from phasepoint.phases.result import IntArray
 
 LONGEST = 16
 """Longest cycle looked for by folding; longer ones are found as events that return."""
 
-_CHUNK = 384
-_CLIP = 5.0
+_CHUNKS = (48, 384)
+_CLIP = float(np.log(3))
+_CONFIRMED = 0.72
+"""Least part of a cycle's odd members that must themselves lie nearer to their place in it than to the others'.
+Folding at half of a longer period confirms only half of them."""
 
 
-def find_alternation(residual: NDArray[np.float64], sigma: float, gap: float) -> IntArray:
+def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> IntArray:
     """Which member of a cycle each step is: 0 for the commonest or outside any cycle, 1, 2, … for the others, `[n]`.
 
     The run is cut into chunks; each is folded at every cycle length, and the length whose folded means differ
@@ -21,47 +25,69 @@ def find_alternation(residual: NDArray[np.float64], sigma: float, gap: float) ->
     then says where the run follows it, so that a cycle may begin, stop or slip.
 
     Args:
-        residual: log duration less its level, `[n]`.
+        values: log durations, `[n]`.
         sigma: standard deviation of a value.
         gap: least difference of two members of a cycle.
     """
-    none = np.zeros(len(residual), np.int64)
-    clipped = np.clip(residual, -_CLIP * sigma, max(_CLIP * sigma, 2 * gap))
-    template = _best_template(clipped, sigma)
+    none = np.zeros(len(values), np.int64)
+    template = _best_template(values, sigma)
     if template is None or np.ptp(template) < gap:
         return none
-    member = _members(template, gap)
-    if not member.any():
-        return none
+    residual = _less_level(values, len(template), sigma)
     for _ in range(3):
-        phase, followed = _follow(clipped, template, sigma)
+        phase, followed = _follow(residual, template, sigma)
         if followed.sum() < 3 * len(template):
             return none
-        template = _folded(clipped, phase, followed, template)
-    if np.ptp(template) < gap:
-        return none
+        template = _folded(residual, phase, followed, template)
     member = _members(template, gap)
+    if np.ptp(template) < gap or not _is_confirmed(residual, template, phase, followed, member):
+        return none
     return np.where(followed, member[phase], 0)
 
 
 def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
+    """Folded means of the clearest chunk, less their mean, at the period that explains most; null if none does."""
     best_score, best = 0.0, None
-    chunk = min(_CHUNK, len(values))
-    for period in range(2, min(LONGEST, len(values) // 4) + 1):
-        rounds = chunk // period
-        n_chunks = len(values) // (rounds * period)
-        folded = values[: n_chunks * rounds * period].reshape(n_chunks, rounds, period).mean(axis=1)
-        folded = folded - folded.mean(axis=1, keepdims=True)
-        gain = rounds * (folded**2).sum(axis=1) / sigma**2 - (period - 1) * (1 + np.log(rounds * period))
-        score = float(np.maximum(gain - 12, 0).sum())
-        if score > 1.02 * best_score:
-            best_score, best = score, _centred(folded[int(gain.argmax())])
+    for chunk in _CHUNKS:
+        size = min(chunk, len(values))
+        for period in range(2, min(LONGEST, size // 3) + 1):
+            rounds = size // period
+            n_chunks = len(values) // (rounds * period)
+            chunks = values[: n_chunks * rounds * period].reshape(n_chunks, rounds * period)
+            chunks = chunks - np.median(chunks, axis=1, keepdims=True)
+            folded = np.clip(chunks, -_CLIP, _CLIP).reshape(n_chunks, rounds, period).mean(axis=1)
+            folded -= folded.mean(axis=1, keepdims=True)
+            gain = rounds * (folded**2).sum(axis=1) / sigma**2 - (period - 1) * (1 + np.log(rounds * period))
+            score = float(np.maximum(gain - 12, 0).sum())
+            if score > 1.02 * best_score:
+                best_score, best = score, folded[int(gain.argmax())]
     return best
 
 
-def _centred(template: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The template relative to its commonest member."""
-    return template - np.median(template)
+def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArray[np.float64]:
+    """Values less the level of whole cycles, clipped: the level must not follow the members in turn."""
+    n_cycles = len(values) // period
+    cycles = values[: n_cycles * period].reshape(n_cycles, period)
+    middle = np.median(cycles, axis=1, keepdims=True)
+    means = (middle + np.clip(cycles - middle, -_CLIP, _CLIP)).mean(axis=1)
+    fitted = fit_levels(means, max(sigma / period**0.5, estimate_noise(means))).fitted
+    level = np.append(np.repeat(fitted, period), np.full(len(values) - n_cycles * period, fitted[-1]))
+    return np.clip(values - level, -_CLIP, _CLIP)
+
+
+def _is_confirmed(
+    residual: NDArray[np.float64],
+    template: NDArray[np.float64],
+    phase: IntArray,
+    followed: NDArray[np.bool_],
+    member: IntArray,
+) -> bool:
+    odd = followed & (member[phase] > 0)
+    if not odd.any():
+        return False
+    usual = float(np.median(template[member == 0]))
+    nearer = np.abs(residual[odd] - template[phase[odd]]) < np.abs(residual[odd] - usual)
+    return bool(nearer.mean() >= _CONFIRMED)
 
 
 def _follow(

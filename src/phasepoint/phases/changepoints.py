@@ -49,12 +49,23 @@ def switch_price(n: int) -> float:
     return 6.5 + 0.5 * float(np.log(n))
 
 
-def fit_levels(values: NDArray[np.float64], sigma: float) -> Levels:
-    """Fit levels to `values` `[n]`: a grid first, then the levels that its segments gather at."""
+def long_price(n: int) -> float:
+    """Price of a change that leaves blocks of up to 24 steps (n / 30 in a short run) to be found as events."""
+    return float(np.clip(CAP * n / 60, switch_price(n), 12 * CAP))
+
+
+def fit_levels(values: NDArray[np.float64], sigma: float, *, price: float | None = None) -> Levels:
+    """Fit levels to `values` `[n]`: a grid first, then the levels that its segments gather at.
+
+    Args:
+        values: log durations.
+        sigma: standard deviation of a value.
+        price: price of a change; `switch_price(n)` where it is left out.
+    """
     from phasepoint.phases.kernels import cheapest_levels
 
     gap = least_gap(values, sigma)
-    price = switch_price(len(values))
+    price = switch_price(len(values)) if price is None else price
     path = cheapest_levels(values, _grid(values, sigma), sigma, price, CAP)
     starts = segment_starts(path)
     centre = gather_levels(values, starts, sigma, gap)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.alternation import find_alternation
-from phasepoint.phases.changepoints import fit_levels, segment_starts
-from phasepoint.phases.drift import Drift, find_drifts
+from phasepoint.phases.changepoints import fit_levels, long_price, segment_starts
+from phasepoint.phases.drift import find_drifts
 from phasepoint.phases.events import find_events
-from phasepoint.phases.noise import estimate_noise
+from phasepoint.phases.noise import estimate_noise, least_gap
 from phasepoint.phases.result import IntArray
 
 LEAST_STEPS = 8
@@ -73,24 +73,17 @@ def _first_compiles(values: NDArray[np.float64], compiles: NDArray[np.bool_]) ->
     return first
 
 
-def _events(
-    values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float
-) -> tuple[IntArray, IntArray]:
+def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float) -> tuple[IntArray, IntArray]:
     """Members of cycles and classes of events, `[n]` each, 0 for neither."""
     turn, event = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
-    levels = fit_levels(values[plain], sigma)
-    residual = values[plain] - levels.fitted
-    turn[plain] = find_alternation(residual, sigma, max(levels.gap, 0.1))
+    turn[plain] = find_alternation(values[plain], sigma, max(least_gap(values[plain], sigma), 0.1))
     rest = plain & (turn == 0)
-    if rest.sum() < LEAST_STEPS:
+    n_rest = int(rest.sum())
+    if n_rest < LEAST_STEPS:
         return turn, event
-    if turn.any():
-        levels = fit_levels(values[rest], sigma)
-        residual = values[rest] - levels.fitted
-    within = np.zeros(len(values))
-    within[rest] = residual
-    event = find_events(within, sigma).label
-    return turn, np.where(rest, event, 0)
+    residual = np.zeros(len(values))
+    residual[rest] = values[rest] - fit_levels(values[rest], sigma, price=long_price(n_rest)).fitted
+    return turn, np.where(rest, find_events(residual, sigma), 0)
 
 
 def _base_labels(

@@ -12,6 +12,7 @@ _BLOCKS = 240
 _PLACES = 41
 _SPANS = 16
 _PRICE_OF_STEP = 8.0
+_PRICE_OF_END = 5.0
 LEAST_STEPS = 100
 """A drift shorter than this is a change with soft edges."""
 
@@ -81,9 +82,7 @@ def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, 
     return sorted(longest)
 
 
-def _ramp(
-    values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float
-) -> tuple[int, int] | None:
+def _ramp(values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float) -> tuple[int, int] | None:
     """Begin and end of the ramp within a span, or null where the staircase `edges` explains it better."""
     size = max(len(values) // _BLOCKS, 1)
     n_blocks = len(values) // size
@@ -96,8 +95,8 @@ def _ramp(
     for a, b in zip(edges, edges[1:], strict=False):
         inside = means[(at >= a) & (at < b)]
         stairs += float(((inside - inside.mean()) ** 2).sum()) if len(inside) else 0.0
-    best, first, last, height = _best_ramp(means)
-    gain = 0.5 * weight * (stairs - best) + _PRICE_OF_STEP * (len(edges) - 3)
+    best, first, last, height = _best_ramp(means, 0.5 * weight)
+    gain = 0.5 * weight * stairs - best + _PRICE_OF_STEP * (len(edges) - 3)
     # One jump is the simpler story than a ramp; three levels in a row up are not.
     worth = gain > (_PRICE_OF_STEP if len(edges) == 3 else 0.0)
     long_enough = (last - first) * size >= max(LEAST_STEPS, 0.08 * len(values))
@@ -114,25 +113,31 @@ def _clip_far(means: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     return np.clip(means, around - 2 * sigma, around + 2 * sigma)
 
 
-def _best_ramp(means: NDArray[np.float64]) -> tuple[float, float, float, float]:
-    """Least squared error over ramp places; its place in blocks and its height."""
+def _best_ramp(means: NDArray[np.float64], weight: float) -> tuple[float, float, float, float]:
+    """Least weighted squared error over ramp places, a level at either end at its price; place and height.
+
+    Args:
+        means: block means, `[n]`.
+        weight: what a squared unit of error costs.
+    """
     n = len(means)
     t = np.arange(n) + 0.5
     places = np.linspace(0, n, _PLACES)
     best = (np.inf, 0.0, float(n), 0.0)
     for _ in range(2):
         for first in places:
-            for last in places[places > first]:
-                shape = np.clip((t - first) / (last - first), 0, 1)
-                centred = shape - shape.mean()
-                power = float((centred**2).sum())
-                height = float((centred * means).sum()) / power if power > 0 else 0.0
-                error = float(((means - means.mean() - height * centred) ** 2).sum())
-                if error < best[0]:
-                    best = (error, float(first), float(last), height)
+            last = places[places > first][:, None]
+            shape = np.clip((t - first) / (last - first), 0, 1)
+            shape -= shape.mean(axis=1, keepdims=True)
+            height = (shape @ means) / np.maximum((shape**2).sum(axis=1), 1e-12)
+            error = ((means - means.mean() - height[:, None] * shape) ** 2).sum(axis=1)
+            cost = weight * error + _PRICE_OF_END * ((first > 0) + (last[:, 0] < n))
+            if len(cost) and cost.min() < best[0]:
+                at = int(cost.argmin())
+                best = (float(cost[at]), float(first), float(last[at, 0]), float(height[at]))
         near = n / (_PLACES - 1)
-        fine = np.concatenate([np.linspace(p - near, p + near, 11) for p in best[1:3]])
-        places = np.unique(np.clip(fine, 0, n))
+        fine = [np.linspace(p - near, p + near, 11) for p in best[1:3]]
+        places = np.unique(np.clip(np.concatenate([*fine, [0, n]]), 0, n))
     return best
 
 

@@ -5,8 +5,6 @@ duration at one distance, more often than chance allows. A schedule, once found,
 noise had hidden, and which long steps off it are mere outliers.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,24 +16,11 @@ _OUTLIER_SPAN = 1.9
 """Log range that one-off trouble spreads over: 3 to 20 × a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class Events:
-    """Events among the steps.
-
-    Attributes:
-        label: 0 for no event, else the event's class, `[n]`.
-        n_classes: classes, numbered from 1.
-    """
-
-    label: IntArray
-    n_classes: int
-
-
-def find_events(residual: NDArray[np.float64], sigma: float) -> Events:
-    """Classes of short events in log durations less their level, `[n]`.
+def find_events(residual: NDArray[np.float64], sigma: float) -> IntArray:
+    """Class of each step's event, 0 for none, `[n]`.
 
     Args:
-        residual: log duration less its level.
+        residual: log duration less its level, `[n]`.
         sigma: standard deviation of a step about its level.
     """
     label = np.zeros(len(residual), np.int64)
@@ -51,7 +36,7 @@ def find_events(residual: NDArray[np.float64], sigma: float) -> Events:
     for rest in _clusters(far & (label == 0), residual, sigma):
         n_classes += 1
         label[rest] = n_classes
-    return Events(label, n_classes)
+    return label
 
 
 def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
@@ -72,7 +57,7 @@ def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> 
     """The least likely schedule among events of like duration; null where chance could make every one."""
     width = max(5 * sigma, 0.25)
     best: Schedule | None = None
-    for low, high in _value_ranges(residual[starts], width):
+    for low, high in _value_ranges(residual[starts], width, sigma):
         like = starts[(residual[starts] >= low) & (residual[starts] < high)]
         found = find_schedule(like, len(residual))
         if found is not None and (best is None or found.log_chance < best.log_chance):
@@ -80,14 +65,16 @@ def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> 
     return best
 
 
-def _value_ranges(values: NDArray[np.float64], width: float) -> list[tuple[float, float]]:
-    """Overlapping ranges over the slow side, one range for the fast side, where no one-off trouble lies."""
-    ranges = [(-np.inf, 0.0)]
+def _value_ranges(values: NDArray[np.float64], width: float, sigma: float) -> list[tuple[float, float]]:
+    """Overlapping ranges over the slow side; on the fast side, where only noise lies, all beyond several distances."""
+    ranges = [(-np.inf, float(np.log(max(1 - times * sigma, 0.05)))) for times in (0, 2.8, 3.2, 3.8)]
     slow = values[values > 0]
     if len(slow):
         lows = np.arange(float(slow.min()), float(slow.max()) + 1e-9, width / 2)
         occupied = np.unique(np.clip(np.searchsorted(lows, slow, side="right") - 1, 0, None))
-        ranges += [(float(lows[i]), float(lows[i]) + width) for i in np.unique(np.clip([occupied, occupied - 1], 0, None))]
+        ranges += [
+            (float(lows[i]), float(lows[i]) + width) for i in np.unique(np.clip([occupied, occupied - 1], 0, None))
+        ]
     return ranges
 
 

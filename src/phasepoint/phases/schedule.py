@@ -9,8 +9,8 @@ from phasepoint.phases.result import IntArray
 
 _LEAST_PERIOD = 4
 _MOST_PAIRS = 2_000_000
-_LOG_CHANCE = -4.0
-"""A schedule that random events would make more often than once in e⁴ runs is none."""
+_LOG_CHANCE = -5.0
+"""A schedule that random events would make more often than once in e⁵ runs is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,12 @@ def _paired(events: IntArray, period: int) -> IntArray:
 def _regular(events: IntArray, hits: IntArray, period: int, n: int) -> bool:
     """Few events, but on time from one end of the run to the other."""
     due = (n - 1 - int(hits[0])) // period + 1
-    return len(hits) >= 4 and len(hits) >= 0.75 * due and int(hits[0]) < 1.5 * period and len(events) <= 2 * len(hits)
+    return (
+        len(hits) >= 4
+        and len(hits) >= 0.75 * due
+        and int(hits[0]) < 1.5 * period
+        and 4 * len(events) <= 5 * len(hits) + 4
+    )
 
 
 def _log_poisson_tail(count: int, mean: float) -> float:
