@@ -62,7 +62,8 @@ def read_xplane(
     hlo, hlo_problems = _read_hlo(read_hlo, hlo_protos(buffer, planes), window)
     offset_ps = _offset_ps(profile_start_ns, epoch_unix_ns)
     bounds = find_bounds(events, steps, offset_ps)
-    attribution = attribute_events(events, bounds)
+    names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
+    attribution = attribute_events(events, bounds, dict(names))
     resolved = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
     problems = [*problems, *events.problems, *hlo_problems]
     tables = (spans_table(resolved) if keep_spans else TABLES["spans"].empty()), ops_table(resolved)

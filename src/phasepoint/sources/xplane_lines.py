@@ -48,7 +48,7 @@ _CLASS_OF_NAME = {
     "ThreadpoolListener::StopRegion": STOP,
     "ThreadpoolListener::Record": RECORD,
 }
-_WAIT_WORDS = ("wait for", "::await", "blockuntilready", "block_until_ready", "blockhostuntildone")
+_WAIT_WORDS = ("wait for", "wait:", "::await", "blockuntilready", "block_until_ready", "blockhostuntildone")
 _CONTROL_FLOW = ("while", "conditional", "call")
 
 
@@ -89,6 +89,11 @@ def is_wait(name: str) -> bool:
     """Whether a host event waits for something else instead of working: it keeps no thread busy."""
     lower = name.lower()
     return any(word in lower for word in _WAIT_WORDS)
+
+
+def is_launch(name: str) -> bool:
+    """Whether a host event launches one execution on one CPU device."""
+    return "ExecuteHelper" in name
 
 
 def is_control_flow(opcode: str) -> bool:

@@ -1,28 +1,22 @@
 """Which step an event belongs to: the step whose code launched it, where the trace says who launched what.
 
-Work runs later than the code that asks for it. An execution's launch is found by its correlation id (GPU), by its run id
-(TPU), or by following thread-pool tasks back to the thread that handed over the first one (CPU).
+Work runs later than the code that asks for it. An execution's launch is found by its correlation id (GPU), by its run
+id (TPU), or as `xplane_launches` says (CPU).
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phasepoint.sources.dense import first_by, number_keys
 from phasepoint.sources.wire import Int64s
-from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT, RECORD, REGION
+from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane_gather import Events
+from phasepoint.sources.xplane_launches import UNKNOWN_PS, earliest_match, find_cpu_launches
 from phasepoint.sources.xplane_lines import MODULES_LINE, STEP_MARK, STEPS_LINE
-
-# mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202
-
-UNKNOWN_PS = np.iinfo(np.int64).min
-"""Launch time of work whose launch is not in the capture."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +72,25 @@ def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepB
     return _foreign_bounds(events)
 
 
-def attribute_events(events: Events, bounds: StepBounds) -> Attribution:
-    """Give every event its step: by its launch where the capture knows it, else by when it started."""
+def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[int, str]) -> Attribution:
+    """Give every event its step: by its launch where the capture knows it, else by when it started.
+
+    Args:
+        events: the events.
+        bounds: the steps.
+        program_name: name of each program's module.
+    """
     step = bounds.index_at(events.start_ps)
+    if not len(step):
+        return Attribution(step, 0)
     on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)[events.kind]
     device_code = _device_codes(events)[events.kind]
     orphans = 0
-    for find in (_launched_by_correlation, _launched_by_run, _launched_by_task):
-        rows, launch_ps = find(events, on_device, device_code)
+    for rows, launch_ps in (
+        _launched_by_correlation(events, on_device),
+        _launched_by_run(events, on_device, device_code),
+        _launched_on_cpu(events, device_code, program_name),
+    ):
         known = launch_ps != UNKNOWN_PS
         if not known.any():
             continue
@@ -153,13 +158,15 @@ def _bounds_of_line(events: Events, line: str) -> StepBounds:
 def _bounds_of_launches(events: Events) -> StepBounds:
     """Bounds from the repeated launches of the program that took most device time: `PjitFunction(step)`.
 
-    A step lasts from its launch to the next one; the last to the end of the work that it launched or that follows it.
+    A step lasts from its launch to the next one; the last to the end of the devices' work.
     """
     launches = _launch_rows(events)
     if not len(launches):
         return _numbered(np.empty(0, np.int64), np.empty(0, np.int64))
     start = np.sort(events.start_ps[launches])
-    end = np.append(start[1:], max(int((events.start_ps + events.dur_ps).max()), int(start[-1])))
+    on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)[events.kind]
+    last = np.append(np.flatnonzero(on_device), launches)
+    end = np.append(start[1:], (events.start_ps + events.dur_ps)[last].max())
     return _numbered(start, end)
 
 
@@ -192,13 +199,11 @@ def _numbered(start_ps: Int64s, end_ps: Int64s) -> StepBounds:
     return _tidy(np.arange(len(start_ps), dtype=np.int64), start_ps, end_ps)
 
 
-def _launched_by_correlation(
-    events: Events, on_device: NDArray[np.bool_], device_code: Int64s
-) -> tuple[Int64s, Int64s]:
+def _launched_by_correlation(events: Events, on_device: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
     """Device events and host launches that share a correlation id."""
     has = (events.flags & HAS_CORRELATION) != 0
     rows, launches = np.flatnonzero(has & on_device), np.flatnonzero(has & ~on_device)
-    return rows, _lookup(events.correlation[rows], events.correlation[launches], events.start_ps[launches])
+    return rows, earliest_match(events.correlation[rows], events.correlation[launches], events.start_ps[launches])
 
 
 def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
@@ -208,7 +213,7 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
     modules, launches = np.flatnonzero(has & is_module), np.flatnonzero(has & ~on_device)
     if not len(modules) or not len(launches):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    launch_ps = _lookup(events.run[modules], events.run[launches], events.start_ps[launches])
+    launch_ps = earliest_match(events.run[modules], events.run[launches], events.start_ps[launches])
     rows, found = [], []
     for code in np.unique(device_code[modules]):
         own = modules[device_code[modules] == code]
@@ -222,72 +227,10 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
     return np.concatenate(rows), np.concatenate(found)
 
 
-def _launched_by_task(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
-    """CPU ops by run id: the first op of a run, then from task to task back to the thread that began it."""
+def _launched_on_cpu(events: Events, device_code: Int64s, program_name: Mapping[int, str]) -> tuple[Int64s, Int64s]:
+    """CPU ops that know their run."""
     is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)[events.kind]
     rows = np.flatnonzero(is_op & ((events.flags & HAS_RUN) != 0))
     if not len(rows):
         return rows, np.empty(0, np.int64)
-    runs, first = number_keys(events.run[rows], device_code[rows])
-    earliest = rows[first_by(runs, len(first), events.start_ps[rows])]
-    return rows, _climb_to_launch(events, earliest)[runs]
-
-
-def _climb_to_launch(events: Events, rows: Int64s) -> Int64s:
-    """`[n]` when the task in which each event ran was first handed over, UNKNOWN_PS where that is not in the capture."""
-    kind, track, time_ps, task = events.flow.T
-    records = np.flatnonzero(kind == RECORD)
-    records = records[np.argsort(task[records], kind="stable")]
-    edges = np.flatnonzero(kind != RECORD)
-    edges = edges[np.lexsort((time_ps[edges], track[edges]))]
-    n_tracks = len(events.tracks)
-    first = np.searchsorted(track[edges], np.arange(n_tracks + 1))
-    return np.asarray(
-        _climb(
-            events.track[rows].astype(np.int64),
-            events.start_ps[rows],
-            first,
-            time_ps[edges],
-            np.where(kind[edges] == REGION, task[edges], np.int64(-2)),
-            task[records],
-            track[records],
-            time_ps[records],
-        ),
-        np.int64,
-    )
-
-
-def _lookup(keys: Int64s, known: Int64s, values: Int64s) -> Int64s:
-    """Value of each key, the least where a key is known several times, UNKNOWN_PS where it is not."""
-    if not len(known):
-        return np.full(len(keys), UNKNOWN_PS, np.int64)
-    order = np.lexsort((values, known))
-    place = np.searchsorted(known[order], keys)
-    place[place == len(order)] = 0
-    return np.where(known[order][place] == keys, values[order][place], UNKNOWN_PS)
-
-
-# Compiled loop.
-
-
-@numba.njit(cache=True)
-def _climb(track, start_ps, first_edge, edge_ps, edge_task, record_task, record_track, record_ps):
-    """Follow each event's task to the record that handed it over, that record's task to its record, and so on.
-
-    An edge with task -2 is where a thread laid down its task; -1 is a task without a number.
-    """
-    launch = np.empty(len(track), np.int64)
-    for i in range(len(track)):
-        on, at = track[i], start_ps[i]
-        launch[i] = UNKNOWN_PS
-        for _ in range(64):  # pools hand over to pools, but not for ever: damaged ids could form a ring
-            low, high = first_edge[on], first_edge[on + 1]
-            place = low + np.searchsorted(edge_ps[low:high], at, side="right") - 1
-            if place < low or edge_task[place] == -2:
-                launch[i] = at
-                break
-            record = np.searchsorted(record_task, edge_task[place])
-            if record == len(record_task) or record_task[record] != edge_task[place]:
-                break
-            on, at = record_track[record], record_ps[record]
-    return launch
+    return rows, find_cpu_launches(events, rows, device_code[rows], program_name)
