@@ -14,7 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
+import orbax.checkpoint as ocp
+from flax import linen as nn
+from scipy.ndimage import rotate
+from sklearn.datasets import load_digits
 
 from phasepoint.demo.schedule import Block, plan_schedule
 from phasepoint.demo.truth import TruthLog
@@ -33,8 +40,6 @@ class Digits:
 
 def load_digits_split() -> tuple[Digits, Digits]:
     """Training and evaluation split of scikit-learn's digits (1,797 images; source: UCI optdigits)."""
-    from sklearn.datasets import load_digits
-
     raw = load_digits()
     images = (raw.images / 16.0).astype(np.float32).repeat(2, axis=1).repeat(2, axis=2)[..., None]
     labels = raw.target.astype(np.int32)
@@ -53,8 +58,6 @@ def train_batches(data: Digits, block: Block, rng: np.random.Generator) -> Itera
 
 def distort(images: np.ndarray, rng: np.random.Generator, *, passes: int) -> np.ndarray:
     """Rotate every image by a random angle with cubic splines, `passes` times over: real, slow augmentation."""
-    from scipy.ndimage import rotate
-
     turned = images
     for _ in range(passes):
         angles = rng.uniform(-15, 15, len(images))
@@ -80,10 +83,6 @@ class Model:
 
 def build_model(seed: int) -> Model:
     """A small convolutional network with Adam: two convolutions, a pool and two dense layers."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-    from flax import linen as nn
 
     class DigitsNet(nn.Module):
         """Two convolutions, a mean pool, two dense layers."""
@@ -119,8 +118,6 @@ def build_model(seed: int) -> Model:
 
 def train(run: Recording, seconds: float, *, seed: int = 0) -> TruthLog:
     """Train for about `seconds` under the recorder and return which step was what."""
-    import orbax.checkpoint as ocp
-
     train_data, eval_data = load_digits_split()
     model, rng = build_model(seed), np.random.default_rng(seed)
     truth = TruthLog()
