@@ -1,6 +1,5 @@
 """Live recording: step clock, capture windows under a budget, checkpoint hooks."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,5 +14,7 @@ __all__ = ["RecorderCost", "Recording", "record"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"phasepoint.recorder.{_HOMES[name]}"), name)
+        from phasepoint.recorder.import_cost import timed_import
+
+        return getattr(timed_import(f"phasepoint.recorder.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'phasepoint.recorder' has no attribute {name!r}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
+from phasepoint.recorder import import_cost
 from phasepoint.recorder.background import Background, Inbox, Parts
 from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount
@@ -81,7 +82,7 @@ class _Assembly:
         recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
-        parts.account.spend("entry", (self._clock.now_ns() - began_ns) * PS_PER_NS)
+        parts.account.spend("entry", (self._clock.now_ns() - began_ns + import_cost.spent_ns) * PS_PER_NS)
         flusher.start()
         return recorder, background
 
@@ -127,8 +128,8 @@ def _framework_session(framework: str | None) -> ProfilerSession:
 
 def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
     """Create the run where there is none and become the writer of this rank's shard."""
-    from phasepoint.recorder.ranks import rank
-    from phasepoint.store import create_run, open_shard
+    from phasepoint.recorder.ranks import open_ranked_shard
+    from phasepoint.store import create_run
 
     probe = session.probe()
     devices = session.devices()
@@ -140,9 +141,8 @@ def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWri
         git_commit=git_commit(job_folder()),
         created_unix_ns=epoch.unix_ns,
     )
-    return open_shard(
+    return open_ranked_shard(
         url,
-        rank(),
         epoch_unix_ns=epoch.unix_ns,
         profiler_clock=session.clock,
         framework=probe.framework or None,

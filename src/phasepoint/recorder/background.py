@@ -126,7 +126,7 @@ class Background:
         parts.account.spend("write", write_ps)
         if written:
             row = window_row(window, write_ps=write_ps, raw=raw, size=len(data), format=format, epoch=parts.epoch)
-            parts.output.add_rows("windows", [row])
+            parts.inbox.rows.append(("windows", row))
         else:
             self.lost_captures += 1
             self._add_gap(

@@ -7,8 +7,8 @@ Each round is one guarded call of `round`, which tests call by hand; the thread 
 import threading
 from collections.abc import Callable
 
-POLL_S = 0.25
-"""Time between rounds: how soon the watchdog and a finished window are noticed. An idle round costs some 20 µs."""
+POLL_S = 0.5
+"""Time between rounds: how soon the watchdog and a finished window are noticed. An idle round costs some 70 µs."""
 
 CLOSE_LIMIT_S = 60.0
 """How long the end of the recording waits for the last round."""

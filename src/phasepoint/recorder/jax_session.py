@@ -44,6 +44,7 @@ class JaxSession:
         self._private = _find_private()
         self._session: Any = None
         self._folder: Path | None = None
+        self._has_memory_stats = True
         self._is_ours = False
 
     def probe(self) -> SessionProbe:
@@ -127,10 +128,11 @@ class JaxSession:
         """Bytes in use on the first device; None on CPU, which keeps no account."""
         import jax
 
-        if not _backends_started():
+        if not self._has_memory_stats or not _backends_started():
             return None
         stats = jax.local_devices()[0].memory_stats()
-        return None if not stats else stats.get("bytes_in_use")
+        self._has_memory_stats = bool(stats)
+        return stats.get("bytes_in_use") if stats else None
 
     def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
         """Listen to JAX's own compile events; a listener that cannot be removed is made deaf instead."""

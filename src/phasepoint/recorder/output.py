@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from phasepoint.core.errors import StoreError
-from phasepoint.recorder.rows import Row
+from phasepoint.recorder.rows import Row, table_of_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,9 +50,7 @@ class RunOutput:
     def add_rows(self, name: str, rows: list[Row]) -> None:
         """Take rows of one table."""
         if rows:
-            from phasepoint.core.tables import table_from_rows
-
-            self.add_table(name, table_from_rows(name, rows))
+            self.add_table(name, table_of_rows(name, rows))
 
     def add_table(self, name: str, table: "pa.Table") -> None:
         """Take a table of rows."""

@@ -18,20 +18,11 @@ import math
 import random
 from dataclasses import dataclass
 
-import numpy as np
-
-from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
+from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.budget import BudgetController
-from phasepoint.recorder.step_clock import StepRows
 
-LOOK_DISTANCE_PS = 100 * PS_PER_MS
-"""Time between two looks at the recent steps. A look costs some 60 µs, so looking costs under 0.1 %."""
-
-RECENT_STEPS = 64
-"""Steps a look takes into account."""
-
-TYPICAL_STEPS = 9
-"""The present typical step time is the median of the last so many uncaptured steps: four outliers do not move it."""
+LOOK_DISTANCE_PS = 250 * PS_PER_MS
+"""Time between two looks at the recent steps. A look costs 0.1 ms (its code and data are cold), so looking 0.04 %."""
 
 LEVEL_DISTANCE = 0.25
 """Two step times are different levels when their logarithms differ by more than this (28 %)."""
@@ -62,12 +53,33 @@ class Opening:
     with_programs: bool
 
 
+@dataclass(frozen=True)
+class Situation:
+    """What is known at a step boundary.
+
+    Attributes:
+        step: number of the step that is about to begin.
+        elapsed_ps: recording's length so far.
+        kind: index of the hint in force, -1 for none.
+        kind_step_ps: what a step of this kind typically takes now; None where none was seen lately.
+        any_step_ps: what a step of any kind typically takes now; None where none was seen.
+        fixed_ratio: what step clock and flushing cost, as a share of the time, 0–1.
+    """
+
+    step: int
+    elapsed_ps: int
+    kind: int
+    kind_step_ps: int | None
+    any_step_ps: int | None
+    fixed_ratio: float
+
+
 @dataclass
 class _Level:
     """A level of step time of one kind that some window captured."""
 
     kind: int
-    dur_ps: float
+    dur_ps: int
     seen_ps: int
 
 
@@ -102,26 +114,18 @@ class WindowPlanner:
         """The hint in force changed: look at the next boundary."""
         self._check_at = self.next_look = 0
 
-    def look(self, step: int, elapsed_ps: int, recent: StepRows, *, kind: int, fixed_ratio: float) -> Opening | None:
-        """Whether a window should open before `step`.
-
-        Args:
-            step: number of the step that is about to begin.
-            elapsed_ps: recording's length so far.
-            recent: the last `RECENT_STEPS` steps.
-            kind: index of the hint in force, -1 for none.
-            fixed_ratio: what the step clock and flushing cost, as a share of the time, 0–1.
-        """
+    def look(self, now: Situation) -> Opening | None:
+        """Whether a window should open before the step that is about to begin."""
         if self._controller.budget is None:
             return Opening("continuous", 1.0, self._programs_due)
-        opening = self._draw(step, elapsed_ps)
-        if step >= self._check_at:
-            self._check(step, elapsed_ps, recent, kind=kind, fixed_ratio=fixed_ratio)
-        opening = opening or self._choose(elapsed_ps)
+        opening = self._draw(now.step, now.elapsed_ps)
+        if now.step >= self._check_at:
+            self._check(now)
+        opening = opening or self._choose(now.elapsed_ps)
         self.next_look = min(self._draw_at, self._check_at)
         return opening
 
-    def captured(self, opening: Opening, elapsed_ps: int, *, kind: int, dur_ps: float | None) -> None:
+    def captured(self, opening: Opening, elapsed_ps: int, *, kind: int, dur_ps: int | None) -> None:
         """A window was captured: its kind and level are seen, its wish is granted.
 
         Args:
@@ -135,7 +139,7 @@ class WindowPlanner:
         self._wishes.discard(opening.reason)
         level = self._nearest(kind, dur_ps)
         if level is None or (dur_ps is not None and _distance(level.dur_ps, dur_ps) > LEVEL_DISTANCE):
-            self._levels.append(_Level(kind, dur_ps or 0.0, elapsed_ps))
+            self._levels.append(_Level(kind, dur_ps or 0, elapsed_ps))
         else:
             level.seen_ps = elapsed_ps
             if dur_ps is not None:
@@ -165,20 +169,20 @@ class WindowPlanner:
         else:
             self._draw_at = step + int(math.log(1.0 - self._random.random()) / math.log1p(-probability))
 
-    def _check(self, step: int, elapsed_ps: int, recent: StepRows, *, kind: int, fixed_ratio: float) -> None:
-        typical_ps = typical_step_ps(recent, kind)
-        step_ps = typical_ps or typical_step_ps(recent, None)
-        if not step_ps:
-            self._check_at = step + 1
+    def _check(self, now: Situation) -> None:
+        step_ps = now.kind_step_ps or now.any_step_ps
+        if step_ps is None:
+            self._check_at = now.step + 1
             return
-        if typical_ps is not None:  # the first step of a kind compiles, as a rule: nothing is wished for before it
-            self._wish(elapsed_ps, kind, typical_ps)
+        if now.kind_step_ps is not None:  # the first step of a kind compiles, as a rule: no wish before it is over
+            self._wish(now.elapsed_ps, now.kind, now.kind_step_ps)
         # The boundary before this step was decided already, by the draw above.
-        probability = self._controller.sample_probability(elapsed_ps, int(step_ps), fixed_ratio)
-        self._set_draw(step + 1, probability)
-        self._check_at = step + (max(1, int(LOOK_DISTANCE_PS / step_ps)) if typical_ps is not None else 1)
+        probability = self._controller.sample_probability(now.elapsed_ps, step_ps, now.fixed_ratio)
+        self._set_draw(now.step + 1, probability)
+        ahead = LOOK_DISTANCE_PS // max(1, step_ps) if now.kind_step_ps is not None else 1
+        self._check_at = now.step + max(1, ahead)
 
-    def _wish(self, elapsed_ps: int, kind: int, typical_ps: float) -> None:
+    def _wish(self, elapsed_ps: int, kind: int, typical_ps: int) -> None:
         level = self._nearest(kind, typical_ps)
         if level is None:
             self._wishes.add("unseen")
@@ -203,21 +207,12 @@ class WindowPlanner:
         reason = next(choice for choice in _CHOICES if choice in self._wishes)
         return Opening(reason, None, with_programs)
 
-    def _nearest(self, kind: int, dur_ps: float | None) -> _Level | None:
+    def _nearest(self, kind: int, dur_ps: int | None) -> _Level | None:
         mine = [level for level in self._levels if level.kind == kind]
         if dur_ps is None:
             return mine[-1] if mine else None
         return min(mine, key=lambda level: _distance(level.dur_ps, dur_ps), default=None)
 
 
-def typical_step_ps(rows: StepRows, kind: int | None) -> float | None:
-    """Median duration of the last `TYPICAL_STEPS` uncaptured steps of a kind (None: of any); None if there are none."""
-    fits = rows.captured == 0
-    if kind is not None:
-        fits &= rows.kind == kind
-    durations = (rows.end_ns - rows.start_ns)[fits][-TYPICAL_STEPS:]
-    return float(np.median(durations)) * PS_PER_NS if len(durations) else None
-
-
-def _distance(one_ps: float, other_ps: float) -> float:
-    return abs(math.log(max(one_ps, 1.0) / max(other_ps, 1.0)))
+def _distance(one_ps: int, other_ps: int) -> float:
+    return abs(math.log(max(one_ps, 1) / max(other_ps, 1)))

@@ -4,18 +4,16 @@ The hot path is `ask` and `got`, once a step: two clock readings and seven integ
 every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 """
 
+from collections.abc import Sequence
 from typing import Literal
-
-import numpy as np
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Parts
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
-from phasepoint.recorder.planner import RECENT_STEPS, Opening, WindowPlanner, typical_step_ps
+from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
 from phasepoint.recorder.rows import gap_row
 from phasepoint.recorder.session import CheckpointWritten
-from phasepoint.recorder.step_clock import StepRows
 
 Status = Literal["ok", "failed"]
 
@@ -78,6 +76,18 @@ class Recorder:
         if self._windows.is_open:
             self._close_window()
             self._steps.begin_at(now_ns)
+
+    @guarded
+    def replay(self, steps: Sequence[tuple[int, int, int]], *, entry_ns: int) -> None:
+        """Keep steps that ended before the recording began.
+
+        Args:
+            steps: when each asked for its batch, got it, and ended; readings of the monotonic clock, oldest first.
+            entry_ns: what beginning the recording took, on the job's thread.
+        """
+        for asked_ns, got_ns, end_ns in steps:
+            self._steps.replay(asked_ns, got_ns, end_ns)
+        self._parts.account.spend("entry", entry_ns * PS_PER_NS)
 
     @guarded
     def enter_phase(self, name: str) -> tuple[int, int, int]:
@@ -158,32 +168,42 @@ class Recorder:
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""
         steps, parts = self._steps, self._parts
+        began_ns = parts.clock.now_ns()
         self._background.wanted = True
         self._spend_clock()
-        elapsed_ps = parts.epoch.to_ps(now_ns)
-        recent = steps.recent_rows(RECENT_STEPS)
-        fixed = parts.account.fixed_ps / elapsed_ps if elapsed_ps > 0 else 0.0
-        opening = self._planner.look(steps.step, elapsed_ps, recent, kind=steps.kind, fixed_ratio=fixed)
-        parts.account.spend("clock", (parts.clock.now_ns() - now_ns) * PS_PER_NS)
-        if opening is None:
-            return False
-        typical_ps = typical_step_ps(recent, None) or 0
-        if not self._windows.open(steps.step, opening, typical_step_ns=int(typical_ps) // PS_PER_NS):
+        typical_ns = steps.typical_ns(None)
+        opening = self._planner.look(self._situation(now_ns, typical_ns))
+        parts.account.spend("clock", (parts.clock.now_ns() - began_ns) * PS_PER_NS)
+        if opening is None or not self._windows.open(steps.step, opening, typical_step_ns=typical_ns or 0):
             return False
         self._opening = opening
         steps.captured = 1
         return True
 
+    def _situation(self, now_ns: int, typical_ns: int | None) -> Situation:
+        steps, elapsed_ps = self._steps, self._parts.epoch.to_ps(now_ns)
+        kind_ns = steps.typical_ns(steps.kind)
+        return Situation(
+            step=steps.step,
+            elapsed_ps=elapsed_ps,
+            kind=steps.kind,
+            kind_step_ps=None if kind_ns is None else kind_ns * PS_PER_NS,
+            any_step_ps=None if typical_ns is None else typical_ns * PS_PER_NS,
+            fixed_ratio=self._parts.account.fixed_ps / elapsed_ps if elapsed_ps > 0 else 0.0,
+        )
+
     def _close_window(self) -> None:
         steps, opening = self._steps, self._opening
         steps.captured = 0
-        recent = steps.recent_rows(2 * RECENT_STEPS)
-        excess_ns, level_ps = _compare(recent, steps.kind)
-        window = self._windows.close(steps.step, excess_ns)
-        if window is not None and opening is not None:
-            elapsed_ps = self._parts.elapsed_ps()
-            self._planner.captured(opening, elapsed_ps, kind=steps.kind, dur_ps=level_ps)
-            self._parts.inbox.captured.append(window)
+        captured_ns = steps.captured_ns()
+        typical_ns = steps.typical_ns(steps.kind)
+        window = self._windows.close(steps.step, _excess_ns(captured_ns, typical_ns))
+        if window is None or opening is None:
+            return
+        level_ns = typical_ns if typical_ns is not None else min(captured_ns, default=None)
+        level_ps = None if level_ns is None else level_ns * PS_PER_NS
+        self._planner.captured(opening, self._parts.elapsed_ps(), kind=steps.kind, dur_ps=level_ps)
+        self._parts.inbox.captured.append(window)
 
     def _end_boundary(self, now_ns: int) -> None:
         """The recorder's own work between two steps belongs to neither: the next step begins after it."""
@@ -206,23 +226,12 @@ class Recorder:
         self._parts.account.spend("clock", new_steps * self._step_cost_ps)
 
 
-def _compare(recent: StepRows, kind: int) -> tuple[int | None, float | None]:
-    """The excess of the window's steps over their neighbours of the same kind (ns), and the neighbours' level (ps).
+def _excess_ns(captured_ns: list[int], typical_ns: int | None) -> int | None:
+    """How much longer the captured steps took than their neighbours: the medians' excess times the number of steps.
 
-    The excess is that of the medians times the number of steps: one outlier among the captured steps is the job's own.
+    Medians, because one outlier among the captured steps is the job's own. None where there is nothing to compare.
     """
-    level_ps = typical_step_ps(recent, kind)
-    captured = _last_captured(recent)
-    if not len(captured):
-        return None, level_ps
-    if level_ps is None:
-        return None, float(np.median(captured)) * PS_PER_NS
-    excess_ns = len(captured) * (float(np.median(captured)) - level_ps / PS_PER_NS)
-    return max(0, int(excess_ns)), level_ps
-
-
-def _last_captured(recent: StepRows) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Durations of the run of captured steps at the end of `recent`, in nanoseconds."""
-    uncaptured = np.flatnonzero(recent.captured == 0)
-    first = int(uncaptured[-1]) + 1 if len(uncaptured) else 0
-    return (recent.end_ns - recent.start_ns)[first:]
+    if typical_ns is None or not captured_ns:
+        return None
+    middle_ns = sorted(captured_ns)[len(captured_ns) // 2]
+    return max(0, len(captured_ns) * (middle_ns - typical_ns))

@@ -29,7 +29,7 @@ def record(
     window_steps: int = 5,
     seed: int = 0,
     framework: Literal["jax", "torch"] | None = None,
-    flush_s: float = 2.0,
+    flush_s: float = 3.0,
     clock: Clock | None = None,
     session: ProfilerSession | None = None,
 ) -> "Recording":
@@ -179,6 +179,11 @@ class Recording:
     def off_reason(self) -> str | None:
         """Why the recorder switched itself off; None while it is on."""
         return self._guard.reason
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The hooks, for those who see steps in another way than through a loop; None where it is off."""
+        return self._recorder
 
     def _warn(self) -> None:
         """One line on stderr, at the end, where something went wrong."""
