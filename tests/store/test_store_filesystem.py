@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from store_builders import run_with_steps
 
 from phasepoint.core.errors import StoreError
-from phasepoint.store import filesystem
+from phasepoint.store import filesystem, open_run
 from phasepoint.store.filesystem import (
     claim_directory,
     create_file,
@@ -91,6 +92,20 @@ def test_a_directory_without_permission_is_refused(tmp_path: Path):
     tmp_path.chmod(0o500)
     with pytest.raises(StoreError, match=r"x cannot be written: permission denied"):
         write_file(open_location(tmp_path), "x", b"1")
+
+
+def test_what_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = run_with_steps(tmp_path)
+    run = open_run(path)
+
+    def deny(self: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    with pytest.raises(StoreError, match=r"part-00000000\.parquet cannot be read: permission denied: give this user"):
+        run.table("steps")
+    with pytest.raises(StoreError, match=r"run/run\.json cannot be read: permission denied: give this user access"):
+        open_run(path)
 
 
 def test_temporaries_are_not_listed_and_can_be_swept(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,9 +29,9 @@ def instruction(number: int, op: str, shape: str) -> dict[str, object]:
     return row | {"category": "compute", "operands": [], "calls": [], "is_root": False, "is_entry": True}
 
 
-def flip_a_bit(file: Path, position: int) -> None:
+def flip_a_bit(file: Path, position: int, bit: int = 0x10) -> None:
     data = bytearray(file.read_bytes())
-    data[position] ^= 0x10
+    data[position] ^= bit
     file.write_bytes(data)
 
 
@@ -202,8 +203,8 @@ def test_any_flipped_bit_is_seen_or_harmless():
 def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_passed_over(tmp_path: Path):
     path = run_with_steps(tmp_path, parts=2)
     older, newer = parts_of(path, "steps")
-    pq.write_table(pq.read_table(older).drop_columns(["kind", "sync_ps"]), older)
-    pq.write_table(pq.read_table(newer).append_column("mood", pa.array(["good"] * 4)), newer)
+    pq.write_table(pq.ParquetFile(older).read().drop_columns(["kind", "sync_ps"]), older)
+    pq.write_table(pq.ParquetFile(newer).read().append_column("mood", pa.array(["good"] * 4)), newer)
     run = open_run(path)
     assert run.table("steps")["kind"].to_pylist() == [None] * 4 + ["train"] * 4
     assert run.table("steps")["sync_ps"].to_pylist() == [None] * 8
@@ -215,7 +216,7 @@ def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_p
 def test_a_part_that_does_not_fit_is_lost(tmp_path: Path, change: str):
     path = run_with_steps(tmp_path, parts=1)
     file = parts_of(path, "steps")[0]
-    table = pq.read_table(file)
+    table = pq.ParquetFile(file).read()
     if change == "missing":
         table = table.drop_columns(["dur_ps"])
     elif change == "renamed":
@@ -404,6 +405,33 @@ def test_a_truncated_capture_is_named(tmp_path: Path, cut: int):
     with pytest.raises(StoreError, match=r"raw/w\.zst: the capture is truncated or corrupt") as caught:
         open_run(path).read_raw("host=00000", "raw/w.zst")
     assert "Its window cannot be converted; the other windows can" in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 65_535, 65_536, 65_791, 65_792, 1_000_000])
+def test_a_capture_of_any_size_comes_back(tmp_path: Path, size: int):
+    path = new_run(tmp_path)
+    data = random.Random(size).randbytes(size)
+    open_shard(path, 0, epoch_unix_ns=0).write_raw("raw/w.zst", data)
+    assert open_run(path).read_raw("host=00000", "raw/w.zst") == data
+
+
+def test_any_flipped_bit_of_a_capture_is_seen_or_harmless(tmp_path: Path):
+    path = new_run(tmp_path)
+    data = b"events " * 40
+    open_shard(path, 0, epoch_unix_ns=0).write_raw("raw/w.zst", data)
+    file = Path(path) / "host=00000/raw/w.zst"
+    whole, refused = file.read_bytes(), 0
+    for position in range(6):
+        for bit in range(8):
+            file.write_bytes(whole)
+            flip_a_bit(file, position, 1 << bit)
+            try:
+                found = open_run(path).read_raw("host=00000", "raw/w.zst")
+            except StoreError:
+                refused += 1
+            else:
+                assert found == data
+    assert refused > 40
 
 
 @pytest.mark.parametrize("name", ["raw/w.zst", "raw/w"])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
+from pathlib import Path
 
 import msgspec
 
@@ -146,8 +147,6 @@ def _describe_no_run(location: Location) -> str:
 def _is_file(location: Location) -> bool:
     above, _, name = location.root.rpartition("/")
     if location.filesystem is None:
-        from pathlib import Path
-
         return Path(location.root).is_file()
     parent = Location(above, above, location.filesystem)
     return any(e.name == name and not e.is_dir for e in list_directory(parent))

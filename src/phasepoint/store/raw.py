@@ -12,7 +12,8 @@ COMPRESSED_SUFFIX = ".zst"
 MAX_RAW_BYTES = 16 << 30
 """Bound for one decompressed capture of an untrusted run."""
 
-_CHUNK_BYTES = 16 << 20
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAX_HEADER_BYTES = 18
 
 
 def write_raw_file(location: Location, shard: str, relative_path: str, data: bytes) -> int:
@@ -78,21 +79,30 @@ def check_raw_path(location: Location, shard: str, relative_path: str) -> None:
 
 
 def _decompress(name: str, stored: pa.Buffer, max_bytes: int) -> bytes:
-    """Streamed, so that a few kilobytes that claim to be terabytes end at the bound."""
-    chunks: list[bytes] = []
-    size = 0
-    if stored.size == 0:  # which the stream would take for an empty capture
-        raise _corrupt(name, "it is empty")
+    """One zstd frame, whose header says how large its content is: a bound before anything is decompressed."""
+    size = _content_bytes(stored.slice(0, min(stored.size, _MAX_HEADER_BYTES)).to_pybytes())
+    if size is None:
+        raise _corrupt(name, "it does not begin with a zstd frame of known size")
+    if size > max_bytes:
+        raise _too_large(name, max_bytes)
     try:
-        with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > max_bytes:
-                    raise _too_large(name, max_bytes)
+        return bytes(pa.decompress(stored, decompressed_size=size, codec="zstd", asbytes=True))
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(name, str(error)) from error
-    return b"".join(chunks)
+
+
+def _content_bytes(header: bytes) -> int | None:
+    """Frame_Content_Size of a zstd frame, None if it is not there. Source: RFC 8878, section 3.1.1.1."""
+    if header[:4] != _ZSTD_MAGIC or len(header) < 5:
+        return None
+    descriptor = header[4]
+    single_segment = bool(descriptor & 0x20)
+    field_bytes = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (0 if single_segment else 1) + (0, 1, 2, 4)[descriptor & 3]
+    field = header[start : start + field_bytes]
+    if not field_bytes or len(field) < field_bytes:
+        return None
+    return int.from_bytes(field, "little") + (256 if field_bytes == 2 else 0)
 
 
 def _corrupt(name: str, reason: str) -> StoreError:

@@ -17,7 +17,6 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",
-    "python_scan_all_frames": "false",
 }
 
 
@@ -60,7 +59,12 @@ def _check_statement(connection: "duckdb.DuckDBPyConnection", query: str) -> Non
 
 def _tables_of(connection: "duckdb.DuckDBPyConnection", query: str) -> list[str]:
     """The run's tables that a query names; all of them if it names none in plain sight, as SHOW TABLES does."""
-    named = {name.lower() for name in connection.get_table_names(query)}
+    import duckdb
+
+    try:
+        named = {name.lower() for name in connection.get_table_names(query)}
+    except duckdb.CatalogException:  # DuckDB 1.1 looks a described table up
+        named = set()
     return [name for name in TABLES if name in named] if named else list(TABLES)
 
 
