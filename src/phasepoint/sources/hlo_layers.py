@@ -3,10 +3,17 @@
 JAX writes the stack of scopes into every instruction: `jit(step)/transpose(jvp(M))/Conv_0/conv_general_dilated`. Scopes
 are the user's modules and `named_scope`s; what JAX adds itself (jit, transformations, loop bodies, the primitive at the
 end) says how an operation came about and not where it belongs.
+
+The compiler makes instructions of its own, without a name: layout changes, rewritten convolutions. They serve those
+that read their result, and have their layer if these agree.
 """
 
 import re
 from functools import lru_cache
+
+from phasepoint.sources.hlo_category import WRAPPERS
+from phasepoint.sources.hlo_cost import Cost, ModuleCost
+from phasepoint.sources.hlo_module import Computation, Instruction, Module
 
 _PLUMBING = frozenset(
     {
@@ -39,6 +46,9 @@ _FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "
 """Wrappers whose argument names a function of the program, not a module: `jit(relu)`."""
 
 
+_NEVER_SERVING = frozenset({"constant", "parameter", "tuple"})
+"""Opcodes whose values are not made for whoever reads them."""
+
 _BRANCH = re.compile(r"branch_\d+(_fun)?")
 
 
@@ -59,6 +69,61 @@ def layer_of_op_name(op_name: str) -> str | None:
             scopes = []  # rematerialised: the stack starts again inside the backward pass, transpose(jvp(M))/jvp(M)/…
         scopes += found
     return "/".join(scopes) or None
+
+
+def layers_of_module(module: Module, cost: ModuleCost) -> list[str | None]:
+    """Layer of each instruction of `module.computations`, in their order.
+
+    An instruction's own name decides. A fusion or call without one has the layer of its body's root, else of the named
+    instruction with most operations inside; whatever else has none has the layer of those that read it, if they agree.
+
+    Args:
+        module: the program.
+        cost: its cost, to tell which instruction of a body is the heaviest.
+    """
+    costs = iter(cost.instructions)
+    layers: list[str | None] = []
+    bodies: dict[Computation, str | None] = {}
+    for computation in module.computations:
+        own_costs = [next(costs) for _ in computation.instructions]
+        own = _layers_of_computation(computation, bodies)
+        bodies[computation] = _layer_of_body(computation, own, own_costs)
+        layers += own
+    return layers
+
+
+def _layers_of_computation(computation: Computation, bodies: dict[Computation, str | None]) -> list[str | None]:
+    """Readers stand after what they read, so one pass from the end knows them all."""
+    layers: list[str | None] = []
+    readers: dict[int, set[str | None]] = {}
+    for one in reversed(computation.instructions):
+        layer = _own_layer(one, bodies)
+        if layer is None and not one.op_name and one.opcode not in _NEVER_SERVING:
+            found = readers.get(id(one), set())
+            layer = next(iter(found)) if len(found) == 1 else None
+        layers.append(layer)
+        for operand in one.operands:
+            readers.setdefault(id(operand), set()).add(layer)
+    return layers[::-1]
+
+
+def _own_layer(one: Instruction, bodies: dict[Computation, str | None]) -> str | None:
+    if one.op_name:
+        return layer_of_op_name(one.op_name)
+    return bodies[one.called[0]] if one.opcode in WRAPPERS and one.called else None
+
+
+def _layer_of_body(computation: Computation, layers: list[str | None], costs: list[Cost]) -> str | None:
+    root = layers[computation.instructions.index(computation.root)]
+    if root is not None or computation.root.op_name:
+        return root
+    named = [(layer, cost) for layer, cost in zip(layers, costs, strict=True) if layer]
+    heaviest = max(named, key=lambda pair: _weight(pair[1]), default=(None, None))
+    return heaviest[0]
+
+
+def _weight(cost: Cost) -> tuple[int, int]:
+    return (cost.flop or 0) + (cost.transcendentals or 0), cost.bytes or 0
 
 
 def _split_scopes(path: str) -> list[str]:
