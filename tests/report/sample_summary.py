@@ -43,7 +43,9 @@ def part(name: str, total_ps: int, of_ps: int, margin_ps: int = 0) -> PartTime:
 def op(name: str, category: str, self_ms: int, share: float, *, layer: str | None = None, count: int = 1200) -> OpTime:
     """A top op with an interval of ±5 %."""
     self_ps = self_ms * PS_PER_MS
-    return OpTime(name, category, None, layer, count, self_ps, self_ps - self_ps // 20, self_ps + self_ps // 20, share)
+    return OpTime(
+        name, category, layer, "jit_step", count, self_ps, self_ps - self_ps // 20, self_ps + self_ps // 20, share
+    )
 
 
 def breakdown(total_ps: int) -> Breakdown:
@@ -122,7 +124,7 @@ def sample_summary(**changes: object) -> RunSummary:
     summary = RunSummary(
         version=SUMMARY_VERSION,
         run="runs/demo",
-        verdict="61.0 % of the time inside steps was compute; 20.0 % went into waiting for input, most of it in steps 900–919.",
+        verdict="61 % of 60.0 s was compute; 20 % went into waiting for input, most of it in steps 900–919",
         state="closed",
         notes=(),
         method="recurrent",

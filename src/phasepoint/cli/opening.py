@@ -27,9 +27,9 @@ def open_converted(path: str) -> "Run":
     from phasepoint.store import open_run
 
     open_run(path)  # first, so that a wrong path fails before numba is imported
-    convert_with_progress(path)
-    run = open_run(path)
-    write_notes((*run.problems, *run.notes))
+    converted = convert_with_progress(path)
+    run = converted.over(open_run(path))
+    write_notes((*converted.problems, *run.problems, *run.notes))
     return run
 
 

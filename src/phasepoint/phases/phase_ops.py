@@ -77,10 +77,12 @@ def _ops_by_phase(steps: pa.Table, labels: np.ndarray, ops: pa.Table, names: dic
     columns = [*keys, "device", "op", "level", "category", "count", "total_ps", "self_ps"]
     plain = [f.cast(pa.string()) if pa.types.is_dictionary(f.type) else f for f in ops.select(columns).columns]
     inside = pa.table(plain, names=columns).filter(pc.is_valid(ops.column("step")))
-    joined = inside.join(labelled, keys, join_type="inner")
-    sums = joined.group_by(_KEYS).aggregate([("count", "sum"), ("total_ps", "sum"), ("self_ps", "sum")])
-    of_device = sums.group_by(["phase", "device"]).aggregate([("self_ps_sum", "sum")])
-    whole = sums.join(of_device, ["phase", "device"])
+    joined = inside.join(labelled, keys, join_type="inner", use_threads=False)
+    sums = joined.group_by(_KEYS, use_threads=False).aggregate(
+        [("count", "sum"), ("total_ps", "sum"), ("self_ps", "sum")]
+    )
+    of_device = sums.group_by(["phase", "device"], use_threads=False).aggregate([("self_ps_sum", "sum")])
+    whole = sums.join(of_device, ["phase", "device"], use_threads=False)
     whole = whole.sort_by(
         [("phase", "ascending"), ("device", "ascending"), ("self_ps_sum", "descending"), ("op", "ascending")]
     )

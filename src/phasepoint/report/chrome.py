@@ -158,7 +158,7 @@ def _spans(run: Run, shard: Shard, process: int, origin_ps: int, *, perfetto: bo
 
 def _number_tracks(table: pa.Table, process: int) -> dict[tuple[str, str], Track]:
     """A process per device and a thread per track, numbered in the order of their names."""
-    pairs = table.group_by(["device", "track"]).aggregate([])
+    pairs = table.group_by(["device", "track"], use_threads=False).aggregate([])
     names = sorted(set(zip(pairs.column("device").to_pylist(), pairs.column("track").to_pylist(), strict=True)))
     devices = sorted({device for device, _ in names})
     return {

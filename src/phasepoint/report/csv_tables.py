@@ -89,9 +89,11 @@ _OP_COLUMNS: tuple[tuple[str, str, pa.DataType], ...] = (
 def _run_ops(phase_ops: pa.Table) -> pa.Table:
     """The same over all phases."""
     keys = ["device", "op", "level", "category"]
-    sums = phase_ops.group_by(keys).aggregate([("calls", "sum"), ("total_ps", "sum"), ("self_ps", "sum")])
+    sums = phase_ops.group_by(keys, use_threads=False).aggregate(
+        [("calls", "sum"), ("total_ps", "sum"), ("self_ps", "sum")]
+    )
     sums = sums.sort_by([("device", "ascending"), ("self_ps_sum", "descending"), ("op", "ascending")])
-    of_device = sums.group_by("device").aggregate([("self_ps_sum", "sum")])
+    of_device = sums.group_by("device", use_threads=False).aggregate([("self_ps_sum", "sum")])
     totals = dict(zip(*(of_device.column(name).to_pylist() for name in ("device", "self_ps_sum_sum")), strict=True))
     whole = pa.array([max(totals[device], 1) for device in sums.column("device").to_pylist()], pa.int64())
     share = pc.divide(sums.column("self_ps_sum").cast(pa.float64()), whole.cast(pa.float64()))

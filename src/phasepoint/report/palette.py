@@ -5,7 +5,7 @@ Source: the colour-blind safe set of Okabe & Ito, "Color Universal Design" (2008
 
 from collections.abc import Sequence
 
-from phasepoint.phases.summary_types import PhaseSummary
+from phasepoint.phases.summary_types import PhaseSummary, RunSummary
 
 _PHASE_COLOURS = (
     "#0072b2",
@@ -23,7 +23,7 @@ _PHASE_COLOURS = (
 OUTSIDE_COLOUR = "#8a8f98"
 """Time outside every step."""
 
-CATEGORY_COLOURS = {
+_FIXED_COLOURS = {
     "compute": "#0072b2",
     "communication": "#cc79a7",
     "data_movement": "#e69f00",
@@ -31,7 +31,12 @@ CATEGORY_COLOURS = {
     "input": "#d55e00",
     "idle": "#8a8f98",
     "unattributed": "#c3c7cd",
+    "input wait": "#d55e00",
+    "compiling": "#7a5ea8",
+    "checkpoint": "#009e73",
+    "outside steps": OUTSIDE_COLOUR,
 }
+"""Parts that are no phases: categories, and what the clock's account names beside phases."""
 
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -39,7 +44,7 @@ _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 def phase_colours(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
     """Colour per phase id, the largest phase first; None is time outside steps."""
     colours: dict[int | None, str] = {
-        phase.id: _PHASE_COLOURS[rank % len(_PHASE_COLOURS)] for rank, phase in enumerate(phases)
+        phase.id: colour for phase, colour in zip(phases, _cycle(len(phases)), strict=True)
     }
     colours[None] = OUTSIDE_COLOUR
     return colours
@@ -54,6 +59,14 @@ def phase_keys(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
     return keys
 
 
-def part_colour(name: str, rank: int) -> str:
-    """Colour of a part of a total: its category's, else one by its rank."""
-    return CATEGORY_COLOURS.get(name, _PHASE_COLOURS[rank % len(_PHASE_COLOURS)])
+def part_colours(summary: RunSummary) -> dict[str, str]:
+    """Colour per part of the clock's account and of the categories: a phase's is that of the phase."""
+    colours = {phase.name: colour for phase, colour in zip(summary.phases, _cycle(len(summary.phases)), strict=True)}
+    colours |= _FIXED_COLOURS
+    for part in (*summary.account.parts, *summary.categories.parts):
+        colours.setdefault(part.name, OUTSIDE_COLOUR)
+    return colours
+
+
+def _cycle(count: int) -> list[str]:
+    return [_PHASE_COLOURS[rank % len(_PHASE_COLOURS)] for rank in range(count)]

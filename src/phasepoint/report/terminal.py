@@ -103,7 +103,7 @@ def _print_time(summary: RunSummary, console: Console) -> None:
         console.print(account_table(summary, console.width))
     if summary.categories.parts and summary.inside_ps:
         _print_section(console, "What the steps' time went into", estimate_basis(summary.categories))
-        console.print(category_table(summary.categories, console.width))
+        console.print(category_table(summary, console.width))
         for note in summary.categories.notes:
             console.print(Text(f"  {printable(note)}", style="dim"))
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.phases.summary_types import Breakdown, HostSummary, OpTime, PartTime, PhaseSummary, RunEvent, RunSummary
 from phasepoint.report.names import shorten
-from phasepoint.report.palette import part_colour, phase_colours, phase_keys
+from phasepoint.report.palette import part_colours, phase_colours, phase_keys
 from phasepoint.report.wording import category_name, interval_text, part_interval
 
 _MOST_PHASES = 12
@@ -53,26 +53,27 @@ def _phase_cells(phase: PhaseSummary, *, wide: bool, name_width: int) -> Iterato
 
 def account_table(summary: RunSummary, width: int) -> Table:
     """The clock's account: parts of the wall time, exact."""
-    return _parts_table(summary.account, width, show_interval=False)
+    return _parts_table(summary, summary.account, width, show_interval=False)
 
 
-def category_table(breakdown: Breakdown, width: int) -> Table:
+def category_table(summary: RunSummary, width: int) -> Table:
     """Time inside steps by category, each with its interval."""
-    return _parts_table(breakdown, width, show_interval=True)
+    return _parts_table(summary, summary.categories, width, show_interval=True)
 
 
-def _parts_table(breakdown: Breakdown, width: int, *, show_interval: bool) -> Table:
+def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, show_interval: bool) -> Table:
     table = _table(("", "left"), ("", "left"), ("", "right"), ("", "left"), ("", "right"))
     table.show_header = False
-    shown = [(rank, part) for rank, part in enumerate(breakdown.parts) if part.total_ps]
+    colours = part_colours(summary)
+    shown = [part for part in breakdown.parts if part.total_ps]
     bar_width = max(width - 62, 12)
-    for rank, part in shown[:_MOST_PHASES]:
-        bar = Text(_bar(part.share, bar_width).ljust(bar_width), style=part_colour(part.name, rank))
+    for part in shown[:_MOST_PHASES]:
+        bar = Text(_bar(part.share, bar_width).ljust(bar_width), style=colours[part.name])
         interval = part_interval(part) if show_interval else ""
         name = Text(shorten(category_name(part.name), 24))
         share = Text(format_ratio(part.share))
         table.add_row(name, bar, Text(format_ps(part.total_ps)), Text(interval, style="dim"), share)
-    rest = [part for _, part in shown[_MOST_PHASES:]]
+    rest = shown[_MOST_PHASES:]
     if rest:
         table.add_row(*_rest_of_parts(rest))
     return table
@@ -99,7 +100,7 @@ def _ops_table(ops: Sequence[OpTime], width: int) -> Table:
     op_width = room * 3 // 5 if wide else room
     table = _table(("op", "left"), ("category", "left"), ("self time", "right"), ("", "left"), ("share", "right"))
     if wide:
-        table.add_column("layer", no_wrap=True)
+        table.add_column("layer or program", no_wrap=True)
     listed = [op for op in ops if op.category != "mixed"][:_MOST_OPS]
     for op in listed + [op for op in ops if op.category == "mixed"]:
         cells = [
@@ -110,7 +111,7 @@ def _ops_table(ops: Sequence[OpTime], width: int) -> Table:
             Text(format_ratio(op.share)),
         ]
         if wide:
-            cells.append(Text(shorten(op.layer or "–", room - op_width - 2), style="dim"))
+            cells.append(Text(shorten(op.layer or op.program or "–", room - op_width - 2), style="dim"))
         table.add_row(*cells)
     return table
 
@@ -118,17 +119,15 @@ def _ops_table(ops: Sequence[OpTime], width: int) -> Table:
 def events_table(events: Sequence[RunEvent], width: int) -> Table:
     """What was noticed, in order of time; the costliest where there are too many."""
     kept = sorted(events, key=lambda event: -(event.cost_ps or 0))[:_MOST_EVENTS]
-    table = _table(("", "right"), ("", "left"), ("", "right"))
+    table = _table(("", "left"), ("", "right"))
     table.show_header = False
     for event in events:
-        if event not in kept:
-            continue
-        steps = _steps_text(event.first_step, event.last_step)
-        table.add_row(Text(steps, style="dim"), Text(shorten(event.text, 400)), Text(format_ps(event.cost_ps)))
+        if event in kept:
+            table.add_row(Text(shorten(event.text, 400)), Text(format_ps(event.cost_ps)))
     if len(events) > len(kept):
-        table.add_row(Text(""), Text(f"… and {len(events) - len(kept)} more; see --json", style="dim"), Text(""))
-    table.columns[1].no_wrap = False
-    table.columns[1].ratio = 1
+        table.add_row(Text(f"… and {len(events) - len(kept)} more; see --json", style="dim"), Text(""))
+    table.columns[0].no_wrap = False
+    table.columns[0].ratio = 1
     table.expand = True
     table.width = width
     return table
@@ -152,12 +151,6 @@ def hosts_table(hosts: Sequence[HostSummary]) -> Table:
             Text(shorten(host.note or "", 60), style=style),
         )
     return table
-
-
-def _steps_text(first: int | None, last: int | None) -> str:
-    if first is None:
-        return ""
-    return f"step {first:,}" if last in (None, first) else f"steps {first:,}–{last:,}"
 
 
 def _bar(share: float, width: int) -> str:

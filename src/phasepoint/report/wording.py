@@ -56,7 +56,7 @@ def not_seen_lines(seen: NotSeen) -> list[str]:
     """Everything that was not observed, one sentence each; the first says how much was."""
     lines = [
         f"Captured in full: {format_count(seen.captured_steps)} of {format_count(seen.steps)} steps "
-        f"({_small_ratio(seen.captured_step_share)} of the steps, {_small_ratio(seen.captured_time_share)} of their "
+        f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
         f"time), in {_counted(seen.windows, 'window')}; the step clock saw the others."
     ]
     counted = (
@@ -89,7 +89,7 @@ def cost_line(cost: RecordingCost) -> str:
     if cost.budget is not None:
         verdict = {True: "within", False: "over", None: "against"}[cost.within_budget]
         budget = f", {verdict} the budget of {format_ratio(cost.budget)}"
-    return f"Recording cost {format_ps(cost.total_ps)}, {_small_ratio(cost.share)} of the job's time{budget}."
+    return f"Recording cost {format_ps(cost.total_ps)}, {small_ratio(cost.share)} of the job's time{budget}."
 
 
 def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
@@ -103,7 +103,7 @@ def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
     ]
 
 
-def _small_ratio(ratio: float) -> str:
+def small_ratio(ratio: float) -> str:
     """A ratio that is often far below one percent, with three figures: `0.0312 %`."""
     return f"{100 * ratio:.3g} %" if 0 < ratio < 0.01 else format_ratio(ratio)
 

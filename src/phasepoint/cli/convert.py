@@ -1,0 +1,28 @@
+"""`phasepoint convert`."""
+
+import typer
+
+from phasepoint.cli.options import AsJson, RunPath
+
+
+def convert(path: RunPath, *, as_json: AsJson = False) -> None:
+    """Turn a run's raw captures into tables now; the commands that read a run do the same when they need it."""
+    from phasepoint.cli.console import write_notes
+    from phasepoint.cli.opening import convert_with_progress
+    from phasepoint.core.units import format_count
+    from phasepoint.store import open_run
+
+    open_run(path)  # first, so that a wrong path fails before numba is imported
+    result = convert_with_progress(path)
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        fields = ("converted", "failed", "problems", "written")
+        typer.echo(to_json("convert", {"run": path, **{name: getattr(result, name) for name in fields}}))
+        return
+    write_notes(result.problems)
+    failed = f", {format_count(result.failed)} could not be read" if result.failed else ""
+    windows = "1 window" if result.converted == 1 else f"{format_count(result.converted)} windows"
+    typer.echo(f"converted {windows} of {path}{failed}")
+    if not result.written:
+        typer.echo("nothing was written: the run cannot be written; readers convert it in memory each time")
