@@ -212,6 +212,7 @@ class Background:
         lost = f"{self._parts.steps.lost} steps and {self.lost_captures} captures were lost"
         return f"{lost}; {output.failures} writes failed: {output.problem or 'the last one succeeded'}"
 
+    @guarded_even_off
     def cost(self) -> RecorderCost:
         """The account so far."""
         return self._parts.account.cost(self._parts.elapsed_ps())
@@ -222,6 +223,7 @@ class Background:
         if not output.is_open:
             return
         begin_ns = self._parts.clock.cpu_ns()
-        output.add_rows("counters", cost_rows(self.cost(), self._parts.elapsed_ps(), self.counts))
+        elapsed_ps = self._parts.elapsed_ps()
+        output.add_rows("counters", cost_rows(self._parts.account.cost(elapsed_ps), elapsed_ps, self.counts))
         output.close(self.status)
         self._parts.account.spend("flush", (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS)

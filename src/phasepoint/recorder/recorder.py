@@ -130,6 +130,12 @@ class Recorder:
         self._background.wanted = True
 
     @guarded
+    def user_checkpoint(self, path: str, step: int | None) -> None:
+        """The user says that a checkpoint was written."""
+        now_ns = self._steps.now()
+        self.checkpoint(CheckpointWritten(path, now_ns, now_ns, "user", step))
+
+    @guarded
     def on_compile(self, dur_ns: int, is_new_program: bool) -> None:
         """Something was traced, lowered or compiled. May be called on any thread."""
         if self._steps.is_open:
@@ -198,8 +204,9 @@ class Recorder:
         captured_ns = steps.captured_ns()
         typical_ns = steps.typical_ns(steps.kind)
         window = self._windows.close(steps.step, _excess_ns(captured_ns, typical_ns))
-        if window is None or opening is None:
-            return
+        if window is None or opening is None or window.last_step < window.first_step:
+            return  # a capture without a complete step is of no use; what it cost is in the account
+        self._parts.account.count_window()
         level_ns = typical_ns if typical_ns is not None else min(captured_ns, default=None)
         level_ps = None if level_ns is None else level_ns * PS_PER_NS
         self._planner.captured(opening, self._parts.elapsed_ps(), kind=steps.kind, dur_ps=level_ps)
@@ -210,7 +217,7 @@ class Recorder:
         steps = self._steps
         after_ns = steps.now()
         steps.begin_at(after_ns)
-        if not steps.is_outside:
+        if after_ns > now_ns and not steps.is_outside:
             row = gap_row(
                 "window-boundary",
                 "nothing of the job: the recorder opened or closed a capture window between two steps",

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import PathLike
@@ -14,7 +15,7 @@ from phasepoint.recorder.cost import RecorderCost
 from phasepoint.recorder.epoch import Clock
 from phasepoint.recorder.guard import Guard
 from phasepoint.recorder.recorder import Recorder
-from phasepoint.recorder.session import CheckpointWritten, ProfilerSession
+from phasepoint.recorder.session import ProfilerSession
 
 Batch = TypeVar("Batch")
 
@@ -118,17 +119,21 @@ class Recording:
         self._recorder: Recorder | None = None
         self._background: Background | None = None
         self._stack = ExitStack()
+        self._pid = os.getpid()
 
     def __enter__(self) -> "Recording":
         if os.environ.get(OFF_VARIABLE, "") in {"", "0"}:
             made = assemble(self._options, self._clock, self._session, self._guard, self._stack)
             if made is not None:
                 self._recorder, self._background = made
+                _switch_off_in_children(self._guard)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child that leaves its parent's block
         self._stack.close()
         if self._recorder is not None:
             self._recorder.close("ok" if kind is None else "failed")
@@ -167,8 +172,7 @@ class Recording:
             step: the step it belongs to, as the recorder counts them; None for the step in progress.
         """
         if self._recorder is not None:
-            now_ns = self._clock.now_ns()
-            self._recorder.checkpoint(CheckpointWritten(os.fspath(path), now_ns, now_ns, "user", step))
+            self._recorder.user_checkpoint(os.fspath(path), step)
 
     @property
     def cost(self) -> RecorderCost | None:
@@ -192,3 +196,16 @@ class Recording:
             problem = self._background.problem()
         if problem is not None:
             sys.stderr.write(f"phasepoint: {problem} (run {self.path}; the job itself was not affected)\n")
+
+
+def _switch_off_in_children(guard: Guard) -> None:
+    """A forked child (a data loader's worker) has the hooks, but neither the flusher's thread nor the shard."""
+    reference = weakref.ref(guard)
+
+    def after_fork() -> None:
+        forked = reference()
+        if forked is not None:
+            forked.off = True
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=after_fork)

@@ -117,6 +117,7 @@ class StepClock:
             self._outside_from_ns = now_ns
         elif self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
+        self.start_ns = now_ns
         return now_ns
 
     def finish(self) -> int:

@@ -172,7 +172,6 @@ class WindowRunner:
         if excess_ns is not None:
             slowdown_ps = max(0, excess_ns + begin_ns - waiting_ns) * PS_PER_NS
             self._account.spend("slowdown", slowdown_ps)
-        self._account.count_window()
         return CapturedWindow(
             window.window,
             window.first_step,

@@ -1,0 +1,151 @@
+"""A clock that moves when told, a profiler that captures nothing, and a recording without a thread."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from phasepoint.recorder import assembly
+from phasepoint.recorder.epoch import Clock
+from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.recording import Recording, record
+from phasepoint.recorder.session import PendingCapture, ProfilerBusyError, SessionProbe
+
+MS = 1_000_000
+"""Nanoseconds."""
+
+
+class FakeClock:
+    """Monotonic, Unix and CPU time in nanoseconds; `tick` moves the first two."""
+
+    def __init__(self) -> None:
+        self.ns = 5_000 * MS
+        self.unix_offset_ns = 1_700_000_000_000_000_000
+        self.fails = False
+
+    def now_ns(self) -> int:
+        if self.fails:
+            raise OSError("the clock is broken")
+        return self.ns
+
+    def unix_ns(self) -> int:
+        return self.ns + self.unix_offset_ns
+
+    def cpu_ns(self) -> int:
+        return 0
+
+    def tick(self, ms: float) -> None:
+        self.ns += int(ms * MS)
+
+    def as_clock(self) -> Clock:
+        return Clock(self.now_ns, self.unix_ns, self.cpu_ns)
+
+
+class FakeSession:
+    """A profiler whose calls take the time that it is told; notes every call in `log`."""
+
+    format = "xplane"
+    clock = "the fake clock"
+
+    def __init__(self, clock: FakeClock | None = None, *, stop_ms: float = 2.0) -> None:
+        self.log: list[Any] = []
+        self.stops_anywhere = True
+        self.is_on = False
+        self.is_busy = False
+        self.fail_at: dict[str, Exception] = {}
+        self.on_compile: Callable[[int, bool], None] | None = None
+        self.before_start: Callable[[], None] | None = None
+        self._clock = clock
+        self._stop_ms = stop_ms
+
+    def _call(self, name: str, *what: Any) -> None:
+        self.log.append((name, *what))
+        if name in self.fail_at:
+            raise self.fail_at[name]
+
+    def probe(self) -> SessionProbe:
+        self._call("probe")
+        return SessionProbe("fake", "1.0", "private", "in memory")
+
+    def busy(self) -> bool:
+        self._call("busy")
+        return self.is_busy
+
+    def drain(self) -> None:
+        self._call("drain")
+
+    def start(self, *, with_programs: bool) -> None:
+        self._call("start", with_programs)
+        assert not self.is_on
+        self.is_on = True
+
+    def stop(self) -> PendingCapture:
+        self.is_on = False
+        self._call("stop")
+        if self._clock is not None:
+            self._clock.tick(self._stop_ms)
+        return self._capture
+
+    def _capture(self) -> bytes:
+        self._call("capture")
+        return b"capture"
+
+    @contextmanager
+    def step_annotation(self, step: int) -> Any:
+        self._call("enter", step)
+        yield
+        self._call("leave", step)
+
+    def devices(self) -> list[str]:
+        self._call("devices")
+        return ["fake:0"]
+
+    def device_memory_bytes(self) -> int | None:
+        self._call("memory")
+        return 4096
+
+    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Callable[[], None]:
+        self._call("watch_compiles")
+        self.on_compile = on_compile
+        return lambda: setattr(self, "on_compile", None)
+
+    def watch_user_profiler(self, before_start: Callable[[], None]) -> Callable[[], None]:
+        self._call("watch_user_profiler")
+        self.before_start = before_start
+        return lambda: setattr(self, "before_start", None)
+
+    def names(self) -> list[str]:
+        return [entry[0] for entry in self.log]
+
+    def refuse(self) -> None:
+        self.fail_at["start"] = ProfilerBusyError("somebody else's session")
+
+
+class StillFlusher(Flusher):
+    """No thread: the last round runs where the recording ends, others when the test asks for one."""
+
+    made: "StillFlusher"
+
+    def __init__(self, work: Callable[[bool], object]) -> None:
+        super().__init__(work)
+        StillFlusher.made = self
+
+    def start(self) -> None:
+        """Nothing."""
+
+    def finish(self) -> None:
+        self._work(True)
+
+    def round(self) -> None:
+        self._work(False)
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings of this test have no thread."""
+    monkeypatch.setattr(assembly, "Flusher", StillFlusher)
+
+
+def fake_record(path: Any, clock: FakeClock, session: FakeSession, **options: Any) -> Recording:
+    return record(path, clock=clock.as_clock(), session=session, **options)

@@ -1,0 +1,208 @@
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasepoint.core.units import PS_PER_MS, PS_PER_S
+from phasepoint.recorder.assembly import PRIVATE_PRIOR
+from phasepoint.recorder.budget import CLOSING_RESERVE_PS, CREDIT_PS, BudgetController, WindowCost
+from phasepoint.recorder.cost import CostAccount, RecorderCost
+from phasepoint.recorder.planner import Situation, WindowPlanner
+
+PRIOR = PRIVATE_PRIOR
+
+
+def cost_of(total_ms):
+    return WindowCost(0, 0, int(total_ms * PS_PER_MS), 0)
+
+
+def controller_with(budget, spent_ms=0.0):
+    account = CostAccount()
+    account.spend("entry", int(spent_ms * PS_PER_MS))
+    return BudgetController(budget, account, PRIOR), account
+
+
+def test_allowance_is_budget_times_time_less_what_was_spent_and_closing():
+    controller, account = controller_with(0.01, spent_ms=100)
+    assert controller.allowance_ps(100 * PS_PER_S) == PS_PER_S - 100 * PS_PER_MS - CLOSING_RESERVE_PS
+    account.spend("flush", 50 * PS_PER_MS)
+    assert controller.allowance_ps(100 * PS_PER_S) == PS_PER_S - 150 * PS_PER_MS - CLOSING_RESERVE_PS
+
+
+def test_the_first_seconds_count_as_the_credit():
+    controller, _ = controller_with(0.01)
+    assert controller.allowance_ps(0) == controller.allowance_ps(CREDIT_PS)
+    assert controller.allowance_ps(0) == CREDIT_PS // 100 - CLOSING_RESERVE_PS
+
+
+def test_a_window_opens_only_if_its_projected_cost_fits():
+    controller, _ = controller_with(0.01, spent_ms=200)
+    fits_s = (200 * PS_PER_MS + PRIOR.total_ps + CLOSING_RESERVE_PS) * 100 / PS_PER_S
+    assert not controller.affords(int((fits_s - 0.1) * PS_PER_S), with_programs=True, by_choice=False)
+    assert controller.affords(int((fits_s + 0.1) * PS_PER_S), with_programs=True, by_choice=False)
+
+
+def test_choice_may_use_half_of_the_budget():
+    controller, account = controller_with(0.01)
+    for _ in range(5):
+        controller.learn(cost_of(100), with_programs=False, by_choice=True)
+        account.spend("stop", 100 * PS_PER_MS)
+    elapsed = 100 * PS_PER_S  # 1 s of budget, 0.5 s of it spent by choice
+    assert controller.affords(elapsed, with_programs=False, by_choice=False)
+    assert not controller.affords(elapsed, with_programs=False, by_choice=True)
+
+
+def test_costs_with_and_without_programs_are_learnt_apart():
+    controller, _ = controller_with(0.01)
+    for _ in range(20):
+        controller.learn(cost_of(5), with_programs=False, by_choice=False)
+        controller.learn(cost_of(50), with_programs=True, by_choice=False)
+    assert controller.projected_ps(with_programs=False) == pytest.approx(5 * PS_PER_MS, rel=0.01)
+    assert controller.projected_ps(with_programs=True) == pytest.approx(50 * PS_PER_MS, rel=0.01)
+
+
+def test_projection_stays_above_the_last_and_above_the_mean_of_a_noisy_cost():
+    controller, _ = controller_with(0.01)
+    rng = random.Random(1)
+    costs = [rng.uniform(5, 15) for _ in range(50)]
+    for cost in costs:
+        controller.learn(cost_of(cost), with_programs=False, by_choice=False)
+        assert controller.projected_ps(with_programs=False) >= int(cost * PS_PER_MS)
+    assert controller.projected_ps(with_programs=False) >= 10 * PS_PER_MS
+
+
+@pytest.mark.parametrize("elapsed_s", [0, 1, 1000])
+def test_no_budget_affords_nothing_and_no_limit_everything(elapsed_s):
+    zero, _ = controller_with(0.0)
+    assert not zero.affords(elapsed_s * PS_PER_S, with_programs=False, by_choice=False)
+    assert zero.sample_probability(elapsed_s * PS_PER_S, PS_PER_MS, 0.0) == 0.0
+    endless, _ = controller_with(None)
+    assert endless.affords(elapsed_s * PS_PER_S, with_programs=True, by_choice=True)
+
+
+def test_probability_spends_the_income():
+    controller, account = controller_with(0.01)
+    for _ in range(30):
+        controller.learn(cost_of(100), with_programs=False, by_choice=False)
+    account.spend("stop", 999 * PS_PER_MS - CLOSING_RESERVE_PS)  # nothing saved up after 100 s
+    probability = controller.sample_probability(100 * PS_PER_S, 10 * PS_PER_MS, 0.002)
+    # 0.8 % of 10 ms steps buys a 100 ms window every 12.5 s, that is every 1,250 steps.
+    assert probability == pytest.approx(1 / 1250, rel=0.01)
+
+
+def test_the_sample_gets_thinner_with_time():
+    controller, _ = controller_with(0.01)
+    for _ in range(30):
+        controller.learn(cost_of(1), with_programs=False, by_choice=False)
+    day = 86_400 * PS_PER_S
+    assert controller.sample_probability(day, PS_PER_S, 0.0) == pytest.approx(500 / 86_400)
+
+
+def test_account_adds_up_to_the_picosecond():
+    account = CostAccount()
+    for purpose, cost in (("entry", 1), ("clock", 20), ("stop", 300), ("stop", 4000), ("flush", -5)):
+        account.spend(purpose, cost)
+    account.count_window()
+    cost = account.cost(43_210)
+    assert cost == RecorderCost(1, 20, 0, 0, 0, 4300, 0, 0, total_ps=4321, elapsed_ps=43_210, windows=1)
+    assert cost.ratio == pytest.approx(0.1)
+    assert account.cost(0).ratio is None
+
+
+def simulate(budget, *, step_ms, window_ms, seconds, entry_ms, noise, seed):
+    """A job of even steps: the share that recording cost at the end, when windows opened, and why."""
+    rng, account = random.Random(seed), CostAccount()
+    controller = BudgetController(budget, account, PRIOR)
+    planner = WindowPlanner(controller, seed=seed)
+    account.spend("entry", int(entry_ms * PS_PER_MS))
+    elapsed_ps, step, opened, worst_ps = 0, 0, [], 0
+    while elapsed_ps < seconds * PS_PER_S:
+        step_ps = int(step_ms * PS_PER_MS)
+        if step >= planner.next_look:
+            now = Situation(step, elapsed_ps, -1, step_ps if step else None, step_ps if step else None, 0.001)
+            opening = planner.look(now)
+            if opening is not None:
+                cost = cost_of(window_ms * rng.uniform(1 - noise, 1 + noise) * (3 if opening.with_programs else 1))
+                account.spend("stop", cost.total_ps)
+                worst_ps = max(worst_ps, cost.total_ps)
+                controller.learn(cost, with_programs=opening.with_programs, by_choice=opening.probability is None)
+                elapsed_ps += cost.total_ps
+                step += 5
+                elapsed_ps += 5 * step_ps
+                opened.append((step - 5, elapsed_ps, opening))
+                planner.captured(opening, elapsed_ps, kind=-1, dur_ps=step_ps)
+                continue
+        account.spend("clock", PS_PER_MS // 1000)
+        step += 1
+        elapsed_ps += step_ps
+    return account.cost(elapsed_ps), opened, worst_ps
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    budget=st.sampled_from([0.005, 0.01, 0.05]),
+    step_ms=st.floats(5, 500),
+    window_ms=st.floats(1, 400),
+    entry_ms=st.floats(0, 600),
+    noise=st.floats(0, 0.9),
+    seed=st.integers(0, 1000),
+)
+def test_a_job_of_a_minute_ends_within_its_budget(budget, step_ms, window_ms, entry_ms, noise, seed):
+    cost, opened, worst_ps = simulate(
+        budget, step_ms=step_ms, window_ms=window_ms, seconds=90, entry_ms=entry_ms, noise=noise, seed=seed
+    )
+    beyond_ps = cost.total_ps - budget * cost.elapsed_ps
+    # Entering and the step clock alone are not the controller's to refuse; one window may cost more than projected.
+    unavoidable_ps = cost.entry_ps + cost.clock_ps
+    allowed = max(worst_ps - PRIOR.total_ps, worst_ps * 2 * noise, 0) if opened else 0
+    assert beyond_ps <= max(unavoidable_ps - budget * cost.elapsed_ps, allowed)
+
+
+def test_even_costs_never_pass_the_budget_once_the_credit_is_paid_back():
+    for seed in range(5):
+        cost, opened, _ = simulate(0.01, step_ms=20, window_ms=8, seconds=60, entry_ms=100, noise=0.2, seed=seed)
+        assert cost.ratio <= 0.01
+        assert len(opened) >= 10
+        assert opened[0][1] < 10 * PS_PER_S  # the first window teaches in the first seconds
+
+
+def test_the_budget_is_used():
+    cost, opened, _ = simulate(0.01, step_ms=20, window_ms=30, seconds=300, entry_ms=150, noise=0.2, seed=3)
+    assert 0.007 < cost.ratio <= 0.01
+    assert sum(opening.probability is not None for *_, opening in opened) > len(opened) / 2
+
+
+def test_random_windows_hit_every_phase_of_a_period_alike():
+    """Windows of the random sample must not lock onto a period of the job: chi-square over the 10 places in it."""
+    counts = [0] * 10
+    for seed in range(12):
+        _, opened, _ = simulate(0.05, step_ms=20, window_ms=8, seconds=400, entry_ms=50, noise=0.1, seed=seed)
+        for step, _, opening in opened:
+            if opening.reason == "sample":
+                counts[step % 10] += 1
+    expected = sum(counts) / 10
+    assert sum(counts) > 1500
+    assert sum((count - expected) ** 2 / expected for count in counts) < 27.9  # 99.9 % point, 9 degrees of freedom
+
+
+def test_the_recorded_probability_is_the_true_one():
+    """Boundaries open as often as their probabilities say: the sum of 1/p estimates the number of boundaries."""
+    estimates, truths = [], []
+    for seed in range(20):
+        _, opened, _ = simulate(0.05, step_ms=20, window_ms=8, seconds=400, entry_ms=0, noise=0.1, seed=seed)
+        sampled = [(step, opening.probability) for step, _, opening in opened if opening.reason == "sample"]
+        estimates.append(sum(1 / probability for _, probability in sampled))
+        last = max(step for step, *_ in opened)
+        truths.append(last - 5 * len(opened))
+    assert sum(estimates) == pytest.approx(sum(truths), rel=0.05)
+
+
+def test_same_seed_same_windows():
+    runs = [
+        [step for step, *_ in simulate(0.01, step_ms=20, window_ms=8, seconds=60, entry_ms=9, noise=0.2, seed=seed)[1]]
+        for seed in (7, 7, 8)
+    ]
+    assert runs[0] == runs[1] != runs[2]
+    assert all(b > a for a, b in pairwise(runs[0]))
