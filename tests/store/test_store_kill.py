@@ -30,7 +30,7 @@ def test_everything_flushed_before_the_kill_is_there(tmp_path: Path):
     """The same run is killed and started again eight times, each time after a random number of flushes."""
     path = new_run(tmp_path)
     for attempt in range(8):
-        flushed = write_until_killed(path, flushes=random.Random(attempt).randrange(1, 60))
+        flushed = write_until_killed(path, flushes=random.Random(attempt).randrange(1, 20))
         run = open_run(path)
         shard = run.shards[-1]
         assert [s.attempt for s in run.shards] == list(range(attempt + 1))

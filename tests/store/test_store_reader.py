@@ -96,16 +96,39 @@ def test_the_history_is_the_newest_attempt_and_those_before_it_that_did_not_end_
             kill_writer(path, writer.shard)
         else:
             writer.close(status)
-    open_shard(path, 1, epoch_unix_ns=0).close()
+    open_shard(path, 1, epoch_unix_ns=4 * 10**18).close()
     run = open_run(path)
     assert [s.name for s in run.shards] == ["host=00000.2", "host=00000.3", "host=00000.4", "host=00001"]
     assert [s.name for s in run.other_shards] == ["host=00000", "host=00000.1"]
-    assert run.notes[1] == f"{path}/host=00000.1: an earlier recording that ended well; kept, not mixed in"
+    assert run.notes[1] == f"{path}/host=00000.1: part of an earlier recording; kept, not mixed in"
     assert run.notes[0].startswith(f"{path}/host=00000: ")
     table = run.table("steps")
     assert table["attempt"].to_pylist() == [2, 3, 4]
     assert table["step"].to_pylist() == [20, 30, 40]
     assert run.table("steps", shard="host=00000")["step"].to_pylist() == [0]
+
+
+def test_ranks_of_an_earlier_larger_recording_are_not_mixed_in(tmp_path: Path):
+    """Two ranks record and close; then one alone; then both again, the second a moment before the first."""
+    path = new_run(tmp_path)
+
+    def record(host: int, start: int, end: int, status: str = "ok") -> None:
+        open_shard(path, host, epoch_unix_ns=start, clock=lambda: end).close(status)
+
+    def history() -> list[str]:
+        return [s.name for s in open_run(path).shards]
+
+    record(0, 100, 200)
+    record(1, 101, 205, "failed")
+    assert history() == ["host=00000", "host=00001"]
+    record(0, 300, 400)
+    assert history() == ["host=00000.1"]
+    assert [s.name for s in open_run(path).other_shards] == ["host=00000", "host=00001"]
+    record(1, 299, 405)
+    assert history() == ["host=00000.1", "host=00001", "host=00001.1"]
+    record(1, 500, 600)
+    record(0, 501, 601)
+    assert history() == ["host=00000.2", "host=00001.2"]
 
 
 def test_a_run_is_read_while_it_is_written(tmp_path: Path):

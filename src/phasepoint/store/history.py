@@ -1,6 +1,7 @@
-"""Which attempts of a rank make up the run's history."""
+"""Which attempts of each rank make up the run's history."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 
@@ -16,8 +17,12 @@ class Attempt(Protocol):
         """How often the rank was started before."""
 
     @property
-    def ended_well(self) -> bool:
-        """Whether it was closed with status `ok`."""
+    def started_unix_ns(self) -> int:
+        """When it was started."""
+
+    @property
+    def ended_well_unix_ns(self) -> int | None:
+        """When it was closed with status `ok`, None if it was not."""
 
 
 _A = TypeVar("_A", bound=Attempt)
@@ -27,16 +32,22 @@ def select_history(shards: Sequence[_A]) -> tuple[_A, ...]:
     """Of each rank the newest attempt and, back from it, those that did not end well; by host and attempt.
 
     An attempt that ended well and was followed by another is a different recording into the same directory: it and
-    all before it are kept on disk, but not mixed in.
+    all before it are kept on disk, but not mixed in. Nor is a rank that took part in that recording only (the job
+    was started again with fewer ranks), which shows in that its newest attempt began before the recording ended.
     """
-    chosen: list[_A] = []
-    newest_host: int | None = None
-    taking = True
-    for shard in sorted(shards, key=lambda s: (s.host, -s.attempt)):
-        if shard.host != newest_host:
-            newest_host, taking = shard.host, True
-        elif shard.ended_well:
-            taking = False
-        if taking:
-            chosen.append(shard)
-    return tuple(sorted(chosen, key=lambda s: (s.host, s.attempt)))
+    chosen: dict[int, list[_A]] = {}
+    ends_unix_ns: dict[int, int] = {}
+    for host, attempts in groupby(sorted(shards, key=lambda s: (s.host, -s.attempt)), key=lambda s: s.host):
+        newest, *before = attempts
+        chosen[host] = [newest]
+        for shard in before:
+            if shard.ended_well_unix_ns is not None:
+                ends_unix_ns[host] = shard.ended_well_unix_ns
+                break
+            chosen[host].insert(0, shard)
+    if ends_unix_ns:
+        earliest_end = min(ends_unix_ns.values())
+        for host in set(chosen).difference(ends_unix_ns):
+            if chosen[host][-1].started_unix_ns < earliest_end:
+                del chosen[host]
+    return tuple(shard for host in sorted(chosen) for shard in chosen[host])

@@ -38,9 +38,14 @@ class Shard:
     state: ShardState
 
     @property
-    def ended_well(self) -> bool:
-        """Whether it was closed with status `ok`."""
-        return self.state == "closed" and self.session.status == "ok"
+    def started_unix_ns(self) -> int:
+        """When the session began, Unix nanoseconds."""
+        return self.session.epoch_unix_ns
+
+    @property
+    def ended_well_unix_ns(self) -> int | None:
+        """When it was closed with status `ok`, Unix nanoseconds; None if it was not."""
+        return self.session.closed_unix_ns if self.session.status == "ok" else None
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Run:
         path: path or URL that opens it again.
         manifest: what run.json says.
         shards: the attempts that make up the run's history, by host and attempt.
-        other_shards: attempts that ended well and were followed by another recording: kept, not mixed in.
+        other_shards: attempts of earlier recordings into the same directory: kept, not mixed in.
     """
 
     path: str
@@ -72,8 +77,7 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """What is there but was left out on purpose, in words."""
         return tuple(
-            f"{self.location.show(s.name)}: an earlier recording that ended well; kept, not mixed in"
-            for s in self.other_shards
+            f"{self.location.show(s.name)}: part of an earlier recording; kept, not mixed in" for s in self.other_shards
         )
 
     @property
