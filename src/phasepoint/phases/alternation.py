@@ -13,8 +13,8 @@ LONGEST = 16
 _CHUNKS = (48, 384)
 _CLIP = float(np.log(3))
 _CONFIRMED = 0.72
-"""Least part of a cycle's odd members that must themselves lie nearer to their place in it than to the others'.
-Folding at half of a longer period confirms only half of them."""
+"""Least part of every member's steps that must themselves lie nearest to that member's place. Folding at half of a
+longer period confirms only half of them."""
 
 
 def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> IntArray:
@@ -82,12 +82,12 @@ def _is_confirmed(
     followed: NDArray[np.bool_],
     member: IntArray,
 ) -> bool:
-    odd = followed & (member[phase] > 0)
-    if not odd.any():
-        return False
-    usual = float(np.median(template[member == 0]))
-    nearer = np.abs(residual[odd] - template[phase[odd]]) < np.abs(residual[odd] - usual)
-    return bool(nearer.mean() >= _CONFIRMED)
+    """Whether most steps of every member lie nearest to their own member's place."""
+    centre = np.array([template[member == number].mean() for number in range(int(member.max()) + 1)])
+    own = member[phase[followed]]
+    nearest = np.abs(residual[followed][:, None] - centre).argmin(axis=1)
+    right = np.bincount(own, nearest == own, len(centre)) / np.maximum(np.bincount(own, minlength=len(centre)), 1)
+    return bool(right.min() >= _CONFIRMED)
 
 
 def _follow(

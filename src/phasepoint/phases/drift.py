@@ -50,9 +50,9 @@ def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap:
         sigma: standard deviation of a value.
         gap: least difference of levels.
     """
-    starts = segment_starts(label)
+    starts = _long_starts(label)
     bounds = np.append(starts, len(values))
-    if len(starts) < 2 or len(starts) > 2000:
+    if len(starts) < 2:
         return ()
     levels = np.array([float(np.median(values[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)])
     found = []
@@ -64,6 +64,19 @@ def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap:
             first, last = begin + ramp[0], begin + ramp[1]
             found.append(Drift(first, last, begin, end, int(label[begin]), int(label[end - 1])))
     return tuple(found)
+
+
+def _long_starts(label: IntArray) -> IntArray:
+    """Starts of the segments that last: where a drift crosses from level to level, noise goes back and forth."""
+    starts = segment_starts(label)
+    length = np.diff(np.append(starts, len(label)))
+    kept = starts[length >= max(20.0, 0.01 * len(label))]
+    if len(kept) == 0:
+        return kept
+    changed = np.diff(label[kept], prepend=label[kept[0]] - 1) != 0
+    bounds = kept[changed]
+    bounds[0] = 0
+    return np.asarray(bounds, np.int64)
 
 
 def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, int]]:

@@ -8,10 +8,15 @@ noise had hidden, and which long steps off it are mere outliers.
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.phases.folding import FoldedBlock, find_folded_blocks
 from phasepoint.phases.result import IntArray
 from phasepoint.phases.schedule import Schedule, find_schedule, steps_on
 
 MOST_CLASSES = 8
+_LEAST_PERIOD = 8
+_LIKE = 0.25
+"""Blocks whose levels differ by less, in log duration, are one class."""
+
 _OUTLIER_SPAN = 1.9
 """Log range that one-off trouble spreads over: 3 to 20 × a step."""
 
@@ -25,6 +30,10 @@ def find_events(residual: NDArray[np.float64], sigma: float) -> IntArray:
     """
     label = np.zeros(len(residual), np.int64)
     n_classes = 0
+    for block in _folded(residual, sigma):
+        n_classes += 1
+        label[block] = n_classes
+    residual = np.where(label == 0, residual, 0.0)
     far = far_steps(residual, sigma)
     for _ in range(MOST_CLASSES):
         starts = _run_starts(far & (label == 0), residual)
@@ -37,6 +46,24 @@ def find_events(residual: NDArray[np.float64], sigma: float) -> IntArray:
         n_classes += 1
         label[rest] = n_classes
     return label
+
+
+def _folded(residual: NDArray[np.float64], sigma: float) -> list[IntArray]:
+    """Steps of each class of blocks that folding shows; blocks of like level are one class."""
+    classes: list[list[FoldedBlock]] = []
+    left = residual.copy()
+    for _ in range(MOST_CLASSES):
+        blocks = find_folded_blocks(left, sigma, _LEAST_PERIOD)
+        for block in blocks:
+            left[block.steps] = 0.0
+            like = [c for c in classes if abs(c[0].level - block.level) < _LIKE]
+            if like:
+                like[0].append(block)
+            else:
+                classes.append([block])
+        if not blocks:
+            break
+    return [np.concatenate([block.steps for block in blocks]) for blocks in classes]
 
 
 def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:

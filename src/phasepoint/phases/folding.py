@@ -1,0 +1,119 @@
+"""Schedules too faint to see event by event: the run folded at the distance at which it resembles itself most."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.result import IntArray
+
+_LEAST_VISITS = 4
+_CLEAR = 6.0
+"""Standard deviations by which the autocorrelation must rise: noise reaches 5.3 once among a million lags."""
+
+_KEPT = 0.7
+"""Least part of a schedule's visits at which its block must itself be seen; half a true period shows half."""
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedBlock:
+    """A block of steps that returns once a period.
+
+    Attributes:
+        steps: positions of its steps, rising.
+        level: its mean residual.
+    """
+
+    steps: IntArray
+    level: float
+
+
+def find_folded_blocks(residual: NDArray[np.float64], sigma: float, least_period: int) -> list[FoldedBlock]:
+    """Blocks on the clearest schedule that covers most of a stretch of the run; empty where there is none.
+
+    Args:
+        residual: log duration less its level, `[n]`.
+        sigma: standard deviation of a step.
+        least_period: shorter periods are not tried.
+    """
+    limit = max(4 * sigma, 0.7)
+    clipped = np.clip(residual, -limit, limit)
+    for period in _likely_periods(clipped, least_period):
+        blocks = _blocks_at(clipped, period, sigma)
+        if blocks:
+            return blocks
+    return []
+
+
+def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
+    """Lags of clear autocorrelation, the shortest of equals first."""
+    n = len(values)
+    most = n // _LEAST_VISITS
+    if most < least:
+        return []
+    centred = values - values.mean()
+    size = 1 << int(np.ceil(np.log2(2 * n)))
+    spectrum = np.fft.rfft(centred, size)
+    auto = np.fft.irfft(spectrum * np.conj(spectrum), size)[: most + 2]
+    if auto[0] <= 0:
+        return []
+    z = auto / auto[0] * n / np.sqrt(n - np.arange(most + 2))
+    inner = z[1:-1]
+    peak = np.flatnonzero((inner >= z[:-2]) & (inner >= z[2:]) & (inner > _CLEAR)) + 1
+    peak = peak[peak >= least]
+    if len(peak) == 0:
+        return []
+    # Every multiple of a period peaks too: those nearly as high as the highest, shortest first.
+    height = auto[peak] * n / (n - peak)
+    return [int(p) for p in peak[height > 0.8 * height.max()][:4]]
+
+
+def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[FoldedBlock]:
+    n_visits = len(values) // period
+    folded = values[: n_visits * period].reshape(n_visits, period)
+    profile = folded.mean(axis=0)
+    profile = profile - np.median(profile)
+    error = max(sigma, float(values.std())) / n_visits**0.5
+    off = np.abs(profile) > max(0.1, 3.5 * error)
+    if not off.any() or off.mean() > 0.6:
+        return []
+    blocks = []
+    for offsets in _circular_runs(off, np.sign(profile)):
+        block = _follow_block(values, offsets, period, float(profile[offsets % period].mean()))
+        if block is not None:
+            blocks.append(block)
+    return blocks
+
+
+def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[IntArray]:
+    """Runs of consecutive offsets on one side, round the end of the period; offsets may exceed it."""
+    period = len(off)
+    begin = int(np.flatnonzero(~off)[0])
+    order = (np.arange(period) + begin) % period
+    state = np.where(off[order], side[order], 0)
+    cuts = np.flatnonzero(np.diff(state)) + 1
+    runs = np.split(np.arange(period), cuts)
+    return [(run + begin).astype(np.int64) for run in runs if state[run[0]] != 0]
+
+
+def _follow_block(
+    values: NDArray[np.float64], offsets: IntArray, period: int, level: float
+) -> FoldedBlock | None:
+    """The block's steps over the stretch in which it is kept, null where it is kept too rarely."""
+    n = len(values)
+    first = np.arange(int(offsets[0]) % period - (period if len(offsets) > 1 else 0), n, period)
+    at = first[:, None] + np.arange(len(offsets))
+    inside = (at >= 0) & (at < n)
+    total = np.where(inside, values[np.clip(at, 0, n - 1)], 0.0).sum(axis=1)
+    known = inside.sum(axis=1)
+    first, at, inside, total, known = (a[known > 0] for a in (first, at, inside, total, known))
+    seen = np.sign(level) * total / known > 0.5 * abs(level)
+    if seen.sum() < _LEAST_VISITS - 1:
+        return None
+    begin, end = (int(np.flatnonzero(seen)[i]) for i in (0, -1))
+    # A visit cut off by the run's end, or the first one, belongs to a schedule that is otherwise kept.
+    span = slice(0 if begin <= 1 else begin, len(seen) if end >= len(seen) - 2 else end + 1)
+    if seen[span].mean() < _KEPT:
+        return None
+    steps = at[span][inside[span]]
+    return FoldedBlock(np.sort(steps), float(np.median(values[steps])))
