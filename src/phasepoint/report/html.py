@@ -1,0 +1,91 @@
+"""The summary as one HTML file: works offline, loads nothing, runs only the script that is in it.
+
+All figures are computed below this floor and formatted here; the script draws, zooms and shows what it is given.
+"""
+
+import base64
+import hashlib
+from importlib.metadata import version
+from importlib.resources import files
+
+from phasepoint.phases.summary_types import RunSummary
+from phasepoint.phases.timeline import Timeline
+from phasepoint.report.html_sections import (
+    environment_section,
+    events_section,
+    head_section,
+    hosts_section,
+    not_seen_section,
+    ops_section,
+    phases_section,
+    time_section,
+)
+from phasepoint.report.html_timeline import script_data, timeline_section
+from phasepoint.report.markup import Content, Markup, element, escape, join
+
+
+def summary_html(summary: RunSummary, timeline: Timeline | None = None) -> str:
+    """The page.
+
+    Args:
+        summary: what to say.
+        timeline: of the same run (`phases.timeline.build_timeline`); without it only the strip is drawn.
+    """
+    style, script = _resource("page.css"), _resource("page.js")
+    sections: list[Content] = [
+        head_section(summary),
+        timeline_section(summary, timeline),
+        phases_section(summary),
+        time_section(summary),
+        ops_section(summary),
+        events_section(summary),
+        hosts_section(summary),
+        not_seen_section(summary),
+        environment_section(summary),
+    ]
+    footer = element("footer", f"Phasepoint {version('phasepoint')} · summary version {summary.version}")
+    body = join([element("main", *sections), footer])
+    data = element("script", Markup(script_data(summary, timeline)), type="application/json", id="data")
+    return _PAGE.format(
+        policy=escape(_policy(style, script)),
+        title=escape(f"{summary.run} · Phasepoint"),
+        style=style,
+        body=body.html,
+        data=data.html,
+        script=script,
+    )
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+{body}
+{data}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing may be loaded, and only this page's own style and script may be used."""
+    return (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _resource(name: str) -> str:
+    return (files("phasepoint.report") / name).read_text(encoding="utf-8")
