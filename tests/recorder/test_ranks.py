@@ -37,7 +37,7 @@ def test_several_processes_without_a_rank_take_the_free_numbers(tmp_path):
     assert (again.session.host, again.session.attempt) == (1, 1)
     for writer in (writers[0], writers[2], again):
         writer.close()
-    assert [shard.name for shard in open_run(run).shards] == ["host=00000", "host=00001", "host=00001.1", "host=00002"]
+    assert [shard.name for shard in open_run(run).shards] == ["host=00000", "host=00001.1", "host=00002"]
 
 
 def test_a_known_rank_is_never_given_away(tmp_path):

@@ -1,8 +1,8 @@
 """Which of the job's processes this is, so that each writes a shard of its own into one run.
 
 The rank comes from JAX if its distributed runtime has been started, else from the launcher's environment. Nothing is
-started to find out. Where nobody says, the process takes the first number that no live process owns: several processes
-without a launcher still write one run, in the order in which they came.
+started to find out. Where nobody says, the process takes the first number that no live process owns and that no process
+of the same launch had: several processes without a rank still write one run, in the order in which they came.
 """
 
 import os
@@ -21,6 +21,11 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "
 
 SIZE_VARIABLES = {"SLURM_PROCID": "SLURM_NTASKS"}
 """An interactive Slurm allocation sets SLURM_PROCID=0 for everything that is started in it; only its size tells."""
+
+LAUNCH_VARIABLE = "PHASEPOINT_LAUNCH"
+"""Set by `phasepoint record` to something that no other launch has: tells a sibling's shard from an earlier attempt."""
+
+_LAUNCH_NOTE = "launch"
 
 MOST_FREE_RANKS = 4096
 """Numbers tried for a process that nobody gave a rank."""
@@ -59,10 +64,16 @@ def open_ranked_shard(
     """
     from phasepoint.store import open_shard
 
+    launch = environ.get(LAUNCH_VARIABLE)
+    if launch is not None:
+        session["notes"] = {**session.get("notes", {}), _LAUNCH_NOTE: launch}
     known = known_rank(environ)
     if known is not None:
         return open_shard(path, known, **session)
+    siblings = _siblings(path, launch)
     for host in range(MOST_FREE_RANKS):
+        if host in siblings:
+            continue
         try:
             return open_shard(path, host, **session)
         except ShardBusyError:
@@ -70,6 +81,16 @@ def open_ranked_shard(
     raise ShardBusyError(
         f"{os.fspath(path)}: {MOST_FREE_RANKS} live processes write this run; set RANK in each, or record elsewhere"
     )
+
+
+def _siblings(path: str | PathLike[str], launch: str | None) -> set[int]:
+    """Numbers that processes of the same launch have, whether they still run or not."""
+    from phasepoint.store import open_run
+
+    if launch is None:
+        return set()
+    shards = open_run(path).shards
+    return {s.host for s in shards if s.session is not None and s.session.notes.get(_LAUNCH_NOTE) == launch}
 
 
 def _jax_rank() -> int | None:

@@ -1,0 +1,108 @@
+"""`phasepoint record`: run a command and record the training in it."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phasepoint.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from phasepoint.recorder.launch import Launched
+
+NO_LIMIT = "none"
+
+
+def record(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The command to run and its arguments.")],
+    out: Annotated[str, typer.Option("--out", metavar="RUN", help="Folder or URL of the run.")],
+    budget: Annotated[
+        str, typer.Option(metavar="RATIO", help="Share of the job's time that recording may cost, or none.")
+    ] = "0.01",
+    window_steps: Annotated[int, typer.Option(help="Steps in a capture window.", min=1)] = 5,
+    force: Annotated[bool, typer.Option("--force", help="Remove the run that is there and begin anew.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a command and record the training in it: phasepoint record --out RUN -- python train.py
+
+    Every process of the command that makes training steps with PyTorch or JAX writes a shard of the run. A run that
+    is there already gets another attempt, as when a job is started again. The exit code is the command's own.
+    """
+    from phasepoint.recorder.autosteps import AutoOptions
+    from phasepoint.recorder.launch import launch
+
+    options = AutoOptions(_prepare(out, force=force), _parse_budget(budget), window_steps)
+    launched = launch(command, options)
+    _say(out, options.path, command, launched, as_json=as_json)
+    raise typer.Exit(launched.exit_code)
+
+
+def _parse_budget(text: str) -> float | None:
+    """A ratio from 0 to 1, or None for no limit.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    from phasepoint.core.errors import UsageError
+
+    if text.lower() == NO_LIMIT:
+        return None
+    try:
+        budget = float(text)
+    except ValueError:
+        budget = -1.0
+    if not 0 <= budget <= 1:
+        raise UsageError(f"--budget {text}: expected a share of the job's time from 0 to 1, such as 0.01, or none")
+    return budget
+
+
+def _prepare(out: str, *, force: bool) -> str:
+    """Make sure that the run can be written before anything is started, and make a local path absolute.
+
+    Raises:
+        OutputExistsError: something that is no run is there.
+        RecordError: the folder cannot be written.
+    """
+    from phasepoint.core.errors import OutputExistsError, RecordError
+
+    if "://" in out:
+        return out
+    path = Path(out).absolute()
+    if path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / "run.json").is_file()):
+        raise OutputExistsError(f"{out}: exists and is no run; choose another place with --out")
+    try:
+        if force and path.is_dir():
+            shutil.rmtree(path)
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{error.filename or out}: {error.strerror}; choose another place with --out") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RecordError(f"{out}: no permission to write; choose another place with --out")
+    return str(path)
+
+
+def _say(out: str, path: str, command: list[str], launched: "Launched", *, as_json: bool) -> None:
+    """What was recorded: one line on a terminal, a document with `--json`; that there was nothing is always said."""
+    from phasepoint.core.units import format_count, format_ps
+    from phasepoint.store import create_run, open_run
+
+    create_run(path, command=command)  # where no process made a step, there is none yet
+    run = open_run(path)
+    steps, windows = run.table("steps", columns=["step"]).num_rows, run.table("windows", columns=["window"]).num_rows
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        facts = {"steps": steps, "windows": windows, "hosts": len(run.shards), "exit_code": launched.exit_code}
+        typer.echo(to_json("record", {"run": out, "dur_ps": launched.dur_ps, **facts}))
+    elif steps and sys.stderr.isatty():
+        size = f"{format_count(steps)} steps, {format_count(windows)} windows"
+        sys.stderr.write(f"recorded {size} in {format_ps(launched.dur_ps)}; next: phasepoint summary {out}\n")
+    if not steps:
+        sys.stderr.write(
+            f"note: {out}: no training step was seen, so the run is empty. Steps are optimizer steps in PyTorch and "
+            "repeated executions of a jitted program in JAX, in a Python that runs without -I, -E and -S; "
+            "else call phasepoint.record in the script\n"
+        )
