@@ -1,5 +1,9 @@
+import os
 import random
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from hlo_programs import Builder, compiled
@@ -163,6 +167,33 @@ def test_the_fingerprint_is_of_the_instructions_alone():
     assert len(others) == 4
 
 
+PRINT_FINGERPRINT = """
+import jax
+from hlo_programs import compiled
+from phasepoint.sources.hlo import read_programs
+
+unrelated = compiled(lambda x: x + 1, jax.ShapeDtypeStruct((3,), "float32"))  # shifts ids and names
+data = compiled(lambda y: jax.nn.softmax(y @ y.T), jax.ShapeDtypeStruct((8, 4), "float32"))[0]
+print(read_programs({1: data}, window=0).programs["fingerprint"][0].as_py())
+"""
+
+
+@pytest.mark.jax
+def test_the_fingerprint_is_the_same_in_another_process():
+    jax = pytest.importorskip("jax")
+    data = compiled(lambda x: jax.nn.softmax(x @ x.T), jax.ShapeDtypeStruct((8, 4), "float32"))[0]
+    here = read_programs({1: data}, window=0).programs["fingerprint"][0].as_py()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONHASHSEED": "77",
+        "JAX_PLATFORMS": "cpu",
+    }
+    command = [sys.executable, "-c", PRINT_FINGERPRINT]
+    there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+    assert there.stdout.strip() == here
+
+
 def fused(*opcodes, root_name="", inner_name=""):
     """A program of one fusion whose body is a chain of opcodes."""
     module = Builder()
@@ -263,6 +294,60 @@ def test_damage_is_refused_or_read_but_never_crashes(real_module, place, garbage
         return
     validate_table("programs", tables.programs)
     validate_table("instructions", tables.instructions)
+
+
+OPCODES = sorted(
+    {
+        "dot",
+        "convolution",
+        "fusion",
+        "reduce",
+        "reduce-window",
+        "select-and-scatter",
+        "scatter",
+        "gather",
+        "sort",
+        "fft",
+    }
+    | {"map", "while", "conditional", "call", "custom-call", "slice", "dynamic-slice", "dynamic-update-slice", "tuple"}
+    | {"transpose", "cholesky", "triangular-solve", "all-reduce", "rng", "infeed", "outfeed", "add", "parameter"}
+    | {"get-tuple-element", "async-start", "a-new-opcode", ""}
+)
+
+
+@given(
+    opcode=st.sampled_from(OPCODES),
+    operands=st.lists(st.sampled_from([(), (3,), (4, 5), (2, 3, 4), [(2,), (3,)]]), max_size=4),
+    called=st.integers(0, 3),
+    dims=st.sampled_from([(), (4, 5), [(2,), ()], (-1, 2**40)]),
+    config=st.sampled_from(
+        [b"", b"{", b"[1]", b'{"known_trip_count": 3}', b'{"known_trip_count": {"n": "x"}}', b"{" * 9000]
+    )
+    | st.sampled_from([b'{"gemm_backend_config": 1}', b'{"dot_dimension_numbers": {"lhs_contracting_dimensions": 4}}'])
+    | st.sampled_from([b'{"onednn_matmul_config": []}', b'{"known_trip_count": {"n": "99999999999999999999999"}}']),
+    target=st.sampled_from(["", "__cublas$gemm", "__onednn$matmul", "__cudnn$convForward"]),
+    window=st.lists(st.integers(-2, 2**50), max_size=2),
+)
+@settings(max_examples=300, deadline=None)
+def test_instructions_that_make_no_sense_are_unknown(opcode, operands, called, dims, config, target, window):
+    module = Builder()
+    callees = [module.computation(f"callee_{i}") for i in range(called)]
+    for callee in callees:
+        module.add(callee, "add", (2,), [module.add(callee, "parameter", (2,), parameter_number=9)] * 2)
+    main = module.computation("main")
+    values = [module.add(main, "parameter", shape) for shape in operands]
+    calls = [callee.id for callee in callees]
+    one = module.add(main, opcode, dims, values, backend_config=config, custom_call_target=target, dimensions=[5])
+    one.called_computation_ids.extend(calls)
+    one.dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+    for size in window:
+        one.window.dimensions.add(size=size, stride=size, base_dilation=size)
+        one.convolution_dimension_numbers.input_spatial_dimensions.append(0)
+        one.convolution_dimension_numbers.kernel_spatial_dimensions.append(0)
+        one.convolution_dimension_numbers.output_spatial_dimensions.append(0)
+    tables = read_programs({1: module.bytes()}, window=0)
+    counts = [row[name] for row in tables.instructions.to_pylist() for name in ("flop", "bytes", "transcendentals")]
+    assert all(count is None or count >= 0 for count in counts)
 
 
 def test_absurd_sizes_are_unknown_not_wrong():

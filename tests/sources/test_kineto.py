@@ -286,6 +286,7 @@ KERNELS = {
     "a100_alexnet": 98,
     "h100_bert_small": 61,
     "h100_vit": 156,
+    "h100_qwen_0.5b": 1707,
     "nccl_rank": 3774,
     "ns_resolution": 6095,
     "mi250_toy": 16,
@@ -300,12 +301,17 @@ def test_real_traces(name):
     data = gzip.decompress((Path(DATA) / "traces" / "kineto" / f"{name}.json.gz").read_bytes())
     found = read_kineto(data, window=0)
     (row,) = found.conversion.to_pylist()
-    assert row["events"] == len(json.loads(data)["traceEvents"])
+    everything = json.loads(data)["traceEvents"]
+    assert row["events"] == len(everything)
     assert row["events"] == row["spans"] + row["ignored_events"] + row["dropped_events"]
     device = [r for r in found.spans.to_pylist() if r["level"] == "kernel"]
     assert len(device) == KERNELS[name]
     assert_closes(found)
-    # Device busy time of each step, from the JSON itself.
+    launches = [e for e in everything if e.get("cat", "").endswith(("_runtime", "_driver"))]
+    on_host = {e["args"].get("correlation") for e in launches if "args" in e}
+    on_device = [e for e in everything if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    assert row["orphan_events"] == sum(e["args"].get("correlation") not in on_host - {0, None} for e in on_device)
+    # Device busy time of each step, by brute force.
     steps = rows(found.steps, "step", "start_ps", "dur_ps")
     for step, start_ps, dur_ps in steps:
         clipped = [(max(r["start_ps"], start_ps), min(r["start_ps"] + r["dur_ps"], start_ps + dur_ps)) for r in device]

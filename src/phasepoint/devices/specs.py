@@ -1,4 +1,4 @@
-"""Peak rates of accelerators, each with its source. A device that is not in the table is unknown: nothing is guessed."""
+"""Peak rates of accelerators, each with its source. A device outside the table is unknown: nothing is guessed."""
 
 import re
 import tomllib

@@ -5,6 +5,7 @@ configuration, which holds tuning choices and addresses. Instructions are named 
 """
 
 import hashlib
+from typing import Any
 
 from phasepoint.sources.hlo_module import Computation, Instruction, Module
 from phasepoint.sources.proto.schema import load_schema
@@ -39,13 +40,13 @@ def fingerprint_module(module: Module) -> str:
     return digest.hexdigest()
 
 
-def _attributes(instruction: Instruction, scratch: object) -> bytes:
+def _attributes(instruction: Instruction, scratch: Any) -> bytes:
     """What is left of the message once all that is named by place is gone; fields we do not declare are left out."""
-    scratch.CopyFrom(instruction.proto)  # type: ignore[attr-defined]
+    scratch.CopyFrom(instruction.proto)
     for field in _NAMED_BY_PLACE:
-        scratch.ClearField(field)  # type: ignore[attr-defined]
-    scratch.DiscardUnknownFields()  # type: ignore[attr-defined]
-    wire: bytes = scratch.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+        scratch.ClearField(field)
+    scratch.DiscardUnknownFields()
+    wire: bytes = scratch.SerializeToString(deterministic=True)
     return wire
 
 

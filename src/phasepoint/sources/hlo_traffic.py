@@ -14,6 +14,9 @@ from phasepoint.sources.hlo_work import trip_count
 IMMEDIATE_CONSTANT_ELEMENTS = 8
 """A constant inside a fusion with more elements than this is read from memory (`immediate_constant_max_elements`)."""
 
+MAX_NESTED_FUSIONS = 3
+"""How deep a value is followed into fusions inside fusions; further down all of it counts as read."""
+
 BytesOf = Callable[[Computation], int]
 """Bytes of one execution of a computation."""
 
@@ -149,18 +152,18 @@ def _users(body: Computation) -> Users:
     return users
 
 
-def _read_of_parameter(value: Instruction, users: Users) -> int:
+def _read_of_parameter(value: Instruction, users: Users, depth: int = 0) -> int:
     """Bytes of a fusion's input that are read: a slice reads its part, all others share one reading of the whole."""
     if value.shape.is_tuple:
         readers = [user for user in users.get(id(value), []) if user.opcode == "get-tuple-element"]
-        return sum(_read_of_parameter(reader, users) for reader in readers)
+        return sum(_read_of_parameter(reader, users, depth) for reader in readers)
     size = 0
     whole = False
     for user in users.get(id(value), []):
         if user.opcode == "slice" or (user.opcode == "dynamic-slice" and user.operands[0] is value):
             size += user.shape.size_bytes
         elif user.opcode == "fusion":
-            size += _read_by_nested_fusion(value, user)
+            size += _read_by_nested_fusion(value, user, depth + 1)
         elif user.opcode in ("broadcast", "reshape"):
             size += value.shape.size_bytes
         elif user.opcode == "dynamic-update-slice" and user.operands[0] is value:
@@ -171,13 +174,13 @@ def _read_of_parameter(value: Instruction, users: Users) -> int:
     return size
 
 
-def _read_by_nested_fusion(value: Instruction, fusion: Instruction) -> int:
-    if not fusion.called:
+def _read_by_nested_fusion(value: Instruction, fusion: Instruction, depth: int) -> int:
+    if not fusion.called or depth > MAX_NESTED_FUSIONS:
         return value.shape.size_bytes
     body = fusion.called[0]
     users = _users(body)
     return sum(
-        _read_of_parameter(inner, users)
+        _read_of_parameter(inner, users, depth)
         for inner in body.instructions
         if inner.opcode == "parameter" and fusion.operands[inner.proto.parameter_number] is value
     )

@@ -11,6 +11,9 @@ from phasepoint.sources.hlo_shapes import Shape
 
 FLOP_PER_FMA = 2
 
+MAX_KERNEL_SIZE = 2**22
+"""Longest kernel whose positions are counted; above it the module is damaged, or the count would take seconds."""
+
 
 def convolution_flop(proto: Any, lhs: Shape, rhs: Shape, result: Shape) -> int:
     """Floating-point operations of a convolution, two for each multiply-add on a real input element.
@@ -23,6 +26,7 @@ def convolution_flop(proto: Any, lhs: Shape, rhs: Shape, result: Shape) -> int:
 
     Raises:
         IndexError: the dimension numbers do not fit the shapes.
+        ValueError: a kernel is too long to be real.
     """
     numbers = proto.convolution_dimension_numbers
     positions = [
@@ -50,7 +54,12 @@ def valid_positions(window: Any, input_size: int, kernel_size: int, output_size:
         input_size: elements of the input along the dimension.
         kernel_size: elements of the kernel.
         output_size: elements of the output.
+
+    Raises:
+        ValueError: the kernel is longer than `MAX_KERNEL_SIZE`.
     """
+    if kernel_size > MAX_KERNEL_SIZE:
+        raise ValueError(f"a kernel of {kernel_size} elements")
     stride, spread = max(window.stride, 1), max(window.base_dilation, 1)
     last_place = (input_size - 1) * spread
     count = 0

@@ -127,8 +127,7 @@ def work_of_instruction(instruction: Instruction, work_of: WorkOf) -> Work:
 
 def trip_count(instruction: Instruction) -> int | None:
     """How often a `while` runs, where the compiler found out; None where it did not."""
-    trips = _config(instruction).get("known_trip_count")
-    count = trips.get("n") if isinstance(trips, dict) else None
+    count = _mapping(_config(instruction).get("known_trip_count")).get("n")
     try:
         return int(count) if count is not None else None
     except (TypeError, ValueError):
@@ -141,10 +140,14 @@ def _config(instruction: Instruction) -> dict[str, Any]:
     if not wire.startswith(b"{"):
         return {}
     try:
-        config = json.loads(wire)
-    except ValueError:
+        return _mapping(json.loads(wire))
+    except (ValueError, RecursionError):
         return {}
-    return config if isinstance(config, dict) else {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    """A JSON object, empty for any other value: backends change their configurations without notice."""
+    return value if isinstance(value, dict) else {}
 
 
 def _times(work: Work, count: int) -> Work:
@@ -292,15 +295,14 @@ def _custom_call(instruction: Instruction, work_of: WorkOf) -> Work:
 def _custom_matmul(instruction: Instruction) -> Work:
     """The contracted dimensions stand in the backend's configuration, for oneDNN in the plain case not at all."""
     config = _config(instruction)
-    numbers = config.get("gemm_backend_config", config).get("dot_dimension_numbers")
+    gemm = _mapping(config.get("gemm_backend_config", config))
+    contracted = _mapping(gemm.get("dot_dimension_numbers")).get("lhs_contracting_dimensions")
     result, lhs = _first_array(instruction.shape), instruction.operands[0].shape
-    if isinstance(numbers, dict):
-        contracted = [int(dim) for dim in numbers.get("lhs_contracting_dimensions", [])]
-        return Work(_matmul_flop(lhs, result, contracted), 0)
+    if isinstance(contracted, list):
+        return Work(_matmul_flop(lhs, result, [int(str(dim)) for dim in contracted]), 0)
     if instruction.proto.custom_call_target == "__onednn$matmul" and "onednn_matmul_config" in config:
-        options = config["onednn_matmul_config"]
-        contracted = [len(lhs.dims) - (2 if options.get("transpose_a") else 1)]
-        return Work(_matmul_flop(lhs, result, contracted), 0)
+        transposed = _mapping(config["onednn_matmul_config"]).get("transpose_a")
+        return Work(_matmul_flop(lhs, result, [len(lhs.dims) - (2 if transposed else 1)]), 0)
     return UNKNOWN
 
 
