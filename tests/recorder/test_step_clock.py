@@ -161,6 +161,17 @@ def test_typical_step_leaves_out_captured_steps_and_other_kinds(clock, time_):
     assert clock.captured_ns() == [10 * MS]
 
 
+def test_a_dropped_step_is_outside(clock, time_):
+    step(clock, time_)
+    step(clock, time_, wait=1, work=4)
+    clock.drop()
+    clock.end_loop()
+    time_.tick(2)
+    clock.finish()
+    assert [row[0] for row in rows_of(clock)] == [0]
+    assert [(b - a) // MS for a, b in clock.take_outside()] == [7]
+
+
 def test_replayed_steps_come_before_the_live_ones(time_):
     clock = StepClock(now_ns=time_.now_ns)
     start = time_.ns

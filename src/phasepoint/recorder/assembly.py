@@ -16,6 +16,7 @@ from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import Guard, guarded
 from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
+from phasepoint.recorder.idle_converter import IdleConverter
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.planner import WindowPlanner
 from phasepoint.recorder.recorder import Recorder
@@ -76,7 +77,8 @@ class _Assembly:
         epoch = start_epoch(self._clock)
         session = session or _framework_session(self._options.framework)
         parts = self._parts(session, epoch)
-        background = Background(parts, flush_ps=int(self._options.flush_s * PS_PER_S))
+        converter = IdleConverter(self._options.path) if self._options.budget else None
+        background = Background(parts, flush_ps=int(self._options.flush_s * PS_PER_S), converter=converter)
         planner = WindowPlanner(parts.controller, seed=self._options.seed)
         flusher = Flusher(background.round)
         recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))

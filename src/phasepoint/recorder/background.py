@@ -8,6 +8,7 @@ from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount, RecorderCost
 from phasepoint.recorder.epoch import Clock, Epoch
 from phasepoint.recorder.guard import Guard, guarded_even_off
+from phasepoint.recorder.idle_converter import IdleConverter
 from phasepoint.recorder.memory import resident_bytes
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.rows import MemorySample, Row, cost_rows, gap_row, steps_table, window_row
@@ -63,7 +64,7 @@ class Background:
         lost_captures: captures that could not be written.
     """
 
-    def __init__(self, parts: Parts, *, flush_ps: int) -> None:
+    def __init__(self, parts: Parts, *, flush_ps: int, converter: IdleConverter | None = None) -> None:
         self.guard = parts.guard
         self.wanted = False
         self.status = "ok"
@@ -71,6 +72,7 @@ class Background:
         self.counts: dict[str, int] = {}
         self._parts = parts
         self._flush_ps = flush_ps
+        self._converter = converter
         self._flushed_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
@@ -105,6 +107,7 @@ class Background:
         if final or now_ps - self._flushed_ps >= self._flush_ps or parts.steps.fill_ratio > 0.5:
             self._flushed_ps = now_ps
             self._flush(final)
+            self._tend_converter(now_ps, final)
 
     def _open(self, final: bool) -> bool:
         if self._refused or not (self.wanted or final):
@@ -127,6 +130,8 @@ class Background:
         if written:
             row = window_row(window, write_ps=write_ps, raw=raw, size=len(data), format=format, epoch=parts.epoch)
             parts.inbox.rows.append(("windows", row))
+            if self._converter is not None:
+                self._converter.add_window()
         else:
             self.lost_captures += 1
             self._add_gap(
@@ -139,6 +144,15 @@ class Background:
         cost = WindowCost(window.start_ps, window.slowdown_ps or 0, window.stop_ps, write_ps)
         opening = window.opening
         parts.controller.learn(cost, with_programs=opening.with_programs, by_choice=opening.probability is None)
+
+    def _tend_converter(self, now_ps: int, final: bool) -> None:
+        converter = self._converter
+        if converter is None:
+            return
+        if final:
+            converter.stop()
+        elif not self.guard.off:
+            self._parts.account.spend("convert", converter.tend(self._parts.controller.allowance_ps(now_ps)))
 
     def _flush(self, final: bool) -> None:
         parts = self._parts

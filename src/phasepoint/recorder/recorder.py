@@ -78,6 +78,12 @@ class Recorder:
             self._steps.begin_at(now_ns)
 
     @guarded
+    def drop_step(self) -> None:
+        """The open step turned out to be none; its time is a gap `outside-steps`."""
+        self._steps.drop()
+        self.end_loop()
+
+    @guarded
     def replay(self, steps: Sequence[tuple[int, int, int]], *, entry_ns: int) -> None:
         """Keep steps that ended before the recording began.
 

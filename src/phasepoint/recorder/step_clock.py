@@ -120,6 +120,14 @@ class StepClock:
         self.start_ns = now_ns
         return now_ns
 
+    def drop(self) -> None:
+        """The open step turned out to be none: its time counts as outside."""
+        if self.is_open:
+            self.is_open = False
+            self._kind_changes.clear()
+            self._compiles.clear()
+            self._outside_from_ns = self.start_ns
+
     def finish(self) -> int:
         """The recording is over: what was not a step until now is a gap. Returns the time."""
         now_ns = self.end_loop()
