@@ -9,13 +9,13 @@ from phasepoint.devices import device_spec, device_specs, unknown_device_note
 @pytest.mark.parametrize(
     ("name", "kind", "peak_flop_per_s", "bytes_per_s"),
     [
-        ("TPU v2", "bf16", 23e12, 350e9),  # a JAX device is half a chip
+        ("TPU v2", "bf16", 23e12, 358e9),  # a JAX device is half a chip
         ("TPU v3", "bf16", 61.5e12, 450e9),
         ("TPU v4", "bf16", 275e12, 1200e9),
         ("TPU v5 lite", "bf16", 197e12, 819e9),
         ("TPU v5p", "bf16", 459e12, 2765e9),
         ("TPU v6 lite", "bf16", 918e12, 1638e9),
-        ("TPU7x", "f8", 2307e12, 3690e9),
+        ("TPU7x", "f8", 2307e12, 3.7e12),
         ("Tesla P100-PCIE-16GB", "f32", 9.3e12, 732e9),
         ("Tesla V100-SXM2-16GB", "f16", 125e12, 900e9),
         ("Tesla T4", "f16", 65e12, 320e9),
@@ -72,3 +72,10 @@ def test_no_two_devices_share_a_name_and_all_numbers_are_plausible():
 def test_memory_of_half_a_chip():
     assert device_spec("TPU v3").memory_bytes.value == 16 * 2**30
     assert device_spec("TPU v3").memory_bytes.published == "32 GiB"
+
+
+def test_whether_a_source_was_compared_is_said():
+    assert device_spec("TPU v4").flop_per_s["bf16"].source.read == "2026-11-21"
+    assert all(
+        rate.source.read for spec in device_specs() if spec.vendor == "Google" for rate in spec.flop_per_s.values()
+    )

@@ -23,10 +23,17 @@ _PLACE = re.compile(r"^(?:gpu|tpu|cpu|cuda|rocm):\d+\s+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Source:
-    """Where a number was read."""
+    """The document that gives a number.
+
+    Attributes:
+        title: its title, with the table where it has several.
+        url: where it is.
+        read: date on which its text was last compared with the table, None where that is still to be done.
+    """
 
     title: str
     url: str
+    read: str | None
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ def _by_alias() -> Mapping[str, DeviceSpec]:
 @cache
 def _load() -> tuple[tuple[DeviceSpec, tuple[str, ...]], ...]:
     table = tomllib.loads(files(__package__).joinpath("specs.toml").read_text(encoding="utf-8"), parse_float=Decimal)
-    sources = {key: Source(entry["title"], entry["url"]) for key, entry in table["sources"].items()}
+    sources = {key: Source(entry["title"], entry["url"], entry.get("read")) for key, entry in table["sources"].items()}
     return tuple((_read_device(entry, sources), (entry["name"], *entry["aliases"])) for entry in table["device"])
 
 
