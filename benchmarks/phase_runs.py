@@ -259,7 +259,9 @@ def visible(scenario: Scenario, n: int, fraction: float) -> bool:
 
 def generate(name: str, seed: int, *, n: int, noise: float, outliers: float, fraction: float) -> GeneratedRun:
     """One run of a scenario; noise is normal for even seeds and log-normal for odd ones."""
-    rng = np.random.default_rng([seed, n, int(noise * 1000), int(fraction * 1000), int(outliers * 1000), list(SCENARIOS).index(name)])
+    rng = np.random.default_rng(
+        [seed, n, int(noise * 1000), int(fraction * 1000), int(outliers * 1000), list(SCENARIOS).index(name)]
+    )
     plan = SCENARIOS[name].plan(rng, n, noise)
     z = rng.standard_normal(n)
     factor = np.maximum(1 + noise * z, 0.1) if seed % 2 == 0 else np.exp(noise * z - noise * noise / 2)
@@ -289,9 +291,7 @@ def capture(rng: np.random.Generator, truth: np.ndarray, fraction: float) -> np.
     return captured[captured < n]
 
 
-def op_table(
-    rng: np.random.Generator, plan: Plan, dur_ps: np.ndarray, captured: np.ndarray, noise: float
-) -> pa.Table:
+def op_table(rng: np.random.Generator, plan: Plan, dur_ps: np.ndarray, captured: np.ndarray, noise: float) -> pa.Table:
     """Rows of the captured steps: counts exact but for a busy-wait op of little time, times as noisy as the steps."""
     parts = []
     for kind in np.unique(plan.ops[captured].astype(str)):

@@ -1,14 +1,13 @@
 """DBSCAN on the captured steps' vectors, min-samples by the elbow of the noise ratio.
 
 Source: Wudenhe & Tseng, ISPASS 2021: DBSCAN with min-samples swept and chosen where the ratio of noise points bends. The
-radius is the bend of the sorted distances to the k-th neighbour (Ester et al., KDD 1996). Noise points join the nearest
+radius comes from the distances to the k-th neighbour (Ester et al., KDD 1996). Noise points join the nearest
 cluster, so that every step has a phase.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.kmeans import find_elbow
 from phasepoint.phases.result import IntArray, Labelling
 from phasepoint.phases.step_space import nearest, sample_points, spread_labels, step_space
 from phasepoint.phases.vectors import OpVectors, StepSeries
@@ -44,17 +43,23 @@ def _fit(points: NDArray[np.float64]) -> tuple[IntArray, str]:
     tried = [m for m in MIN_SAMPLES if 3 * m <= len(points)]
     found = [DBSCAN(eps=radius, min_samples=m).fit_predict(points).astype(np.int64) for m in tried]
     noise = np.array([float((cluster < 0).mean()) for cluster in found])
-    # The noise ratio rises with min-samples; the elbow is where it starts to rise.
-    at = find_elbow(1 - noise) if noise[-1] > noise[0] else 0
+    at = find_bend(noise)
     note = f"min-samples {tried[at]}, radius {radius:.3g}, {100 * noise[at]:.1f} % noise"
     return found[at], note
 
 
+def find_bend(noise: NDArray[np.float64]) -> int:
+    """Index of the last value before a rising curve takes off: the furthest below the line between its ends."""
+    if len(noise) < 2 or noise[-1] <= noise[0]:
+        return 0
+    x = np.linspace(0, 1, len(noise))
+    return int((x - (noise - noise[0]) / (noise[-1] - noise[0])).argmax())
+
+
 def _radius(points: NDArray[np.float64]) -> float:
+    """A step beyond the distance at which nine points in ten have as many neighbours as a small cluster holds."""
     from sklearn.neighbors import NearestNeighbors
 
-    k = min(MIN_SAMPLES[0], len(points) - 1)
+    k = int(np.clip(len(points) // 10, MIN_SAMPLES[0], 30))
     distance = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points)[0][:, -1]
-    ranked = np.sort(distance)[::-1]
-    bend = ranked[find_elbow(ranked)]
-    return float(max(bend, 1.05 * np.median(distance), 1e-6))
+    return float(max(1.2 * np.quantile(distance, 0.9), 1e-6))

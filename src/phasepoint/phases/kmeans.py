@@ -32,7 +32,7 @@ def _fit(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
     """Centres for the better k of elbow and BIC, and which it was."""
     from sklearn.cluster import KMeans
 
-    distinct = len(np.unique(points, axis=0))
+    distinct = len(np.unique(points.round(6), axis=0))
     fits = [KMeans(k, n_init=3, random_state=_SEED).fit(points) for k in range(1, min(MOST_CLUSTERS, distinct) + 1)]
     distance = np.array([fit.inertia_ for fit in fits])
     elbow, bic = find_elbow(distance), _least_bic(points, distance)
