@@ -134,6 +134,9 @@ class StillFlusher(Flusher):
     def start(self) -> None:
         """Nothing."""
 
+    def wake(self) -> None:
+        self._work(False)
+
     def finish(self) -> None:
         self._work(True)
 

@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -257,19 +260,32 @@ def test_guard_lets_pass_what_is_the_users(error):
     assert not thing.guard.off
 
 
+FORKING_JOB = """
+import os, sys
+from recorder_fakes import FakeClock, FakeSession, fake_record
+
+clock = FakeClock()
+with fake_record(sys.argv[1], clock, FakeSession(clock), budget=0) as run:
+    for index in run.steps(range(4)):
+        clock.tick(10)
+        if index == 1:
+            pid = os.fork()
+            if pid == 0:
+                list(run.steps(range(50)))
+                run.__exit__(None, None, None)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
 def test_a_forked_child_leaves_the_parents_run_alone(tmp_path):
-    clock = FakeClock()
-    with fake_record(tmp_path / "run", clock, FakeSession(clock), budget=0) as run:
-        for index, _ in enumerate(run.steps(range(4))):
-            clock.tick(10)
-            if index == 1:
-                pid = os.fork()
-                if pid == 0:
-                    list(run.steps(range(50)))
-                    run.__exit__(None, None, None)
-                    os._exit(0)
-                assert os.waitpid(pid, 0)[1] == 0
-    assert open_run(tmp_path / "run").table("steps").num_rows == 4
+    """In a process of its own: one that other tests filled with a framework's threads should not be forked."""
+    here = Path(__file__).parent
+    job = [sys.executable, "-c", FORKING_JOB, str(tmp_path / "run")]
+    subprocess.run(job, env=os.environ | {"PYTHONPATH": str(here)}, timeout=60, check=True)
+    opened = open_run(tmp_path / "run")
+    assert opened.table("steps").num_rows == 4
+    assert [shard.state for shard in opened.shards] == ["closed"]
     assert sorted(path.name for path in (tmp_path / "run").glob("host=*")) == ["host=00000"]
 
 

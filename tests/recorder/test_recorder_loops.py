@@ -232,6 +232,14 @@ def test_no_loop_at_all_still_leaves_a_run(job):
     assert [(gap["why"], gap["dur_ps"]) for gap in job.table("gaps")] == [("outside-steps", 3 * PS_PER_MS)]
 
 
+def test_the_run_is_there_before_the_first_step(job):
+    with job.recording as run:
+        assert not job.path.exists()
+        for _ in run.steps(job.loader(1)):
+            assert job.shard().state == "live"
+            assert job.table("steps") == []
+
+
 def test_loops_one_after_another_count_on(job):
     with job.recording as run:
         steps = run.steps([1, 2, 3])
@@ -407,7 +415,7 @@ def test_memory_is_sampled_into_the_step_in_progress(job):
             job.work(3)
     rows = job.table("steps")
     sampled = [row["step"] for row in rows if row["device_memory_bytes"] is not None]
-    assert sampled == [100, 250]
+    assert sampled == [0, 100, 250]
     assert rows[100]["device_memory_bytes"] == 4096
     assert rows[100]["host_rss_bytes"] > 1 << 20
 

@@ -1,5 +1,6 @@
 """What the flusher does in a round: captures, rows, memory samples, the watchdog, and the account of it all."""
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -62,6 +63,8 @@ class Background:
             started and the rank is known.
         status: how the shard is to be closed.
         lost_captures: captures that could not be written.
+        counts: counts of the job's side, for the counters at the end.
+        opened: set once the run was opened, or could not be.
     """
 
     def __init__(self, parts: Parts, *, flush_ps: int, converter: IdleConverter | None = None) -> None:
@@ -70,6 +73,7 @@ class Background:
         self.status = "ok"
         self.lost_captures = 0
         self.counts: dict[str, int] = {}
+        self.opened = threading.Event()
         self._parts = parts
         self._flush_ps = flush_ps
         self._converter = converter
@@ -114,7 +118,10 @@ class Background:
             return False
         if not self._parts.output.is_open:
             self._refused = True
-            self._parts.output.open()
+            try:
+                self._parts.output.open()
+            finally:
+                self.opened.set()
             self._refused = False
         return True
 

@@ -17,6 +17,9 @@ from phasepoint.recorder.session import CheckpointWritten
 
 Status = Literal["ok", "failed"]
 
+OPEN_LIMIT_S = 1.0
+"""How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""
+
 
 class Recorder:
     """Hooks of one recording. They return at once when the recorder is off, and never raise an `Exception`.
@@ -42,10 +45,13 @@ class Recorder:
         self._step_cost_ps = step_cost_ps
         self._clocked_steps = 0
         self._opening: Opening | None = None
+        self._has_begun = False
 
     @guarded
     def ask(self) -> None:
         """A loop asks for its next batch."""
+        if not self._has_begun:
+            self._begin()
         steps, windows = self._steps, self._windows
         now_ns = steps.ask()
         if windows.in_step:
@@ -91,6 +97,8 @@ class Recorder:
             steps: when each asked for its batch, got it, and ended; readings of the monotonic clock, oldest first.
             entry_ns: what beginning the recording took, on the job's thread.
         """
+        if not self._has_begun:
+            self._begin()
         for asked_ns, got_ns, end_ns in steps:
             self._steps.replay(asked_ns, got_ns, end_ns)
         self._parts.account.spend("entry", entry_ns * PS_PER_NS)
@@ -177,11 +185,20 @@ class Recorder:
         self._steps.finish()
         self._spend_clock()
 
+    def _begin(self) -> None:
+        """Before the first step: the run is there before the job has done anything that could be lost with it.
+
+        Not earlier, because the rank and the devices are known only once the job has started its framework.
+        """
+        self._has_begun = True
+        self._background.wanted = True
+        self._flusher.wake()
+        self._background.opened.wait(OPEN_LIMIT_S)
+
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""
         steps, parts = self._steps, self._parts
         began_ns = parts.clock.now_ns()
-        self._background.wanted = True
         self._spend_clock()
         typical_ns = steps.typical_ns(None)
         opening = self._planner.look(self._situation(now_ns, typical_ns))
