@@ -27,6 +27,15 @@ def progress_console() -> "Console":
     return Console(stderr=True, quiet=not sys.stderr.isatty(), highlight=False, markup=False, emoji=False)
 
 
+def write_data(text: str) -> None:
+    """Write data to stdout as it is; on a terminal, what could steer it is shown as an escape."""
+    if sys.stdout.isatty():
+        from phasepoint.report.names import printable
+
+        text = "".join(f"{printable(line)}\n" for line in text.splitlines())
+    sys.stdout.write(text)
+
+
 def write_notes(notes: Iterable[str]) -> None:
     """What the reader of a result must know beside it, one line each, on stderr."""
     from phasepoint.report.names import printable

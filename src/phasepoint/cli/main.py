@@ -41,8 +41,15 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _after_broken_pipe()
+    except SystemExit as error:
+        # Typer ends a broken pipe so, with a code that says nothing.
+        return _after_broken_pipe() if isinstance(error.__context__, BrokenPipeError) else _code_of(error)
     except Exception as error:  # noqa: BLE001 - the one place where everything ends
         return _report(error)
+
+
+def _code_of(error: SystemExit) -> int:
+    return error.code if isinstance(error.code, int) else int(error.code is not None)
 
 
 def _report(error: Exception) -> int:
@@ -67,9 +74,12 @@ def _report(error: Exception) -> int:
 
 
 def _say(message: str, code: int, error: Exception) -> int:
+    from phasepoint.report.names import printable
+
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error, file=sys.stderr)
-    sys.stderr.write(f"error: {message}\n")
+    lines = "\n".join(map(printable, message.splitlines()))
+    sys.stderr.write(f"error: {lines}\n")
     return code
 
 

@@ -30,9 +30,10 @@ def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv =
 
         typer.echo(to_json("sql", _document(table), indent=None))
     elif as_csv:
+        from phasepoint.cli.console import write_data
         from phasepoint.report.csv_text import csv_text
 
-        typer.echo(csv_text(table), nl=False)
+        write_data(csv_text(table))
     else:
         from phasepoint.cli.console import result_console
         from phasepoint.report.grid import render_table
