@@ -79,6 +79,8 @@ def test_a_session_that_fails_anywhere(tmp_path, capsys, hook, error):
     assert type(error).__name__ in run.off_reason
     assert err.count("\n") == 1
     assert err.startswith("phasepoint: the recorder switched itself off: ")
+    if hook not in {"probe", "devices", "watch_compiles", "watch_user_profiler"}:  # these come before there is a run
+        assert "recorder-off" in open_run(tmp_path / "run").table("gaps").column("why").to_pylist()
 
 
 @pytest.mark.parametrize("method", ["ask", "got", "end_loop", "enter_kind", "leave_kind", "finish", "take_rows"])

@@ -88,10 +88,12 @@ class Background:
     def round(self, final: bool) -> None:
         """One round; the last one closes the shard. Never raises."""
         begin_ns = self._parts.clock.cpu_ns()
-        was_open = self._parts.output.is_open
+        was_open, wanted = self._parts.output.is_open, self.wanted
         self._work(final)
         cpu_ps = (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS
         self._parts.account.spend("flush" if was_open else "entry", max(0, cpu_ps - self._write_ps))
+        if wanted:
+            self.opened.set()
         if final:
             self._close()
 
@@ -100,10 +102,8 @@ class Background:
         self._write_ps = 0
         parts = self._parts
         now_ps = parts.elapsed_ps()
-        parts.windows.expire(parts.clock.now_ns())
-        self._watch_clock()
-        if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
-            self._sample_memory(now_ps)
+        if not self.guard.off:
+            self._observe(now_ps)
         if not self._open(final):
             return
         while parts.inbox.captured:
@@ -113,15 +113,18 @@ class Background:
             self._flush(final)
             self._tend_converter(now_ps, final)
 
+    def _observe(self, now_ps: int) -> None:
+        self._parts.windows.expire(self._parts.clock.now_ns())
+        self._watch_clock()
+        if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
+            self._sample_memory(now_ps)
+
     def _open(self, final: bool) -> bool:
         if self._refused or not (self.wanted or final):
             return False
         if not self._parts.output.is_open:
             self._refused = True
-            try:
-                self._parts.output.open()
-            finally:
-                self.opened.set()
+            self._parts.output.open()
             self._refused = False
         return True
 
