@@ -267,7 +267,7 @@ def generate(name: str, seed: int, *, n: int, noise: float, outliers: float, fra
     factor = np.maximum(1 + noise * z, 0.1) if seed % 2 == 0 else np.exp(noise * z - noise * noise / 2)
     dur = plan.mean * factor
     odd = rng.random(n) < outliers
-    odd[plan.no_outlier] = False
+    odd[plan.no_outlier] = odd[0] = False
     dur[odd] *= np.exp(rng.uniform(np.log(3), np.log(20), int(odd.sum())))
     dur_ps = np.maximum((dur * STEP_PS).astype(np.int64), 1)
     wait = np.clip(plan.input_share * np.exp(0.1 * rng.standard_normal(n)), 0, 0.95)

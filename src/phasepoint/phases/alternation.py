@@ -11,6 +11,7 @@ LONGEST = 16
 """Longest cycle looked for by folding; longer ones are found as events that return."""
 
 _CHUNKS = (48, 384)
+_LEAST_CYCLES = 5
 _CLIP = float(np.log(3))
 _CONFIRMED = 0.72
 """Least part of every member's steps that must themselves lie nearest to that member's place. Folding at half of a
@@ -36,7 +37,7 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
     residual = _less_level(values, len(template), sigma)
     for _ in range(3):
         phase, followed = _follow(residual, template, sigma)
-        if followed.sum() < 3 * len(template):
+        if followed.sum() < _LEAST_CYCLES * len(template):
             return none
         template = _folded(residual, phase, followed, template)
     member = _members(template, gap)
@@ -50,7 +51,7 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
     best_score, best = 0.0, None
     for chunk in _CHUNKS:
         size = min(chunk, len(values))
-        for period in range(2, min(LONGEST, size // 3) + 1):
+        for period in range(2, min(LONGEST, size // _LEAST_CYCLES) + 1):
             rounds = size // period
             n_chunks = len(values) // (rounds * period)
             chunks = values[: n_chunks * rounds * period].reshape(n_chunks, rounds * period)

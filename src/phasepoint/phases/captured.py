@@ -3,10 +3,10 @@
 A captured step's `breakdowns` rows split its time among the categories as the profiler saw it; the step clock knows
 how long it lasted, waited for input and compiled. Put together without counting anything twice:
 
-- `input` is the part of the wait for input during which the device did nothing: min(wait, idle + host), taken from
-  idle first. What is left of the wait was hidden behind work, and stays with that work.
-- `compiling` is the same of the compilation, from what `input` left.
 - `unattributed` is what the profiler did not see of the step's time.
+- `input` is the part of the wait for input during which the device did nothing: min(wait, unattributed + idle + host),
+  taken in this order. What is left of the wait was hidden behind work, and stays with that work.
+- `compiling` is the same of the compilation, from what `input` left.
 
 So the parts of every captured step add up to its `dur_ps`.
 """
@@ -29,7 +29,7 @@ PARTS = (*CATEGORIES, UNATTRIBUTED, INPUT, COMPILING)
 N_WORK = len(CATEGORIES) + 1
 """The first so many are estimated as shares of the time that is neither `input` nor `compiling`."""
 
-_HOST, _IDLE = CATEGORIES.index("host"), CATEGORIES.index("idle")
+_HOST, _IDLE, _UNSEEN = (PARTS.index(name) for name in ("host", "idle", UNATTRIBUTED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def _close(walls: Int64s, devices: Int64s, dur_ps: Int64s) -> Int64s:
 def _name_waits(work: Int64s, input_ps: Int64s, compile_ps: Int64s) -> Int64s:
     parts = np.column_stack([work, np.zeros((len(work), 2), np.int64)])
     for column, wait_ps in ((PARTS.index(INPUT), input_ps), (PARTS.index(COMPILING), compile_ps)):
-        for category in (_IDLE, _HOST):
+        for category in (_UNSEEN, _IDLE, _HOST):
             taken = np.minimum(parts[:, category], wait_ps - parts[:, column])
             parts[:, category] -= taken
             parts[:, column] += taken

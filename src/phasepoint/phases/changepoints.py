@@ -46,7 +46,7 @@ def switch_price(n: int) -> float:
     A stretch of pure noise offers gains of about log n over all its starts and lengths; two changes must cost
     more than that, and more than two capped steps.
     """
-    return 6.5 + 0.5 * float(np.log(n))
+    return 5.2 + 0.4 * float(np.log(n))
 
 
 def long_price(n: int) -> float:
@@ -112,7 +112,7 @@ def _segment_levels(values: NDArray[np.float64], starts: IntArray, sigma: float)
 def gather_levels(values: NDArray[np.float64], starts: IntArray, sigma: float, gap: float) -> NDArray[np.float64]:
     """Levels that segments gather at, rising: the closest two are joined until all are apart.
 
-    Two groups of segments are apart when their centres differ by `gap` and by three standard errors of a
+    Two groups of segments are apart when their centres differ by `gap` and by four standard errors of a
     typical segment of either.
     """
     length = np.diff(np.append(starts, len(values))).astype(float)
@@ -120,7 +120,7 @@ def gather_levels(values: NDArray[np.float64], starts: IntArray, sigma: float, g
     centre, weight, count = _binned(level, length, min(gap, sigma) / 4)
     while len(centre) > 1:
         error = sigma * np.sqrt(count / weight)
-        needed = np.maximum(gap, 3 * np.maximum(error[1:], error[:-1]))
+        needed = np.maximum(gap, 4 * np.maximum(error[1:], error[:-1]))
         closeness = np.diff(centre) / needed
         i = int(closeness.argmin())
         if closeness[i] >= 1 and len(centre) <= 64:

@@ -4,7 +4,7 @@ See `phases/captured.py` for what the time of a captured step is split into, `ph
 are estimated, and `docs/estimates.md` for both in words, with the coverage that was measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
-from phasepoint.phases.sampling import Clusters, Stratum
+from phasepoint.phases.prediction import predict_rest
 from phasepoint.phases.strata import (
+    Fit,
     StepTimes,
+    Stratum,
     assign_strata,
-    cut_clusters,
     describe_strata,
-    estimate_strata,
-    with_extras,
+    fit_cells,
 )
 from phasepoint.phases.summary_types import Breakdown, OpTime
 from phasepoint.phases.totals import Totals
@@ -94,9 +94,11 @@ def estimate_totals(
     sample = _align(steps, windows, breakdowns, labels)
     columns = None if ops is None else read_op_columns(ops, programs, sample.keys, sample.captured)
     extra = _op_extras(sample, columns)
-    rests = estimate_strata(sample.strata, with_extras(sample.clusters, sample.owner, extra.of_cluster), names or {})
-    totals = Totals(sample.strata, rests, sample.seen_parts(), extra.of_stratum, extra.keys, confidence)
-    notes = (*rests.notes, *_slowdown_notes(windows, sum_ps(sample.times.dur_ps[sample.captured.row])))
+    fit = fit_cells(sample.times, sample.captured, extra.of_step, sample.stratum, sample.strata, sample.cluster)
+    rest = predict_rest(fit, sample.strata)
+    totals = Totals(sample.strata, fit, rest, sample.seen_parts(), extra.of_stratum, extra.keys, confidence)
+    seen_ps = sum_ps(sample.times.dur_ps[sample.captured.row])
+    notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
     phases = np.unique(labels).tolist()
     window = np.full(steps.num_rows, -1, np.int64)
     window[sample.captured.row] = sample.captured.window
@@ -112,7 +114,7 @@ def estimate_totals(
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """The tables, aligned: the step clock, the captured steps, strata, and clusters of captured steps."""
+    """The tables, aligned: the step clock, the captured steps with their windows, and the strata."""
 
     keys: StepKeys
     times: StepTimes
@@ -120,21 +122,22 @@ class _Sample:
     strata: tuple[Stratum, ...]
     stratum: Int64s
     cluster: Int64s
-    owner: Int64s
-    clusters: list[Clusters]
+
+    @property
+    def of_captured(self) -> Int64s:
+        """Stratum of every captured step."""
+        return self.stratum[self.captured.row]
 
     def seen_parts(self) -> Int64s:
         """Parts of the captured steps of every stratum, exact `[n_strata, len(PARTS)]`."""
         seen = np.zeros((len(self.strata), len(PARTS)), np.int64)
-        np.add.at(seen, self.stratum, self.captured.parts_ps)
+        np.add.at(seen, self.of_captured, self.captured.parts_ps)
         return seen
 
     def counts(self, phase: int | None) -> tuple[int, int]:
         """Windows and captured steps of a phase, or of the run."""
-        mine = np.isin(self.stratum, [i for i, s in enumerate(self.strata) if phase in (None, s.phase)])
-        row = self.captured.row[mine]
-        names = [self.keys.host[row], self.keys.attempt[row], self.captured.window[mine]]
-        return len(np.unique(np.column_stack(names), axis=0)), len(row)
+        mine = np.isin(self.of_captured, [i for i, s in enumerate(self.strata) if phase in (None, s.phase)])
+        return len(np.unique(self.cluster[mine])), int(mine.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +145,7 @@ class _OpExtras:
     """Self time and executions of the picked ops: `[…, 2 * n_picked]`, first all self times, then all executions."""
 
     keys: tuple[OpKey, ...]
-    of_cluster: Floats
+    of_step: Floats
     of_stratum: Int64s
 
 
@@ -156,30 +159,57 @@ def _align(steps: pa.Table, windows: pa.Table, breakdowns: pa.Table, labels: Int
     seen = np.zeros(len(dur_ps), bool)
     seen[captured.row] = True
     strata = describe_strata(times, seen, stratum, hosts, phases)
-    cluster, owner, clusters = cut_clusters(keys, times, captured, stratum, len(strata))
-    return _Sample(keys, times, captured, strata, stratum[captured.row], cluster, owner, clusters)
+    names = [keys.host[captured.row], keys.attempt[captured.row], captured.window]
+    cluster = np.unique(np.column_stack(names), axis=0, return_inverse=True)[1].ravel()
+    return _Sample(keys, times, captured, strata, stratum, cluster)
 
 
 def _op_extras(sample: _Sample, columns: OpColumns | None) -> _OpExtras:
-    n_clusters, n_strata = len(sample.owner), len(sample.strata)
+    n_captured, n_strata = len(sample.captured.row), len(sample.strata)
     if columns is None or not len(columns.index):
-        return _OpExtras((), np.zeros((n_clusters, 0)), np.zeros((n_strata, 0), np.int64))
-    picked = columns.picked(_pick(sample, columns.sums(sample.stratum, n_strata, columns.self_ps)))
+        return _OpExtras((), np.zeros((n_captured, 0)), np.zeros((n_strata, 0), np.int64))
+    picked = columns.picked(_pick(sample, columns.sums(sample.of_captured, n_strata, columns.self_ps)))
     both = (picked.self_ps, picked.count)
-    of_cluster = np.hstack([picked.sums(sample.cluster, n_clusters, values) for values in both])
-    of_stratum = np.hstack([picked.sums(sample.stratum, n_strata, values) for values in both])
-    return _OpExtras(picked.keys, of_cluster.astype(np.float64), of_stratum)
+    of_stratum = np.hstack([picked.sums(sample.of_captured, n_strata, values) for values in both])
+    everything_seen = n_captured == len(sample.stratum)  # then there is nothing to estimate from single steps
+    of_step = np.zeros((n_captured, of_stratum.shape[1]))
+    if not everything_seen:
+        of_step = np.hstack([picked.sums(np.arange(n_captured), n_captured, values) for values in both])
+    return _OpExtras(picked.keys, of_step.astype(np.float64), of_stratum)
 
 
 def _pick(sample: _Sample, seen: Int64s) -> Int64s:
     """Ops that may be among the largest of the run or of a phase, by their captured time raised to the whole."""
-    raised = np.array([s.total_ps / s.seen_ps if s.seen_ps else 0.0 for s in sample.strata])
+    raised = np.array([s.total_ps / (s.total_ps - s.rest_ps) if s.total_ps > s.rest_ps else 0 for s in sample.strata])
     likely = seen * raised[:, None]
     phases = np.array([s.phase for s in sample.strata])
     rows = [likely.sum(axis=0), *(likely[phases == phase].sum(axis=0) for phase in np.unique(phases))]
     best = [np.argsort(-row, kind="stable")[: 2 * TOP_OPS] for row in rows]
     picked = np.unique(np.concatenate(best))
     return np.asarray(picked[likely[:, picked].any(axis=0)], np.int64)
+
+
+def borrowing_notes(fit: Fit, strata: Sequence[Stratum], names: Mapping[int, str]) -> tuple[str, ...]:
+    """Which phases rest on others' windows, or on windows opened by choice, and how much of the time that is."""
+    total_ps = max(sum(stratum.total_ps for stratum in strata), 1)
+    notes = []
+    known = np.array([fit.base[group] is not None for group in fit.group.tolist()], bool)
+    by_choice = np.array([fit.by_choice[group] for group in fit.group.tolist()], bool)
+    for which, words in (
+        (
+            fit.borrowed & known,
+            "had too few windows of their own: taken to be like the phase most like them, and less sure",
+        ),
+        (by_choice & known, "had no random windows: they rest on windows opened by choice"),
+    ):
+        rest = [stratum for stratum, mine in zip(strata, which.tolist(), strict=True) if mine and stratum.rest_ps]
+        if not rest:
+            continue
+        listed = list(dict.fromkeys(names.get(s.phase, f"phase {s.phase}") for s in rest))
+        named = ", ".join(listed[:3]) + (f" and {len(listed) - 3} more phases" if len(listed) > 3 else "")
+        share = 100 * sum(stratum.rest_ps for stratum in rest) / total_ps
+        notes.append(f"{named} ({share:.2g} % of the time) {words}")
+    return tuple(notes)
 
 
 def _slowdown_notes(windows: pa.Table, seen_ps: int) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> IntArr
 
 def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
     """The least likely schedule among events of like duration; null where chance could make every one."""
-    width = max(5 * sigma, 0.25)
+    width = max(8 * sigma, 0.3)
     best: Schedule | None = None
     for low, high in _value_ranges(residual[starts], width, sigma):
         like = starts[(residual[starts] >= low) & (residual[starts] < high)]

@@ -8,8 +8,11 @@ from numpy.typing import NDArray
 from phasepoint.phases.result import IntArray
 
 _LEAST_VISITS = 4
-_CLEAR = 6.0
-"""Standard deviations by which the autocorrelation must rise: noise reaches 5.3 once among a million lags."""
+_CLEAR = 1.2
+"""Standard deviations by which the autocorrelation must rise above the most that noise reaches among all lags."""
+
+_CERTAIN = 8
+"""Visits that make a schedule even where it holds for a part of the run."""
 
 _KEPT = 0.7
 """Least part of a schedule's visits at which its block must itself be seen; half a true period shows half."""
@@ -59,7 +62,7 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
         return []
     z = auto / auto[0] * n / np.sqrt(n - np.arange(most + 2))
     inner = z[1:-1]
-    peak = np.flatnonzero((inner >= z[:-2]) & (inner >= z[2:]) & (inner > _CLEAR)) + 1
+    peak = np.flatnonzero((inner >= z[:-2]) & (inner >= z[2:]) & (inner > _CLEAR + np.sqrt(2 * np.log(max(most, 2))))) + 1
     peak = peak[peak >= least]
     if len(peak) == 0:
         return []
@@ -108,7 +111,7 @@ def _follow_block(
     known = inside.sum(axis=1)
     first, at, inside, total, known = (a[known > 0] for a in (first, at, inside, total, known))
     seen = np.sign(level) * total / known > 0.5 * abs(level)
-    if seen.sum() < _LEAST_VISITS - 1:
+    if seen.sum() < _LEAST_VISITS or (seen.sum() < _CERTAIN and seen.mean() < _KEPT):
         return None
     begin, end = (int(np.flatnonzero(seen)[i]) for i in (0, -1))
     # A visit cut off by the run's end, or the first one, belongs to a schedule that is otherwise kept.

@@ -9,7 +9,7 @@ _MAD_TO_SIGMA = 1.4826
 _LAGS = 16
 """Distances at which neighbours are compared: one of them fits any alternation of up to as many steps."""
 
-MIN_GAP = 0.06
+MIN_GAP = 0.08
 """Least difference of two levels in log duration: smaller ones are not worth a user's attention."""
 
 _BLOCK = 20
@@ -18,7 +18,7 @@ _BLOCK = 20
 def estimate_noise(values: NDArray[np.float64]) -> float:
     """Standard deviation of one value about its level, robust to levels, outliers and alternation.
 
-    The spread of differences between neighbours, or between values up to 16 apart where that is clearly less.
+    The usual spread of differences between values 1 to 16 apart, or the least where that is clearly less.
 
     Args:
         values: log durations in the run's order, `[n]`.
@@ -26,7 +26,8 @@ def estimate_noise(values: NDArray[np.float64]) -> float:
     lags = range(1, max(min(_LAGS, len(values) // 3), 1) + 1)
     spread = [float(np.median(np.abs(values[lag:] - values[:-lag]))) for lag in lags]
     # The least of many is biased low; it is only believed where it is clearly less: in an alternation.
-    typical = spread[0] if min(spread) > 0.75 * spread[0] else min(spread)
+    usual = float(np.median(spread))
+    typical = usual if min(spread) > 0.75 * usual else min(spread)
     return max(_MAD_TO_SIGMA * typical / 2**0.5, 1e-3)
 
 
