@@ -128,7 +128,7 @@ def test_hovering_shows_the_phase_and_the_step_as_text(view, opened):
 
 def test_the_axis_is_labelled_in_round_times(view):
     page = view()
-    labels = page.locator("svg.axis text").all_inner_texts()
+    labels = page.locator("svg.axis text").all_text_contents()
     assert labels[0] == "0 s"
     assert all(label.endswith(" s") for label in labels)
     numbers = [float(label.split()[0]) for label in labels]

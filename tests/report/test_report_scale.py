@@ -8,7 +8,7 @@ _VALUES = st.floats(1e-3, 1e15)
 
 
 def test_like_values_start_at_zero_and_unlike_ones_are_logarithmic():
-    assert fit_scale(40.0, 50.0) == Scale(0.0, 57.5)
+    assert fit_scale(40.0, 50.0) == Scale(0.0, 50.0 * 1.15)
     assert fit_scale(1.0, 100.0) == Scale(0.8, 125.0, is_log=True)
     assert fit_scale(0.0, 0.0) == Scale(0.0, 1.0)
 

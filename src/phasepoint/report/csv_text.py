@@ -1,7 +1,6 @@
 """An Arrow table as CSV text."""
 
-import csv
-import io
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -15,22 +14,27 @@ def csv_text(table: pa.Table, *, for_spreadsheet: bool = False) -> str:
         for_spreadsheet: put an apostrophe before text that a spreadsheet would run as a formula
             (`=`, `+`, `-`, `@` in front): names come from traces, which nobody vouches for.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.schema.names)
+    lines = [",".join(map(_field, table.schema.names))]
     for batch in table.to_batches(max_chunksize=65_536):
         columns = [_cells(column, for_spreadsheet=for_spreadsheet) for column in batch.columns]
-        writer.writerows(zip(*columns, strict=True))
-    return out.getvalue()
+        lines += [",".join(row) for row in zip(*columns, strict=True)]
+    return "\n".join(lines) + "\n"
 
 
-def _cells(column: pa.Array, *, for_spreadsheet: bool) -> Sequence[object]:
+_NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')
+
+
+def _cells(column: pa.Array, *, for_spreadsheet: bool) -> Sequence[str]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(pa.string())
-    values: list[object] = column.to_pylist()
-    if not for_spreadsheet or not pa.types.is_string(column.type):
-        return values
-    return [_harmless(value) if isinstance(value, str) else value for value in values]
+    is_text = pa.types.is_string(column.type)
+    disarm = for_spreadsheet and is_text
+    return ["" if v is None else _field(_harmless(v) if disarm else str(v)) for v in column.to_pylist()]
+
+
+def _field(text: str) -> str:
+    """A field as RFC 4180 quotes it; an empty text is quoted, so that it is not taken for null."""
+    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
 
 
 def _harmless(text: str) -> str:

@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
 def _plain_scalar(value: Any) -> Any:
     # DuckDB adds int64 up as 128-bit integers, which arrive as decimals without a fraction.
     if isinstance(value, decimal.Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return int(value) if value.is_finite() and value == value.to_integral_value() else plain(float(value))
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, bytes):
