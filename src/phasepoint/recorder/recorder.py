@@ -69,9 +69,9 @@ class Recorder:
             windows.enter_step(steps.step)
 
     @guarded
-    def got(self) -> None:
-        """The loop got its batch."""
-        self._steps.got()
+    def got(self, *, waited: bool = True) -> None:
+        """The loop got its batch; `waited` is False where the time since `ask` is not known to be the wait for it."""
+        self._steps.got(waited=waited)
 
     @guarded
     def end_loop(self) -> None:

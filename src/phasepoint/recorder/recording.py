@@ -151,7 +151,7 @@ class Recording:
         recorder = self._recorder
         if recorder is not None:
             recorder.ask()
-            recorder.got()
+            recorder.got(waited=False)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ from phasepoint.core.tables import table_from_columns, table_spec
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.cost import PURPOSES, RecorderCost
 from phasepoint.recorder.epoch import Epoch
-from phasepoint.recorder.step_clock import StepRows
+from phasepoint.recorder.step_clock import NOT_KNOWN, StepRows
 from phasepoint.recorder.windows import CapturedWindow
 
 Row = dict[str, Any]
@@ -42,14 +42,15 @@ def table_of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
 def steps_table(rows: StepRows, kinds: Sequence[str], samples: Sequence[MemorySample], epoch: Epoch) -> pa.Table:
     """The `steps` table of rows `[n]`. A memory sample goes to the step in which it was taken, the others have null."""
     dur_ns = rows.end_ns - rows.start_ns
-    input_ns = np.minimum(rows.got_ns - rows.start_ns, dur_ns)
+    unseen = rows.got_ns == NOT_KNOWN
+    input_ns = np.where(unseen, 0, np.minimum(rows.got_ns - rows.start_ns, dur_ns))
     return table_from_columns(
         "steps",
         {
             "step": rows.step,
             "start_ps": (rows.start_ns - epoch.now_ns) * PS_PER_NS,
             "dur_ps": dur_ns * PS_PER_NS,
-            "input_ps": input_ns * PS_PER_NS,
+            "input_ps": pa.array(input_ns * PS_PER_NS, mask=unseen),
             "dispatch_ps": (dur_ns - input_ns) * PS_PER_NS,
             "compile_ps": rows.compile_ns * PS_PER_NS,
             "kind": _names(rows.kind, kinds),

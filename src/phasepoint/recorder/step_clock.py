@@ -26,6 +26,8 @@ RECENT_STEPS = 64
 TYPICAL_STEPS = 9
 """A typical step takes the median of the last so many: four outliers do not move it."""
 
+NOT_KNOWN = -1
+
 _NO_KIND = -1
 
 
@@ -35,7 +37,8 @@ class StepRows:
 
     Attributes:
         step: step number.
-        start_ns, got_ns, end_ns: when the loop asked for the batch, got it, and asked for the next one.
+        start_ns, got_ns, end_ns: when the loop asked for the batch, got it, and asked for the next one; got_ns is
+            `NOT_KNOWN` where the wait could not be seen.
         compile_ns: tracing and compiling during the step.
         kind: index into `StepClock.kinds`, -1 where no hint was in force.
         captured: 1 where a capture window was open.
@@ -100,11 +103,15 @@ class StepClock:
         """Let the step being asked for begin later, after work of the recorder's own between two steps."""
         self.start_ns = now_ns
 
-    def got(self) -> None:
-        """The batch is there: the step that began with `ask` is real. A second call for one step is ignored."""
+    def got(self, *, waited: bool = True) -> None:
+        """The batch is there: the step that began with `ask` is real. A second call for one step is ignored.
+
+        Args:
+            waited: whether the time since `ask` was the wait for the batch; False where that is not known.
+        """
         if self.is_open:
             return
-        self._got_ns = self.now()
+        self._got_ns = self.now() if waited else NOT_KNOWN
         if self._outside_from_ns is not None:
             self._end_outside(self.start_ns)
         self.is_open = True

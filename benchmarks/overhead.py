@@ -1,0 +1,248 @@
+"""What recording costs a training job: wall time, CPU time, memory, and whether it changes the result.
+
+On/off pairs of the same job with the same, fixed number of steps run one after another, each in a process of its own,
+the order within a pair turning with every pair. Reported is the median over pairs of on / off - 1 with a bootstrap
+95 % interval, for wall and for CPU time (user and system, children included), beside the recorder's own account.
+
+    python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
+    python benchmarks/overhead.py --quick                # 3 pairs of 15 s
+    python benchmarks/overhead.py --peers                # and the frameworks' own profilers left on
+    python benchmarks/overhead.py --clock                # the step clock alone, µs a step
+    python benchmarks/overhead.py --windows 1000         # host memory over so many windows
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+JOBS = Path(__file__).with_name("overhead_jobs.py")
+CALIBRATION_STEPS = (60, 240)
+
+
+def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
+    """One job in a process of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="phasepoint-overhead-"))
+    command = [
+        sys.executable,
+        str(JOBS),
+        framework,
+        "--steps",
+        str(steps),
+        "--mode",
+        mode,
+        "--out",
+        str(folder / "run"),
+    ]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=False
+        )
+        if done.returncode or "phasepoint:" in done.stderr:
+            raise SystemExit(f"{framework} {mode}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        return json.loads(done.stdout.splitlines()[-1]) | {"mode": mode, "run_bytes": size}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def steps_for(framework: str, seconds: float) -> int:
+    """The number of steps that takes about so long here, from the difference of two short runs."""
+    short, long = (run_job(framework, steps, "off")["wall_s"] for steps in CALIBRATION_STEPS)
+    step_s = max(1e-4, (long - short) / (CALIBRATION_STEPS[1] - CALIBRATION_STEPS[0]))
+    return max(CALIBRATION_STEPS[1], int(seconds / step_s))
+
+
+def bootstrap(values: list[float]) -> tuple[float, float, float]:
+    """Median and its 95 % interval, percentile bootstrap with 10,000 draws."""
+    rng, sample = np.random.default_rng(0), np.array(values)
+    medians = np.median(rng.choice(sample, (10_000, len(sample))), axis=1)
+    return float(np.median(sample)), *(float(q) for q in np.quantile(medians, [0.025, 0.975]))
+
+
+def compare(framework: str, pairs: int, seconds: float) -> dict[str, Any]:
+    """Interleaved on/off pairs."""
+    steps = steps_for(framework, seconds)
+    results: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for index in range(pairs):
+        order = ("off", "on") if index % 2 == 0 else ("on", "off")
+        jobs = {mode: run_job(framework, steps, mode) for mode in order}
+        results.append((jobs["off"], jobs["on"]))
+        off, on = results[-1]
+        sys.stderr.write(
+            f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, on {on['wall_s']:.2f} s "
+            f"({on['wall_s'] / off['wall_s'] - 1:+.2%}), CPU {on['cpu_s'] / off['cpu_s'] - 1:+.2%}, "
+            f"own account {on['own_ratio']:.2%}, {on['windows']} windows\n"
+        )
+    digests = {job["digest"] for pair in results for job in pair}
+    return {
+        "framework": framework,
+        "steps": steps,
+        "seconds": median(off["wall_s"] for off, _ in results),
+        "wall": bootstrap([on["wall_s"] / off["wall_s"] - 1 for off, on in results]),
+        "cpu": bootstrap([on["cpu_s"] / off["cpu_s"] - 1 for off, on in results]),
+        "off_spread": float(
+            np.std([off["wall_s"] for off, _ in results]) / np.mean([off["wall_s"] for off, _ in results])
+        ),
+        "own_ratio": median(on["own_ratio"] for _, on in results),
+        "windows": median(on["windows"] for _, on in results),
+        "run_bytes": median(on["run_bytes"] for _, on in results),
+        "bit_identical": len(digests) == 1,
+        "pairs": [{"off": off, "on": on} for off, on in results],
+    }
+
+
+def compare_peer(framework: str, repeats: int, seconds: float) -> dict[str, Any]:
+    """The framework's own profiler left on for the whole job, against the job without."""
+    steps = steps_for(framework, seconds)
+    pairs = [(run_job(framework, steps, "off"), run_job(framework, steps, "peer")) for _ in range(repeats)]
+    return {
+        "framework": framework,
+        "steps": steps,
+        "wall": median(on["wall_s"] / off["wall_s"] - 1 for off, on in pairs),
+        "cpu": median(on["cpu_s"] / off["cpu_s"] - 1 for off, on in pairs),
+    }
+
+
+def clock_us() -> dict[str, float]:
+    """What `run.steps` adds to an empty loop's body, in microseconds a step: the median of nine runs."""
+    from phasepoint.recorder import record
+
+    def burn() -> None:
+        for _ in range(200):
+            pass
+
+    def timed(loader: Any, count: int) -> float:
+        began = time.perf_counter()
+        for _ in loader:
+            burn()
+        return (time.perf_counter() - began) / count * 1e6
+
+    count, added = 20_000, []
+    for _ in range(9):
+        with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", budget=0) as run:
+            list(run.steps(range(10)))
+            added.append(timed(run.steps(range(count)), count) - timed(range(count), count))
+    return {"us_per_step": median(added), "us_per_step_max": max(added)}
+
+
+def memory(framework: str, windows: int) -> dict[str, Any]:
+    """Resident memory while so many windows of two steps are captured back to back, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--memory-job", framework, "--windows", str(windows)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def memory_job(framework: str, windows: int) -> dict[str, Any]:
+    """Samples resident memory every tenth of the windows; growth is counted from the second tenth on."""
+    sys.path.insert(0, str(JOBS.parent))
+    from overhead_jobs import JOBS as jobs
+    from overhead_jobs import batches
+    from phasepoint.recorder import record
+    from phasepoint.recorder.memory import resident_bytes
+
+    step, _, shape = jobs[framework]()
+    loader = list(batches(4, (4, *shape[1:]), 10))
+    samples: list[int] = []
+    with tempfile.TemporaryDirectory() as folder:
+        with record(Path(folder) / "run", budget=None, window_steps=2, framework=framework) as run:
+            for index in run.steps(range(2 * windows)):
+                step(loader[index % 4])
+                if index % max(1, windows // 5) == 0:
+                    samples.append(resident_bytes() or 0)
+        captured = run.cost.windows
+    samples_mib = [size / 2**20 for size in samples]
+    return {
+        "framework": framework,
+        "windows": captured,
+        "rss_mib": samples_mib,
+        "growth_mib": samples_mib[-1] - samples_mib[len(samples_mib) // 5],
+    }
+
+
+def print_report(figures: dict[str, Any]) -> None:
+    print(f"{figures['date']}  {figures['machine']}")
+    if "clock" in figures:
+        print(f"step clock: {figures['clock']['us_per_step']:.2f} µs a step")
+    for row in figures.get("pairs", []):
+        (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
+        print(
+            f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s ({row['steps']} steps)\n"
+            f"       wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]\n"
+            f"       own account {row['own_ratio']:.2%}   windows {row['windows']:.0f}  "
+            f" run {row['run_bytes'] / 1e6:.1f} MB\n"
+            f"       spread of the job without recorder {row['off_spread']:.2%}   "
+            f"bit-identical {'yes' if row['bit_identical'] else 'NO'}"
+        )
+    for row in figures.get("peers", []):
+        name = "jax.profiler.trace" if row["framework"] == "jax" else "torch.profiler"
+        print(f"{row['framework']:5s}  {name} left on: wall {row['wall']:+.1%}   CPU {row['cpu']:+.1%}")
+    for row in figures.get("memory", []):
+        print(
+            f"{row['framework']:5s}  {row['windows']} windows: resident memory {row['rss_mib'][0]:.0f} → "
+            f"{row['rss_mib'][-1]:.0f} MiB, {row['growth_mib']:+.1f} MiB since the first fifth"
+        )
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    frameworks = ["jax", "torch"] if args.framework == "both" else [args.framework]
+    pairs, seconds = (3, 15.0) if args.quick else (args.pairs, args.seconds)
+    figures: dict[str, Any] = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+    }
+    if args.clock:
+        return figures | {"clock": clock_us()}
+    if args.windows:
+        return figures | {"memory": [memory(framework, args.windows) for framework in frameworks]}
+    figures["clock"] = clock_us()
+    figures["pairs"] = [compare(framework, pairs, seconds) for framework in frameworks]
+    if args.peers:
+        repeats = 1 if args.quick else args.peer_repeats
+        figures["peers"] = [compare_peer(framework, repeats, args.peer_seconds) for framework in frameworks]
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", choices=["jax", "torch", "both"], default="both")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of a job without recorder")
+    parser.add_argument("--peers", action="store_true", help="also the frameworks' own profilers, left on")
+    parser.add_argument("--peer-repeats", type=int, default=3)
+    parser.add_argument("--peer-seconds", type=float, default=20.0)
+    parser.add_argument("--clock", action="store_true", help="only the step clock")
+    parser.add_argument("--windows", type=int, help="only host memory, over so many windows")
+    parser.add_argument("--quick", action="store_true", help="3 pairs of 15 s")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--memory-job", choices=["jax", "torch"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.memory_job:
+        print(json.dumps(memory_job(args.memory_job, args.windows)))
+        return
+    figures = measure(args)
+    print_report(figures)
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
