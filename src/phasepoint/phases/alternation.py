@@ -22,7 +22,7 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
     """Which member of a cycle each step is: 0 for the commonest or outside any cycle, 1, 2, … for the others, `[n]`.
 
     The run is cut into chunks; each is folded at every cycle length, and the length whose folded means differ
-    most beyond chance (a chi-squared statistic less its BIC price) is taken. A path through the cycle's shifts
+    most beyond chance (a chi-squared statistic) is taken. A path through the cycle's shifts
     then says where the run follows it, so that a cycle may begin, stop or slip.
 
     Args:
@@ -37,7 +37,7 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
     residual = _less_level(values, len(template), sigma)
     for _ in range(3):
         phase, followed = _follow(residual, template, sigma)
-        if followed.sum() < _LEAST_CYCLES * len(template):
+        if followed.sum() < len(template) * max(_LEAST_CYCLES, 3 * _stretches(phase, followed)):
             return none
         template = _folded(residual, phase, followed, template)
     member = _members(template, gap)
@@ -58,11 +58,17 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
             chunks = chunks - np.median(chunks, axis=1, keepdims=True)
             folded = np.clip(chunks, -_CLIP, _CLIP).reshape(n_chunks, rounds, period).mean(axis=1)
             folded -= folded.mean(axis=1, keepdims=True)
-            gain = rounds * (folded**2).sum(axis=1) / sigma**2 - (period - 1) * (1 + np.log(rounds * period))
-            score = float(np.maximum(gain - 12, 0).sum())
+            gain = rounds * (folded**2).sum(axis=1) / sigma**2 - _by_chance(period, n_chunks)
+            score = float(np.maximum(gain, 0).sum())
             if score > 1.02 * best_score:
                 best_score, best = score, folded[int(gain.argmax())]
     return best
+
+
+def _by_chance(period: int, n_chunks: int) -> float:
+    """Chi-squared that noise reaches about once in fifty runs, over all periods and chunks tried."""
+    freedom = period - 1
+    return freedom + 2.5 * float(np.sqrt(2 * freedom)) + 2 * float(np.log(LONGEST * n_chunks)) + 4
 
 
 def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArray[np.float64]:
@@ -89,6 +95,14 @@ def _is_confirmed(
     nearest = np.abs(residual[followed][:, None] - centre).argmin(axis=1)
     right = np.bincount(own, nearest == own, len(centre)) / np.maximum(np.bincount(own, minlength=len(centre)), 1)
     return bool(right.min() >= _CONFIRMED)
+
+
+def _stretches(phase: IntArray, followed: NDArray[np.bool_]) -> int:
+    """How often the cycle begins, or slips: one that does all the time is none."""
+    period = int(phase.max()) + 1
+    slips = followed[1:] & followed[:-1] & ((phase[:-1] + 1) % period != phase[1:])
+    begins = followed[1:] & ~followed[:-1]
+    return 1 + int(slips.sum()) + int(begins.sum())
 
 
 def _follow(

@@ -46,7 +46,7 @@ def switch_price(n: int) -> float:
     A stretch of pure noise offers gains of about log n over all its starts and lengths; two changes must cost
     more than that, and more than two capped steps.
     """
-    return 5.2 + 0.4 * float(np.log(n))
+    return 5.6 + 0.4 * float(np.log(n))
 
 
 def long_price(n: int) -> float:

@@ -52,9 +52,15 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     period = int(np.flatnonzero(pairs >= 0.85 * pairs.max())[0]) if pairs.any() else 0
     if period == 0 or pairs[period] < 2:
         return None
-    log_chance = _log_poisson_tail(int(pairs[period]), m * m / n) + np.log(max(n / 2, 1))
+    # Events that crowd in a part of the run make more pairs than m² / n: the lags around say how many.
+    around = pairs[max(period // 2, _LEAST_PERIOD) : 2 * period]
+    usual = max(m * m / n, float((around.sum() - pairs[period]) / max(len(around) - 1, 1)))
+    log_chance = _log_poisson_tail(int(pairs[period]), usual) + np.log(max(n / 2, 1))
     hits = _paired(events, period)
-    if log_chance > _LOG_CHANCE and not _regular(events, hits, period, n):
+    if np.quantile(np.diff(hits), 0.75) > 2 * period:
+        return None
+    least = -3.0 if _spans(hits, period, n) else _LOG_CHANCE
+    if log_chance > least and not _regular(events, hits, period, n):
         return None
     return Schedule(period, hits, float(log_chance))
 
@@ -63,6 +69,12 @@ def _paired(events: IntArray, period: int) -> IntArray:
     known = np.zeros(int(events[-1]) + 2 * period + 1, bool)
     known[events + period] = True
     return events[known[events] | known[events + 2 * period]]
+
+
+def _spans(hits: IntArray, period: int, n: int) -> bool:
+    """Whether hardly a return is missing, from one end of the run to the other."""
+    due = (n - 1 - int(hits[0])) // period + 1
+    return int(hits[0]) < period and len(hits) >= 0.9 * due
 
 
 def _regular(events: IntArray, hits: IntArray, period: int, n: int) -> bool:
@@ -96,18 +108,24 @@ def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) ->
     n, period = len(residual), schedule.period
     claimed = np.zeros(n, bool)
     offset = schedule.hits % period
+    kept = 0
+    stray: list[IntArray] = []
     for phase, count in zip(*np.unique(offset, return_counts=True), strict=True):
         mine = schedule.hits[offset == phase]
         first, last = int(mine[0]), int(mine[-1])
         if count < 0.5 * ((last - first) // period + 1):
-            claimed[mine] = True
+            stray.append(mine)
             continue
+        kept += int(count)
         visits = np.arange(first, last + 1, period)
         visits = _extended(visits, residual, period)
         level = float(np.median(residual[mine]))
         for step in _block(visits, residual, level, sigma, period):
             inside = visits + step
             claimed[inside[(inside >= 0) & (inside < n)]] = True
+    # No phase of the period is kept where the schedule slips: then the hits themselves are all there is.
+    if kept < 0.3 * len(schedule.hits):
+        claimed[np.concatenate(stray)] = True
     return claimed
 
 
