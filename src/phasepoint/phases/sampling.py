@@ -28,6 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.phases.captured import N_WORK
+
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
@@ -36,7 +38,7 @@ BASE_REACH, LONG_REACH = 1.2, 3.0
 
 GROUP_PRIOR = 4.0
 """Windows that the other groups' scatter counts for."""
-BOUND_PRIOR = 1.0
+BOUND_PRIOR = 4.0
 """Windows that the greatest possible scatter counts for."""
 
 
@@ -87,8 +89,7 @@ def cell_shares(sample: CellSample, *, prior: Floats | None = None) -> CellShare
     ratio = (sample.weight[:, None] * sample.y).sum(axis=0) / wx.sum()
     residual = sample.y - sample.x[:, None] * ratio
     squares = float((sample.x**2).sum())
-    n = len(sample.x)
-    weight, lean = (BOUND_PRIOR, bounded_scatter(ratio)) if prior is None else (GROUP_PRIOR, prior)
+    weight, lean = (BOUND_PRIOR, bounded_scatter(ratio, len(sample.x))) if prior is None else (GROUP_PRIOR, prior)
     # Σ e² / Σ x² falls short by the ratio's own fit: n / (n − 1) for windows of equal size.
     effective = squares and float(sample.x.sum()) ** 2 / squares
     own = (residual**2).sum(axis=0) / squares * effective
@@ -105,9 +106,18 @@ def own_scatter(sample: CellSample) -> tuple[Floats, float]:
     return (residual**2).sum(axis=0) / squares * effective, effective - 1
 
 
-def bounded_scatter(ratio: Floats) -> Floats:
-    """The greatest variance of a quantity between 0 and 1 with this mean: R (1 − R)."""
+def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
+    """The greatest variance of a quantity between 0 and 1 with this mean: R (1 − R).
+
+    Args:
+        ratio: `[k]`, the first `N_WORK` of them shares of a step's parts.
+        windows: how many the mean rests on. One more is added in which all parts that are known to occur have like
+            shares, so that a part which a few windows did not show is not taken to be impossible.
+    """
     inside = np.clip(ratio, 0, 1)
+    occurs = inside[:N_WORK] > 0
+    if np.isfinite(windows) and len(inside) >= N_WORK and occurs.any():
+        inside[:N_WORK] = (windows * inside[:N_WORK] + occurs / occurs.sum()) / (windows + 1)
     return np.asarray(inside * (1 - inside), np.float64)
 
 

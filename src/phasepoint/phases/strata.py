@@ -13,7 +13,7 @@ from phasepoint.phases.sampling import CellSample, CellShares, cell_shares, cut_
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-LEAST_WINDOWS = 3
+LEAST_WINDOWS = 5
 """A stratum with fewer windows joins the one most like it."""
 BLOCK_STEPS = 5
 """Uncaptured steps are taken by so many together when their scatter is added up: about a window's worth."""
@@ -182,8 +182,8 @@ def _sample(x: Floats, y: Floats, cluster: Int64s, weight: Floats, *, least: int
     use = chance if random else use
     if not use.any():
         return None
-    sums_x = np.bincount(cluster[use], x[use], n)
-    sums_y = np.zeros((n, y.shape[1]))
+    sums_x, sums_y = np.zeros(n), np.zeros((n, y.shape[1]))
+    np.add.at(sums_x, cluster[use], x[use])
     np.add.at(sums_y, cluster[use], y[use])
     of_window = np.ones(n)
     if random:

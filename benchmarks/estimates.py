@@ -1,0 +1,240 @@
+"""Coverage and error of whole-run estimates: sub-sampled replays of runs that were captured in full.
+
+Every replay takes a fully captured real run, pretends that only some windows were captured (5 steps each, opened by
+chance at step boundaries as the recorder does), finds the phases and estimates the totals through the public
+functions, and holds them against the truth: the sum over all captured steps.
+
+    python benchmarks/estimates.py --record runs/estimates      # records a JAX and a PyTorch job, then replays them
+    python benchmarks/estimates.py --run runs/a --run runs/b    # replays runs recorded with budget=None
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WINDOW_STEPS = 5
+FRACTIONS = (0.005, 0.01, 0.05)
+LEAST_SHARE = 0.001
+"""Parts below 0.1 % of the run's time are left out of the coverage: they are listed with their error."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run captured in full, cut down to its captured steps."""
+
+    name: str
+    steps: pa.Table
+    breakdowns: pa.Table
+    ops: pa.Table
+    truth_ps: dict[str, int]
+
+    @property
+    def total_ps(self) -> int:
+        return sum(self.truth_ps.values())
+
+
+@dataclass
+class Score:
+    """Replays of one run at one fraction, per part."""
+
+    run: str
+    fraction: float
+    replays: int = 0
+    seconds: float = 0.0
+    captured: list[float] = field(default_factory=list)
+    covered: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, list[float]] = field(default_factory=dict)
+    widths: dict[str, list[float]] = field(default_factory=dict)
+
+
+def load(path: str) -> Recorded:
+    """A recorded run, converted if need be, with its captured steps alone."""
+    from phasepoint.phases.estimates import estimate_totals
+    from phasepoint.sources.convert import convert_windows
+    from phasepoint.store import open_run
+
+    convert_windows(path)
+    run = open_run(path)
+    steps, breakdowns, ops = (run.table(name) for name in ("steps", "breakdowns", "ops"))
+    seen = pc.is_in(steps.column("step"), value_set=pc.unique(breakdowns.column("step")))
+    steps = steps.filter(seen).combine_chunks()
+    breakdowns = breakdowns.filter(pc.is_in(breakdowns.column("step"), value_set=steps.column("step")))
+    ops = ops.filter(pc.is_in(ops.column("step"), value_set=steps.column("step")))
+    full = estimate_totals(steps, run.table("windows"), breakdowns, np.zeros(steps.num_rows, np.int64))
+    if not full.captured.all():
+        raise SystemExit(f"{path}: not captured in full; record it with budget=None")
+    truth = {part.name: part.total_ps for part in full.categories.parts}
+    return Recorded(Path(path).name, steps, breakdowns, ops, truth)
+
+
+def draw_windows(n_steps: int, fraction: float, rng: np.random.Generator) -> np.ndarray:
+    """First steps (positions) of random windows: at every boundary outside a window, one opens with one chance."""
+    chance = fraction / (WINDOW_STEPS * (1 - fraction) + fraction)
+    starts, at = [], int(rng.geometric(chance)) - 1
+    while at + WINDOW_STEPS <= n_steps:
+        starts.append(at)
+        at += WINDOW_STEPS + int(rng.geometric(chance)) - 1
+    return np.array(starts, np.int64)
+
+
+def sub_sample(run: Recorded, starts: np.ndarray) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Windows, breakdowns and ops as a recorder would have left them that opened windows at these positions."""
+    step = run.steps.column("step").to_numpy()
+    window_of = np.full(int(step.max()) + 1, -1)
+    for window, start in enumerate(starts.tolist()):
+        window_of[step[start : start + WINDOW_STEPS]] = window
+    tables = []
+    for table in (run.breakdowns, run.ops):
+        window = window_of[table.column("step").to_numpy()]
+        rows = pa.array(window >= 0)
+        kept = table.filter(rows)
+        index = kept.column_names.index("window")
+        tables.append(kept.set_column(index, "window", pa.array(window[window >= 0])))
+    n = len(starts)
+    zeros = np.zeros(n, np.int64)
+    windows = pa.table({"host": zeros, "attempt": zeros, "window": np.arange(n), "probability": np.full(n, 0.01)})
+    return windows, tables[0], tables[1]
+
+
+def replay(run: Recorded, fraction: float, replays: int, seed: int) -> Score:
+    """Sub-sample a run many times and score the estimates."""
+    from phasepoint.phases import detect_phases
+    from phasepoint.phases.estimates import estimate_totals
+
+    score, rng, began = Score(run.name, fraction), np.random.default_rng(seed), time.perf_counter()
+    for _ in range(replays):
+        starts = draw_windows(run.steps.num_rows, fraction, rng)
+        windows, breakdowns, ops = sub_sample(run, starts)
+        labels = detect_phases(run.steps, ops).labels
+        found = estimate_totals(run.steps, windows, breakdowns, labels)
+        score.replays += 1
+        score.captured.append(float(found.captured.mean()))
+        for part in found.categories.parts:
+            truth_ps = run.truth_ps[part.name]
+            score.covered.setdefault(part.name, 0)
+            score.covered[part.name] += part.low_ps <= truth_ps <= part.high_ps
+            score.errors.setdefault(part.name, []).append((part.total_ps - truth_ps) / run.total_ps)
+            score.widths.setdefault(part.name, []).append((part.high_ps - part.low_ps) / 2 / run.total_ps)
+    score.seconds = time.perf_counter() - began
+    return score
+
+
+def binomial_band(successes: int, n: int) -> tuple[float, float]:
+    """95 % interval of a proportion (Wilson, "Probable Inference", 1927)."""
+    z, p = 1.96, successes / n
+    middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return float((middle - half) / (1 + z * z / n)), float((middle + half) / (1 + z * z / n))
+
+
+def print_score(score: Score, run: Recorded) -> list[dict[str, object]]:
+    """One block of the table."""
+    print(
+        f"\n{score.run}: {run.steps.num_rows:,} steps, {run.total_ps / 1e12:.1f} s; {score.replays} replays with "
+        f"{100 * np.mean(score.captured):.2f} % of the steps captured ({score.seconds / score.replays * 1e3:.0f} ms each)"
+    )
+    print(f"  {'part':14} {'share':>7} {'covered':>8} {'band':>15} {'error p50':>10} {'p95':>7} {'max':>7} {'half':>7}")
+    rows = []
+    for part, errors in score.errors.items():
+        share = run.truth_ps[part] / run.total_ps
+        size = np.abs(errors)
+        if not share and not size.any():
+            continue
+        low, high = binomial_band(score.covered[part], score.replays)
+        row = {
+            "run": score.run,
+            "fraction": score.fraction,
+            "part": part,
+            "share": share,
+            "replays": score.replays,
+            "covered": score.covered[part] / score.replays,
+            "band": (low, high),
+            "exact": bool(not size.any() and not np.any(score.widths[part])),
+            "error_p50": float(np.median(size)),
+            "error_p95": float(np.quantile(size, 0.95)),
+            "error_max": float(size.max()),
+            "relative_error_p95": float(np.quantile(size, 0.95) / share) if share else None,
+            "bias": float(np.mean(errors)),
+            "half_width": float(np.median(score.widths[part])),
+        }
+        rows.append(row)
+        covered = "exact" if row["exact"] else f"{100 * row['covered']:.1f} %"
+        print(
+            f"  {part:14} {100 * share:6.2f}% {covered:>8} {100 * low:6.1f}–{100 * high:5.1f} % "
+            f"{100 * row['error_p50']:9.3f}% {100 * row['error_p95']:6.3f}% {100 * row['error_max']:6.3f}% "
+            f"{100 * row['half_width']:6.3f}%"
+        )
+    return rows
+
+
+def print_verdict(rows: list[dict[str, object]]) -> None:
+    """Pooled coverage per fraction, and the worst error at 1 %."""
+    print("\npooled over runs and parts of at least 0.1 % of the time:")
+    for fraction in sorted({row["fraction"] for row in rows}):
+        mine = [r for r in rows if r["fraction"] == fraction and r["share"] >= LEAST_SHARE and not r["exact"]]
+        if not mine:
+            continue
+        covered = sum(r["covered"] * r["replays"] for r in mine) / sum(r["replays"] for r in mine)
+        worst = max(mine, key=lambda r: r["error_p95"])
+        print(
+            f"  {100 * fraction:.1f} % of the steps: covered {100 * covered:.1f} %; largest 95th percentile of the "
+            f"error {100 * worst['error_p95']:.2f} % of the run's time ({worst['run']}, {worst['part']})"
+        )
+
+
+def record_jobs(folder: str, seconds: float) -> list[str]:
+    """Record the two jobs with continuous capture, each in a process of its own."""
+    paths = []
+    for job in ("jax", "torch"):
+        path = str(Path(folder) / f"full-{job}")
+        if not Path(path).exists():
+            command = [sys.executable, __file__, "--job", job, "--out", path, "--seconds", str(seconds)]
+            subprocess.run(command, check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"})
+        paths.append(path)
+    return paths
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", action="append", default=[], help="a run recorded with budget=None; may be repeated")
+    parser.add_argument("--record", metavar="FOLDER", help="record a JAX and a PyTorch job there first")
+    parser.add_argument("--seconds", type=float, default=40, help="length of each recorded job")
+    parser.add_argument("--replays", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="20 replays, jobs of 10 s")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", metavar="PATH")
+    parser.add_argument("--job", choices=("jax", "torch"), help=argparse.SUPPRESS)
+    parser.add_argument("--out", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.job:
+        from estimates_jobs import JOBS
+
+        JOBS[args.job](args.out, args.seconds)
+        return
+    replays, seconds = (20, 10) if args.quick else (args.replays, args.seconds)
+    paths = args.run + (record_jobs(args.record, seconds) if args.record else [])
+    if not paths:
+        parser.error("give --run PATH or --record FOLDER")
+    print(f"{datetime.date.today()}  {platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    rows: list[dict[str, object]] = []
+    for path in paths:
+        run = load(path)
+        for fraction in FRACTIONS:
+            rows += print_score(replay(run, fraction, replays, args.seed), run)
+    print_verdict(rows)
+    if args.json:
+        Path(args.json).write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
