@@ -77,20 +77,15 @@ def read_text(data: Bytes, span: tuple[int, int]) -> str:
 @numba.njit(cache=True, inline="always")
 def read_varint(data, pos, end):
     """`(value, next position)`; a next position of -1 is a truncated varint, -2 one of more than ten bytes."""
-    if pos < end and data[pos] < 0x80:
-        return np.int64(data[pos]), pos + 1
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    for _ in range(10):
-        if pos >= end:
-            return np.int64(0), -1
-        byte = np.uint64(data[pos])
+    value = shift = np.int64(0)
+    while pos < end and shift < 70:
+        byte = np.int64(data[pos])
         pos += 1
-        value |= (byte & np.uint64(0x7F)) << shift
-        if byte < np.uint64(0x80):
-            return np.int64(value), pos
-        shift += np.uint64(7)
-    return np.int64(0), -2
+        value |= (byte & 0x7F) << shift  # the tenth byte's bits beyond 64 fall off, as protobuf has it
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    return np.int64(0), -2 if shift >= 70 else -1
 
 
 @numba.njit(cache=True)

@@ -92,6 +92,9 @@ class PlaneEvents:
     damaged: list[tuple[int, int]]
 
 
+_COLUMNS = ("line", "meta", "start_ps", "dur_ps", "op", "op_bytes", "program", "run", "correlation", "producer", "ordinal", "flags")
+
+
 def decode_events(
     data: Bytes, plane: Plane, *, base_ns: int, meta_class: NDArray[np.int8], line_kept: NDArray[np.bool_]
 ) -> PlaneEvents:
@@ -106,27 +109,21 @@ def decode_events(
     """
     bounds = np.array([(line.start, line.end) for line in plane.lines], np.int64).reshape(-1, 2)
     base_ps = np.array([_line_base_ps(line.timestamp_ns, base_ns) for line in plane.lines], np.int64)
-    meta_lut, meta_ids, meta_index = _id_table({int(key): i for i, key in enumerate(plane.meta_id)})
-    slot_of = {key: SLOTS[name] for key, name in plane.stat_name.items() if name in SLOTS}
-    slot_lut, slot_ids, slot_index = _id_table(slot_of)
-    count = int(_count_events(data, bounds))
-    columns, flow, end, counts, stops = _decode(
-        data,
-        bounds,
-        base_ps,
-        line_kept,
-        meta_class,
-        meta_lut,
-        meta_ids,
-        meta_index,
-        slot_lut,
-        slot_ids,
-        slot_index,
-        count,
+    meta = _id_table({int(key): i for i, key in enumerate(plane.meta_id)})
+    slot = _id_table({key: SLOTS[name] for key, name in plane.stat_name.items() if name in SLOTS})
+    capacity = sum(line.events for line in plane.lines)
+    arguments = (data, bounds, base_ps, line_kept, (*meta, meta_class, *slot), capacity)
+    columns, flow, end, counts, stops = _decode(*arguments, None)
+    if counts[2]:  # written by another serializer, or damaged
+        columns, flow, end, counts, stops = _decode(*arguments, True)
+    return PlaneEvents(
+        **dict(zip(_COLUMNS, columns, strict=True)),
+        flow=flow,
+        end=end,
+        ignored=int(counts[0]),
+        dropped=int(counts[1]),
+        damaged=[(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)],
     )
-    damaged = [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]
-    ignored, dropped = (int(count) for count in counts)
-    return PlaneEvents(*columns, flow=flow, end=end, ignored=ignored, dropped=dropped, damaged=damaged)
 
 
 def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
@@ -136,10 +133,12 @@ def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
 
 
 def _id_table(index_of: Mapping[int, int]) -> tuple[NDArray[np.int32], Int64s, NDArray[np.int32]]:
-    """Id → index: an array for small ids, sorted pairs for the others; -1 is unknown."""
+    """Id → index: an array for small ids, sorted pairs for the others; -1 is unknown.
+
+    An id of one byte that is in neither is -1 without looking further."""
     small = {key: index for key, index in index_of.items() if 0 <= key < _LUT_SIZE}
     large = sorted((key, index) for key, index in index_of.items() if not 0 <= key < _LUT_SIZE)
-    lut = np.full(max(small, default=-1) + 1, -1, np.int32)
+    lut = np.full(max(max(small, default=0) + 1, 256), -1, np.int32)  # any one byte can be looked up
     lut[list(small.keys())] = list(small.values())
     keys = np.array([key for key, _ in large], np.int64)
     return lut, keys, np.array([index for _, index in large], np.int32)
@@ -159,94 +158,102 @@ def _index_of(key, lut, keys, indices):
     return np.int32(-1)
 
 
-@numba.njit(cache=True)
-def _count_events(data, bounds):
-    count = 0
-    for i in range(len(bounds)):
-        pos, end, state = bounds[i, 0], bounds[i, 1], INTACT
-        while pos < end and state == INTACT:
-            if data[pos] == 0x22 and pos + 1 < end and data[pos + 1] < 0x80 and pos + 2 + data[pos + 1] <= end:
-                pos += 2 + np.int64(data[pos + 1])  # the common case: field 4, a length of one byte
-                count += 1
-                continue
-            number, wire, _, _, pos, state = read_field(data, pos, end)
-            count += number == 4 and wire == LENGTH
-    return count
-
-
-@numba.njit(cache=True)
-def _read_event(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
+@numba.njit(cache=True, inline="always")
+def _read_event(
+    data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
+):
     """XEvent: metadata_id=1, offset_ps=2, duration_ps=3, stats=4, num_occurrences=5.
 
-    Returns metadata id, offset, duration, a mask of the slots found, and whether the event can be placed.
+    Straight through the order in which every serializer writes the fields, each test in its own place: a loop over fields
+    of any kind takes several times as long.
+
+    Returns the metadata's index, offset, duration, a mask of the slots found, and whether the event was in that order.
     """
-    meta = offset = duration = np.int64(0)
-    mask = np.int64(0)
-    state, placed = INTACT, True
+    key = offset = duration = mask = np.int64(0)
+    at = pos
+    if at < end and data[at] == 0x08:
+        key, at = read_varint(data, at + 1, end)
+    if 0 <= at < end and data[at] == 0x10:
+        offset, at = read_varint(data, at + 1, end)
+    if 0 <= at < end and data[at] == 0x18:
+        duration, at = read_varint(data, at + 1, end)
+    index = _index_of(key, meta_lut, meta_ids, meta_index)
+    wanted = index < 0 or (meta_class[index] != IGNORE and meta_class[index] != STOP)
+    while 0 <= at < end - 1 and data[at] == 0x22 and data[at + 1] < 0x80:
+        start = at + 2
+        at = start + np.int64(data[at + 1])
+        if at > end:
+            break
+        if not wanted:
+            continue
+        if not (at - start > 3 and data[start] == 0x08 and data[start + 1] < 0x80):
+            return index, offset, duration, mask, False
+        slot = slot_lut[data[start + 1]]
+        if slot < 0:
+            continue
+        tag = data[start + 2]
+        if tag not in {0x18, 0x20, 0x38} or (slot == 1) != (tag == 0x38):  # uint64, int64, reference
+            return index, offset, duration, mask, False
+        slots[slot], stop = read_varint(data, start + 3, at)
+        kinds[slot] = -1
+        mask |= np.int64(1) << slot
+        if stop != at:
+            return index, offset, duration, mask, False
+    return index, offset, duration, mask, at == end
+
+
+@numba.njit(cache=True)
+def _read_any_event(
+    data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
+):
+    """As `_read_event`, its fields in any order; the last value tells whether the event can be placed."""
+    key = offset = duration = mask = np.int64(0)
+    placed = True
     while pos < end:
         number, wire, value, length, pos, state = read_field(data, pos, end)
         if state != INTACT:
-            return meta, offset, duration, mask, False
+            return _index_of(key, meta_lut, meta_ids, meta_index), offset, duration, mask, False
         if number == 4 and wire == LENGTH:
-            mask |= _read_stat(data, value, value + length, slot_lut, slot_ids, slot_index, slots, kinds)
+            slot = _read_any_stat(data, value, value + length, slot_lut, slot_ids, slot_index, slots, kinds)
+            mask |= np.int64(1) << slot if slot >= 0 else np.int64(0)
         elif wire == VARINT:
             if number == 1:
-                meta = value
+                key = value
             elif number == 2:
                 offset, placed = value, True
             elif number == 3:
                 duration = value
             elif number == 5:
                 placed = False
-    return meta, offset, duration, mask, placed
-
-
-@numba.njit(cache=True, inline="always")
-def _read_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
-    """One XStat into its slot; returns the slot's bit, 0 where nobody asked for it."""
-    slot = np.int32(-1)
-    if pos < end and data[pos] == 0x08:  # field 1 comes first, as every serializer writes it
-        key, pos = read_varint(data, pos + 1, end)
-        if pos < 0:
-            return np.int64(0)
-        slot = _index_of(key, slot_lut, slot_ids, slot_index)
-        if slot < 0:
-            return np.int64(0)
-    content = size = np.int64(0)
-    kind, state = 0, INTACT
-    while pos < end and state == INTACT:
-        number, wire, value, length, pos, state = read_field(data, pos, end)
-        if state != INTACT:
-            return np.int64(0)
-        if number == 1 and wire == VARINT:
-            slot = _index_of(value, slot_lut, slot_ids, slot_index)
-        elif 2 <= number <= 7 and (wire == LENGTH) == (number == 5 or number == 6):
-            kind, content, size = number, value, length
-    if slot < 0 or kind == 0:
-        return np.int64(0)
-    slots[slot] = content
-    kinds[slot] = size if kind == 5 else -1
-    if kind == 2 or (slot == 1) == (kind == 3 or kind == 4):
-        return np.int64(0)  # a text where a number belongs, or a number where a text does
-    return np.int64(1) << slot
+    return _index_of(key, meta_lut, meta_ids, meta_index), offset, duration, mask, placed
 
 
 @numba.njit(cache=True)
-def _decode(
-    data,
-    bounds,
-    base_ps,
-    line_kept,
-    meta_class,
-    meta_lut,
-    meta_ids,
-    meta_index,
-    slot_lut,
-    slot_ids,
-    slot_index,
-    capacity,
-):
+def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
+    """One XStat, its fields in any order, into its slot; -1 where nobody asked for it or its value is of another type."""
+    slot = np.int32(-1)
+    content = size = np.int64(0)
+    kind, state = 0, INTACT
+    while pos < end:
+        number, wire, value, length, pos, state = read_field(data, pos, end)
+        if state != INTACT:
+            return np.int32(-1)
+        if number == 1 and wire == VARINT:
+            slot = _index_of(value, slot_lut, slot_ids, slot_index)
+        elif 2 <= number <= 7 and (wire == LENGTH) == (number in {5, 6}):
+            kind, content, size = number, value, length
+    is_text = kind in {5, 7}
+    if slot < 0 or (slot == 1) != is_text or not (is_text or kind in {3, 4}):
+        return np.int32(-1)
+    slots[slot] = content
+    kinds[slot] = size if kind == 5 else -1
+    return slot
+
+
+@numba.njit(cache=True)
+def _decode(data, bounds, base_ps, line_kept, tables, capacity, careful):
     # Longer than the house likes: one loop whose arrays are all written here; split up, each part would take twenty arrays.
+    meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index = tables
     line = np.empty(capacity, np.int32)
     meta = np.empty(capacity, np.int32)
     start = np.empty(capacity, np.int64)
@@ -265,24 +272,39 @@ def _decode(
     kinds = np.zeros(16, np.int64)
     stops = np.full(len(bounds), -1, np.int64)
     n = n_flow = n_ended = ignored = dropped = 0
+    odd = False
     for i in range(len(bounds)):
         pos, end, state = bounds[i, 0], bounds[i, 1], INTACT
         while pos < end and state == INTACT:
-            before = pos
-            number, wire, value, length, pos, state = read_field(data, pos, end)
-            if state != INTACT:
-                stops[i] = before
-            if number != 4 or wire != LENGTH:
-                continue
+            value = pos + 2
+            if data[pos] == 0x22 and value <= end and data[pos + 1] < 0x80 and value + data[pos + 1] <= end:
+                length = np.int64(data[pos + 1])
+                pos = value + length
+            else:
+                before = pos
+                number, wire, value, length, pos, state = read_field(data, pos, end)
+                if state != INTACT:
+                    stops[i] = before
+                if number != 4 or wire != LENGTH:
+                    continue
             if not line_kept[i] and state == INTACT:
                 ignored += 1
                 continue
-            key, offset, duration, mask, placed = _read_event(
-                data, value, value + length, slot_lut, slot_ids, slot_index, slots, kinds
-            )
-            index = _index_of(key, meta_lut, meta_ids, meta_index)
+            if careful is None:  # decided when this is compiled: only the reader that is used is in the loop
+                index, offset, duration, mask, placed = _read_event(
+                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index,
+                    slots, kinds,
+                )  # fmt: skip
+            else:
+                index, offset, duration, mask, placed = _read_any_event(
+                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index,
+                    slots, kinds,
+                )  # fmt: skip
             time = base_ps[i] + offset
             fits = 0 <= duration < LIMIT_PS and abs(offset) < LIMIT_PS and abs(time) < LIMIT_PS
+            if careful is None and not placed:
+                odd = True
+                break
             if state != INTACT or index < 0 or not placed or not fits:
                 dropped += 1
                 continue
@@ -338,4 +360,4 @@ def _decode(
         line[:n], meta[:n], start[:n], dur[:n], op[:n], op_bytes[:n],
         program[:n], run[:n], correlation[:n], producer[:n], ordinal[:n], flags[:n],
     )  # fmt: skip
-    return columns, flow[:n_flow], ended[:n_ended], np.array([ignored, dropped]), stops
+    return columns, flow[:n_flow], ended[:n_ended], np.array([ignored, dropped, odd]), stops

@@ -25,6 +25,10 @@ _MOST_IN_FLIGHT = 256
 """Executions launched before the capture that may still wait when it begins; JAX keeps fewer in flight on a CPU."""
 
 
+_LAID_DOWN = -2
+"""Task of an edge at which a thread is done with its task; -1 is a task without a number."""
+
+
 @dataclass(frozen=True)
 class _Launches:
     """Host events that launch, by track and start. `[n_launches]` each."""
@@ -121,15 +125,17 @@ def _launch_of_tasks(events: Events, rows: Int64s, launches: _Launches) -> Int64
     records = records[np.argsort(task[records], kind="stable")]
     edges = np.flatnonzero(kind != RECORD)
     edges = edges[np.lexsort((time_ps[edges], track[edges]))]
+    edge_ps, edge_task = time_ps[edges], np.where(kind[edges] == REGION, task[edges], _LAID_DOWN)
+    record_task = task[records]
     first_edge = np.searchsorted(track[edges], np.arange(len(events.tracks) + 1))
     found = np.full(len(rows), -1, np.int64)
     for i, row in enumerate(rows):
         on, at = int(events.track[row]), int(events.start_ps[row])
         low, high = first_edge[on], first_edge[on + 1]
-        place = low + np.searchsorted(time_ps[edges[low:high]], at, side="right") - 1
-        if place >= low and kind[edges[place]] == REGION:
-            record = np.searchsorted(task[records], task[edges[place]])
-            if record == len(records) or task[records[record]] != task[edges[place]]:
+        place = low + np.searchsorted(edge_ps[low:high], at, side="right") - 1
+        if place >= low and edge_task[place] != _LAID_DOWN:
+            record = np.searchsorted(record_task, edge_task[place])
+            if record == len(records) or record_task[record] != edge_task[place]:
                 continue
             on, at = int(track[records[record]]), int(time_ps[records[record]])
         found[i] = _launch_at(launches, on, at)

@@ -53,12 +53,14 @@ class Line:
         timestamp_ns: what its events' offsets count from.
         start: offset of its first byte.
         end: offset behind its last byte.
+        events: its events, whole or not.
     """
 
     name: str
     timestamp_ns: int
     start: int
     end: int
+    events: int
 
 
 @dataclass(frozen=True)
@@ -185,10 +187,10 @@ def _read_plane(data: Bytes, start: int, end: int) -> Plane:
 
 
 def _read_line(data: Bytes, start: int, end: int) -> Line:
-    timestamp_ns, spans = _scan_line(data, start, end)
+    timestamp_ns, spans, events = _scan_line(data, start, end)
     name = read_text(data, (spans[0], spans[1]))
     display = read_text(data, (spans[2], spans[3]))
-    return Line(display or name, int(timestamp_ns), start, end)
+    return Line(display or name, int(timestamp_ns), start, end, int(events))
 
 
 def _read_metadata(
@@ -213,19 +215,24 @@ def _state_text(what: str, fields: Fields) -> str:
 
 @numba.njit(cache=True)
 def _scan_line(data, start, end):
-    """XLine: name=2, timestamp_ns=3, display_name=11; events (4) are stepped over."""
+    """XLine: name=2, timestamp_ns=3, display_name=11; events (4) are counted."""
     timestamp_ns = np.int64(0)
     spans = np.zeros(4, np.int64)
-    pos, state = start, INTACT
+    pos, state, events = start, INTACT, 0
     while pos < end and state == INTACT:
+        if data[pos] == 0x22 and pos + 1 < end and data[pos + 1] < 0x80 and pos + 2 + data[pos + 1] <= end:
+            pos += 2 + np.int64(data[pos + 1])  # the common case: field 4, a length of one byte
+            events += 1
+            continue
         number, wire, value, length, pos, state = read_field(data, pos, end)
+        events += number == 4 and wire == LENGTH
         if number == 3 and wire != LENGTH:
             timestamp_ns = value
         elif number == 2 and wire == LENGTH:
             spans[0], spans[1] = value, value + length
         elif number == 11 and wire == LENGTH:
             spans[2], spans[3] = value, value + length
-    return timestamp_ns, spans
+    return timestamp_ns, spans, events
 
 
 @numba.njit(cache=True)

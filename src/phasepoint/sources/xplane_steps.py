@@ -6,7 +6,7 @@ id (TPU), or as `xplane_launches` says (CPU).
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,11 +27,13 @@ class StepBounds:
         step: step numbers.
         start_ps: starts, from the profile's start.
         end_ps: ends.
+        of_device: whether a device's line gave them, so that its work belongs to the step in which it ran.
     """
 
     step: Int64s
     start_ps: Int64s
     end_ps: Int64s
+    of_device: bool = False
 
     def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
         """`[n]` index of the step that holds each instant, -1 outside every step."""
@@ -95,6 +97,8 @@ def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[i
         if not known.any():
             continue
         orphans += int((~known).sum())
+        if bounds.of_device:
+            continue
         step[rows[known]] = bounds.index_at(launch_ps[known])
         step[rows[~known]] = -1
     return Attribution(step, orphans)
@@ -131,7 +135,7 @@ def _foreign_bounds(events: Events) -> StepBounds:
     for line in (STEPS_LINE, MODULES_LINE):
         bounds = _bounds_of_line(events, line)
         if len(bounds.step) > 1:
-            return bounds
+            return replace(bounds, of_device=True)
     return _bounds_of_launches(events)
 
 

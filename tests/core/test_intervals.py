@@ -1,0 +1,65 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasepoint.core.intervals import covered_ps, intersect, partition, subtract, union, unite
+
+pairs = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=25)
+
+
+def make(spans):
+    array = np.array(spans, np.int64).reshape(-1, 2)
+    return union(array[:, 0], array.sum(1))
+
+
+def points(spans):
+    return {t for start, length in spans for t in range(start, start + length)}
+
+
+def points_of(intervals):
+    return {t for a, b in zip(intervals.start_ps.tolist(), intervals.end_ps.tolist(), strict=True) for t in range(a, b)}
+
+
+@given(pairs)
+def test_union_covers_every_instant_once(spans):
+    result = make(spans)
+    assert points_of(result) == points(spans)
+    assert result.total_ps == len(points(spans))
+    assert (result.start_ps[1:] > result.end_ps[:-1]).all()
+
+
+@given(pairs, pairs)
+def test_set_operations_match_sets_of_instants(left, right):
+    a, b = make(left), make(right)
+    assert points_of(intersect(a, b)) == points(left) & points(right)
+    assert points_of(subtract(a, b)) == points(left) - points(right)
+    assert points_of(unite((a, b))) == points(left) | points(right)
+
+
+@given(pairs, st.lists(st.tuples(st.integers(-25, 70), st.integers(0, 40)), max_size=6))
+def test_covered_time_of_windows(spans, windows):
+    low = np.array([a for a, _ in windows], np.int64)
+    high = np.array([a + n for a, n in windows], np.int64)
+    expected = [len(points(spans) & set(range(a, a + n))) for a, n in windows]
+    assert covered_ps(make(spans), low, high).tolist() == expected
+
+
+@given(pairs, pairs, pairs, st.integers(-30, 60), st.integers(0, 50))
+def test_partition_charges_the_first_layer_and_closes(first, second, third, low, length):
+    result = partition([make(first), make(second), make(third)], np.array([low]), np.array([low + length]))[0]
+    window = set(range(low, low + length))
+    a, b, c = points(first), points(second), points(third)
+    rest = window - a - b - c
+    assert result.tolist() == [len(window & a), len(window & b - a), len(window & c - a - b), len(rest)]
+    assert result.sum() == length
+
+
+def test_times_near_the_limit_of_64_bits_stay_exact():
+    start = np.array([2**61, 2**61 + 1], np.int64)
+    assert union(start, start + 3).total_ps == 4
+
+
+def test_an_interval_that_ends_before_it_starts_is_refused():
+    with pytest.raises(ValueError, match="none before its start"):
+        union(np.array([5]), np.array([4]))

@@ -1,0 +1,154 @@
+"""Untrusted bytes: whatever they are, an error that says where, or tables that account for every event."""
+
+import functools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded_jax import record
+from xplane_schema.build import PlaneBuilder, environment, new_space
+from xplane_schema.messages import XSpace
+
+from phasepoint.core.errors import SourceError
+from phasepoint.core.tables import validate_table
+from phasepoint.sources.xplane import read_xplane
+
+
+def check(data):
+    """Read damaged bytes: tables that validate and close, or a SourceError."""
+    try:
+        capture = read_xplane(data, window=0, epoch_unix_ns=0)
+    except SourceError as error:
+        assert "byte" in str(error)
+        return None
+    for name in ("spans", "ops", "breakdowns"):
+        validate_table(name, getattr(capture, name))
+    row = capture.conversion.to_pylist()[0]
+    assert row["events"] == row["spans"] + row["ignored_events"] + row["dropped_events"]
+    assert capture.spans.num_rows == row["spans"]
+    return capture
+
+
+@functools.cache
+def small_trace():
+    """A real trace cut down to a few hundred events, its programs left out."""
+    space = XSpace.FromString(record(wait_each_step=True))
+    for plane in space.planes:
+        if plane.name == "/host:metadata":
+            del plane.event_metadata[:]
+        for line in plane.lines:
+            del line.events[60:]
+    return space.SerializeToString()
+
+
+@pytest.mark.jax
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1 << 24), st.integers(0, 255)), min_size=1, max_size=12))
+def test_flipped_bytes(flips):
+    damaged = bytearray(small_trace())
+    for place, byte in flips:
+        damaged[place % len(damaged)] = byte
+    check(bytes(damaged))
+
+
+@pytest.mark.jax
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 24))
+def test_truncation(length):
+    length %= len(small_trace())
+    capture = check(small_trace()[:length])
+    whole = read_xplane(small_trace(), window=0).conversion.to_pylist()[0]
+    if capture is not None:
+        assert capture.conversion.to_pylist()[0]["spans"] <= whole["spans"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_garbage(data):
+    check(data)
+
+
+def host_space(n_events):
+    """The planes in the order in which profilers write them, the names behind the events as protobuf has it."""
+    space = new_space()
+    environment(space, 10**18)
+    cpu = PlaneBuilder(space, "/host:CPU")
+    for i in range(n_events):
+        cpu.event("python", "f", i * 10, 5)
+    return space
+
+
+def test_a_cut_off_tail_keeps_the_whole_events_and_says_so():
+    space = host_space(100)
+    PlaneBuilder(space, "/host:CPU2")
+    cpu2 = PlaneBuilder(space, "/host:second")
+    for i in range(50):
+        cpu2.event("python", "g", i * 10, 5)
+    data = space.SerializeToString()
+    capture = read_xplane(data[:-40], window=0)
+    row = capture.conversion.to_pylist()[0]
+    assert row["spans"] == 100
+    assert "cut off at byte" in row["problem"]
+    assert capture.spans.num_rows == 100
+
+
+def test_events_that_cannot_be_placed_are_dropped_and_counted():
+    space = host_space(3)
+    cpu = PlaneBuilder(space, "/host:CPU")
+    cpu.event("python", "backwards", 5, -3)
+    cpu.event("python", "far", 2**62, 1)
+    cpu.event("python", "counted", 0, 1).num_occurrences = 4
+    cpu.line("python").events.add(metadata_id=999, offset_ps=1, duration_ps=1)
+    row = read_xplane(space.SerializeToString(), window=0).conversion.to_pylist()[0]
+    assert (row["events"], row["spans"], row["dropped_events"]) == (7, 3, 4)
+
+
+def test_fields_in_another_order_are_read_all_the_same():
+    """Written by hand: an event whose duration comes before its metadata id, a stat whose value comes first."""
+    space = host_space(2)
+    plane = space.planes[1]
+    stat = b"\x20\x2a\x08\x01"
+    entry = plane.stat_metadata.add(key=1)
+    entry.value.id, entry.value.name = 1, "step_num"
+    parts = [b"\x18\x07", b"\x22" + bytes([len(stat)]) + stat, b"\x10\x63", b"\x08\x01"]
+    body = b"".join(parts)
+    rest = plane.SerializeToString()
+    odd_line = b"\x12\x01t" + b"\x22" + bytes([len(body)]) + body
+    rest += b"\x1a" + bytes([len(odd_line)]) + odd_line
+    data = space.planes[0].SerializeToString()
+    whole = b"".join(b"\x0a" + _varint(len(p)) + p for p in (data, rest))
+    span = next(s for s in read_xplane(whole, window=0).spans.to_pylist() if s["track"] == "t")
+    assert (span["name"], span["start_ps"], span["dur_ps"], span["level"]) == ("f", 0x63, 7, "model")
+
+
+def _varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"not a trace", b"\x0a\x02\x08\x01"])
+def test_what_is_no_trace_is_refused_with_a_remedy(data):
+    with pytest.raises(SourceError, match=r"XPlane capture of \d+ bytes: no plane") as caught:
+        read_xplane(data, window=0)
+    assert caught.value.exit_code == 7
+    assert "Record the window again" in str(caught.value) or "check its path" in str(caught.value)
+
+
+def test_one_damaged_program_does_not_hide_the_others():
+    space = host_space(1)
+    meta = PlaneBuilder(space, "/host:metadata")
+    meta.metadata("jit_bad(3)", **{"Hlo Proto": b"\xff\xff\xff"})
+    capture = read_xplane(space.SerializeToString(), window=0)
+    row = capture.conversion.to_pylist()[0]
+    assert "program 3" in row["problem"]
+    assert row["spans"] == 1
+
+
+def test_messages_of_the_profiler_are_passed_on():
+    space = host_space(1)
+    space.errors.append("CUPTI: insufficient privileges")
+    problem = read_xplane(space.SerializeToString(), window=0).conversion.to_pylist()[0]["problem"]
+    assert problem == "the profiler reports: CUPTI: insufficient privileges"
