@@ -15,8 +15,8 @@ Truth, from the user's point of view, written down before a method was run:
 - Steps in strict turn (five of one kind, one of another) are two phases, step by step.
 - A slow drift is a phase of its own, from the step at which times begin to move to the step at which they settle; the
   levels before and after are phases too. A run that drifts from end to end is one phase.
-- The first step, where it compiles, is a phase of its own; a step that compiles again belongs to it. A long first step is
-  start-up, never an outlier.
+- The first step, where it compiles, is a phase of its own; a step that compiles again belongs to it. A long first step
+  is start-up, never an outlier.
 
 Visibility, written down with it: a scenario asks only for what its tables hold.
 

@@ -48,7 +48,8 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
 
 def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
     """Folded means of the clearest chunk, less their mean, at the period that explains most; null if none does."""
-    best_score, best = 0.0, None
+    best_score = 0.0
+    best: NDArray[np.float64] | None = None
     for chunk in _CHUNKS:
         size = min(chunk, len(values))
         for period in range(2, min(LONGEST, size // _LEAST_CYCLES) + 1):
@@ -61,7 +62,7 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
             gain = rounds * (folded**2).sum(axis=1) / sigma**2 - _by_chance(period, n_chunks)
             score = float(np.maximum(gain, 0).sum())
             if score > 1.02 * best_score:
-                best_score, best = score, folded[int(gain.argmax())]
+                best_score, best = score, np.asarray(folded[int(gain.argmax())])
     return best
 
 
@@ -79,7 +80,7 @@ def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArr
     means = (middle + np.clip(cycles - middle, -_CLIP, _CLIP)).mean(axis=1)
     fitted = fit_levels(means, max(sigma / period**0.5, estimate_noise(means))).fitted
     level = np.append(np.repeat(fitted, period), np.full(len(values) - n_cycles * period, fitted[-1]))
-    return np.clip(values - level, -_CLIP, _CLIP)
+    return np.asarray(np.clip(values - level, -_CLIP, _CLIP))
 
 
 def _is_confirmed(

@@ -138,8 +138,9 @@ def _binned(
     """Segments gathered into at most 512 bins: centre, steps, segments of each."""
     width = max(width, float(np.ptp(level)) / 512)
     _, bins = np.unique(np.floor(level / width), return_inverse=True)
-    weight = np.bincount(bins, length)
-    return np.bincount(bins, level * length) / weight, weight, np.bincount(bins).astype(float)
+    weight = np.bincount(bins, length).astype(np.float64)
+    centre = np.bincount(bins, level * length).astype(np.float64) / weight
+    return centre, weight, np.bincount(bins).astype(np.float64)
 
 
 def _drop_passing(

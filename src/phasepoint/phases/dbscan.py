@@ -1,7 +1,7 @@
 """DBSCAN on the captured steps' vectors, min-samples by the elbow of the noise ratio.
 
-Source: Wudenhe & Tseng, ISPASS 2021: DBSCAN with min-samples swept and chosen where the ratio of noise points bends. The
-radius comes from the distances to the k-th neighbour (Ester et al., KDD 1996). Noise points join the nearest
+Source: Wudenhe & Tseng, ISPASS 2021: DBSCAN with min-samples swept and chosen where the ratio of noise points bends.
+The radius comes from the distances to the k-th neighbour (Ester et al., KDD 1996). Noise points join the nearest
 cluster, so that every step has a phase.
 """
 

@@ -1,5 +1,7 @@
 """Labels to phases: shares, periods, representatives, top ops, names."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from phasepoint.phases.naming import Evidence, name_phases
@@ -29,9 +31,14 @@ def describe_phases(series: StepSeries, vectors: OpVectors | None, labelling: La
     members = _members(labels, n_phases)
     evidence = [_evidence(series, labelling, number, members[number], tops[number]) for number in range(n_phases)]
     names = name_phases(evidence)
-    run_ps = int(series.dur_ps.sum())
+    seen = [member[captured[member]] for member in members]
     return tuple(
-        _phase(series, evidence[number], members[number], captured, run_ps, names[number], tops[number])
+        replace(
+            _phase(series, evidence[number], members[number], seen[number]),
+            name=names[number][0],
+            why=names[number][1],
+            top_ops=tops[number],
+        )
         for number in range(n_phases)
     )
 
@@ -81,20 +88,13 @@ def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
     return sum(top.share for top in tops if top.category == category)
 
 
-def _phase(
-    series: StepSeries,
-    evidence: Evidence,
-    member: IntArray,
-    captured: np.ndarray,
-    run_ps: int,
-    name: tuple[str, str],
-    tops: tuple[TopOp, ...],
-) -> Phase:
+def _phase(series: StepSeries, evidence: Evidence, member: IntArray, seen: IntArray) -> Phase:
+    """The phase before it is named; `seen` are the members that a window saw."""
+    run_ps = int(series.dur_ps.sum())
     weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n
-    seen = member[captured[member]]
     return Phase(
         id=evidence.number,
-        name=name[0],
+        name="",
         n_steps=len(member),
         n_segments=len(evidence.starts),
         n_captured=len(seen),
@@ -104,8 +104,6 @@ def _phase(
         period_steps=find_return_period(evidence.starts),
         representative=_representative(series, seen if len(seen) else member, evidence.median_ps),
         weight=weight,
-        top_ops=tops,
-        why=name[1],
     )
 
 

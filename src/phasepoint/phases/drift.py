@@ -1,6 +1,7 @@
 """Slow drift: step times that move steadily from one level to another instead of jumping."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap:
     bounds = np.append(starts, len(values))
     if len(starts) < 2:
         return ()
-    levels = np.array([float(np.median(values[a:b])) for a, b in zip(bounds, bounds[1:], strict=False)])
+    levels = np.array([float(np.median(values[a:b])) for a, b in pairwise(bounds)])
     found = []
     for i, j in _monotone(levels, np.diff(bounds)):
         begin, end = int(bounds[i]), int(bounds[j + 1])
@@ -105,7 +106,7 @@ def _ramp(values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float
     # Back from logarithms: what makes steps drift (a list, a cache that grows) adds the same time to each.
     means = np.exp(_clip_far(means - np.median(means), sigma))
     stairs = 0.0
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         inside = means[(at >= a) & (at < b)]
         stairs += float(((inside - inside.mean()) ** 2).sum()) if len(inside) else 0.0
     best, first, last, height = _best_ramp(means, 0.5 * weight)

@@ -1,7 +1,7 @@
 """k-means on the captured steps' vectors, k by the elbow of the squared distance and by BIC.
 
-Source: Wudenhe & Tseng, ISPASS 2021 (k-means with the elbow of the sum of squared distances); BIC as in X-means, Pelleg &
-Moore, ICML 2000. It knows no time: a drift becomes slices, an outlier a cluster.
+Source: Wudenhe & Tseng, ISPASS 2021 (k-means with the elbow of the sum of squared distances); BIC as in X-means,
+Pelleg & Moore, ICML 2000. It knows no time: a drift becomes slices, an outlier a cluster.
 """
 
 import numpy as np

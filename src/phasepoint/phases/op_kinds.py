@@ -50,9 +50,9 @@ def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArr
     codes, op = np.unique(vectors.op[use], return_inverse=True)
     shape = (n_places, max(len(codes), 1))
     cell = owner_place[use] * shape[1] + op.ravel()
-    counts = np.bincount(cell, vectors.count[use], shape[0] * shape[1]).reshape(shape)
-    mass = np.bincount(cell, vectors.self_ps[use], shape[0] * shape[1]).reshape(shape)
-    counts /= np.maximum(np.bincount(place[place >= 0], minlength=n_places), 1)[:, None]
+    counts = np.bincount(cell, vectors.count[use], shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    mass = np.bincount(cell, vectors.self_ps[use], shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    counts = counts / np.maximum(np.bincount(place[place >= 0], minlength=n_places), 1)[:, None]
     untimed = mass.sum(axis=1) == 0
     mass[untimed] = counts[untimed]
     return counts, mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)

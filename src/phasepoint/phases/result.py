@@ -42,7 +42,7 @@ class Segments(Sequence[Segment]):
     """
 
     def __init__(self, labels: IntArray, steps: IntArray) -> None:
-        """Cut `labels` `[n_steps]`, in the run's order, wherever the label changes; `steps` `[n_steps]` numbers them."""
+        """Cut `labels` `[n_steps]`, in the run's order, where the label changes; `steps` `[n_steps]` numbers them."""
         cuts = np.flatnonzero(np.diff(labels)) + 1
         self.first_index: IntArray = np.concatenate(([0], cuts)).astype(np.int64)
         self.last_index: IntArray = np.concatenate((cuts - 1, [len(labels) - 1])).astype(np.int64)

@@ -93,7 +93,7 @@ def _log_poisson_tail(count: int, mean: float) -> float:
     if count <= mean:
         return 0.0
     terms = np.arange(1, count + 1)
-    first = -mean + count * np.log(mean) - float(np.log(terms).sum())
+    first = -mean + float(count * np.log(mean) - np.log(terms).sum())
     return min(first - float(np.log1p(-mean / (count + 1))), 0.0)
 
 

@@ -11,7 +11,7 @@ from phasepoint.phases.vectors import OpVectors, StepSeries
 MOST_OPS = 256
 MOST_COMPONENTS = 10
 MOST_POINTS = 4000
-"""Points that are clustered; a regular sample is taken where there are more, and the others join the nearest cluster."""
+"""Points that are clustered; of more, a regular sample is, and the others join the nearest cluster."""
 
 _VARIANCE = 0.95
 
@@ -34,8 +34,8 @@ class StepSpace:
 def step_space(series: StepSeries, vectors: OpVectors | None) -> StepSpace:
     """Principal components of op counts, op times and the step clock, each feature in standard deviations.
 
-    Source: TPUPoint (Wudenhe & Tseng, ISPASS 2021) clusters steps by their ops' counts and times after a PCA. The step's
-    own duration is added, so that steps without ops can be compared too. Without ops, all steps are points.
+    Source: TPUPoint (Wudenhe & Tseng, ISPASS 2021) clusters steps by their ops' counts and times after a PCA. The
+    step's own duration is added, so that steps without ops can be compared too. Without ops, all steps are points.
     """
     from sklearn.decomposition import PCA
 
