@@ -1,8 +1,8 @@
 """The clock's account: where the wall time of all sessions went, exactly, from the step clock alone.
 
 It needs no window and has no interval. Inside a step, waiting for input, compiling and writing checkpoints are
-measured and come first; what is left of the step belongs to its phase. Outside the steps, checkpoints come first,
-then the stretches the user named, then `outside steps`.
+measured and come first; what is left of the step belongs to its phase. Outside the steps, the recorder's own
+work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,15 @@ from phasepoint.phases.summary_types import Breakdown, PartTime
 INPUT_WAIT = "input wait"
 COMPILING = "compiling"
 CHECKPOINT = "checkpoint"
+RECORDING = "recording"
 OUTSIDE = "outside steps"
+
+_RECORDING_GAP = "window-boundary"
+"""Why the recorder writes down the stretches between two steps in which it opens or closes a window."""
 
 
 def account_time(
-    clock: RunClock, labels: Int64s, names: Mapping[int, str], *, checkpoints: pa.Table, hints: pa.Table
+    clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]
 ) -> Breakdown:
     """Split the sessions' wall time into what the clock saw.
 
@@ -30,18 +34,18 @@ def account_time(
         clock: the run's steps and sessions.
         labels: `[n_steps]` phase id per row of the clock.
         names: phase id → name; phases of one name are one part.
-        checkpoints: `Run.table("checkpoints")`.
-        hints: `Run.table("hints")`.
+        tables: `checkpoints`, `hints` and `gaps` as `Run.table` gives them.
 
     Returns:
         Parts, largest first; they add up to the wall time to the picosecond.
     """
     totals: dict[str, int] = {}
     for session in clock.sessions:
-        written = _intervals(_of_session(checkpoints, session))
+        of_session = {name: _of_session(tables[name], session) for name in ("checkpoints", "hints", "gaps")}
+        written = _intervals(of_session["checkpoints"])
         for name, time_ps in _inside_parts(clock, session, labels, names, written):
             _add(totals, name, time_ps)
-        _add_outside(totals, clock, session, written, _of_session(hints, session))
+        _add_outside(totals, clock, session, of_session)
     return measured_breakdown(clock.wall_ps, totals)
 
 
@@ -100,13 +104,15 @@ def _inside_parts(
 
 
 def _add_outside(
-    totals: dict[str, int], clock: RunClock, session: SessionClock, written: IntervalSet, hints: pa.Table
+    totals: dict[str, int], clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]
 ) -> None:
-    outside = outside_steps(clock, session)
+    outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
     names = sorted(set(hints.column("name").to_pylist()))
-    layers = [written, *(_intervals(hints.filter(_equal(hints, name))) for name in names)]
+    recording = gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
+    layers = [_intervals(recording), _intervals(tables["checkpoints"])]
+    layers += [_intervals(hints.filter(_equal(hints, "name", name))) for name in names]
     split = partition(layers, outside.start_ps, outside.end_ps)
-    parts = [CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
+    parts = [RECORDING, CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
     outside_ps = session.wall_ps - sum_ps(clock.dur_ps[session.rows])
     left_ps = outside_ps - int(split.sum())
     for name, column in zip(parts, split.T, strict=True):
@@ -135,8 +141,8 @@ def _intervals(table: pa.Table) -> IntervalSet:
     return union(start, start + np.asarray(table.column("dur_ps").to_numpy(), np.int64))
 
 
-def _equal(table: pa.Table, name: str) -> pa.ChunkedArray:
-    return pc.equal(table.column("name").cast(pa.string()), name)
+def _equal(table: pa.Table, column: str, text: str) -> pa.ChunkedArray:
+    return pc.equal(table.column(column).cast(pa.string()), text)
 
 
 def _of_session(table: pa.Table, session: SessionClock) -> pa.Table:

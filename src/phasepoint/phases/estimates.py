@@ -12,18 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
+from phasepoint.phases.captured import PARTS, StepKeys, read_captured, step_keys
+from phasepoint.phases.cells import Fit, fit_cells
 from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.phases.prediction import predict_rest
-from phasepoint.phases.strata import (
-    Fit,
-    StepTimes,
-    Stratum,
-    assign_strata,
-    describe_strata,
-    fit_cells,
-)
+from phasepoint.phases.strata import Sampled, StepTimes, Stratum, assign_strata, describe_strata
 from phasepoint.phases.summary_types import Breakdown, OpTime
 from phasepoint.phases.totals import Totals
 
@@ -91,20 +85,21 @@ def estimate_totals(
     """
     if len(labels) != steps.num_rows:
         raise ValueError(f"{len(labels)} labels for {steps.num_rows} steps; one per row is needed")
-    sample = _align(steps, windows, breakdowns, labels)
-    columns = None if ops is None else read_op_columns(ops, programs, sample.keys, sample.captured)
+    keys = step_keys(steps)
+    sample = _align(keys, steps, windows, breakdowns, labels)
+    columns = None if ops is None else read_op_columns(ops, programs, keys, sample.captured)
     extra = _op_extras(sample, columns)
-    fit = fit_cells(sample.times, sample.captured, extra.of_step, sample.stratum, sample.strata, sample.cluster)
+    fit = fit_cells(sample, extra.of_step)
     rest = predict_rest(fit, sample.strata)
-    totals = Totals(sample.strata, fit, rest, sample.seen_parts(), extra.of_stratum, extra.keys, confidence)
+    totals = Totals(sample.strata, fit, rest, _seen_parts(sample), extra.of_stratum, extra.keys, confidence)
     seen_ps = sum_ps(sample.times.dur_ps[sample.captured.row])
     notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
     phases = np.unique(labels).tolist()
     window = np.full(steps.num_rows, -1, np.int64)
     window[sample.captured.row] = sample.captured.window
     return Estimates(
-        categories=totals.breakdown(None, sample.counts(None), notes),
-        phases={phase: totals.breakdown(phase, sample.counts(phase), ()) for phase in phases},
+        categories=totals.breakdown(None, _counts(sample, None), notes),
+        phases={phase: totals.breakdown(phase, _counts(sample, phase), ()) for phase in phases},
         ops=totals.top_ops(None, TOP_OPS),
         phase_ops={phase: totals.top_ops(phase, TOP_OPS) for phase in phases},
         captured=window >= 0,
@@ -112,32 +107,17 @@ def estimate_totals(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """The tables, aligned: the step clock, the captured steps with their windows, and the strata."""
+def _seen_parts(sample: Sampled) -> Int64s:
+    """Parts of the captured steps of every stratum, exact `[n_strata, len(PARTS)]`."""
+    seen = np.zeros((len(sample.strata), len(PARTS)), np.int64)
+    np.add.at(seen, sample.of_captured, sample.captured.parts_ps)
+    return seen
 
-    keys: StepKeys
-    times: StepTimes
-    captured: Captured
-    strata: tuple[Stratum, ...]
-    stratum: Int64s
-    cluster: Int64s
 
-    @property
-    def of_captured(self) -> Int64s:
-        """Stratum of every captured step."""
-        return self.stratum[self.captured.row]
-
-    def seen_parts(self) -> Int64s:
-        """Parts of the captured steps of every stratum, exact `[n_strata, len(PARTS)]`."""
-        seen = np.zeros((len(self.strata), len(PARTS)), np.int64)
-        np.add.at(seen, self.of_captured, self.captured.parts_ps)
-        return seen
-
-    def counts(self, phase: int | None) -> tuple[int, int]:
-        """Windows and captured steps of a phase, or of the run."""
-        mine = np.isin(self.of_captured, [i for i, s in enumerate(self.strata) if phase in (None, s.phase)])
-        return len(np.unique(self.cluster[mine])), int(mine.sum())
+def _counts(sample: Sampled, phase: int | None) -> tuple[int, int]:
+    """Windows and captured steps of a phase, or of the run."""
+    mine = np.isin(sample.of_captured, [i for i, s in enumerate(sample.strata) if phase in (None, s.phase)])
+    return len(np.unique(sample.cluster[mine])), int(mine.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +129,7 @@ class _OpExtras:
     of_stratum: Int64s
 
 
-def _align(steps: pa.Table, windows: pa.Table, breakdowns: pa.Table, labels: Int64s) -> _Sample:
-    keys = step_keys(steps)
+def _align(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns: pa.Table, labels: Int64s) -> Sampled:
     captured = read_captured(keys, steps, windows, breakdowns)
     dur_ps, input_ps, compile_ps = (_column(steps, name) for name in ("dur_ps", "input_ps", "compile_ps"))
     input_ps = np.minimum(input_ps, dur_ps)
@@ -161,10 +140,10 @@ def _align(steps: pa.Table, windows: pa.Table, breakdowns: pa.Table, labels: Int
     strata = describe_strata(times, seen, stratum, hosts, phases)
     names = [keys.host[captured.row], keys.attempt[captured.row], captured.window]
     cluster = np.unique(np.column_stack(names), axis=0, return_inverse=True)[1].ravel()
-    return _Sample(keys, times, captured, strata, stratum, cluster)
+    return Sampled(times, captured, strata, stratum, cluster)
 
 
-def _op_extras(sample: _Sample, columns: OpColumns | None) -> _OpExtras:
+def _op_extras(sample: Sampled, columns: OpColumns | None) -> _OpExtras:
     n_captured, n_strata = len(sample.captured.row), len(sample.strata)
     if columns is None or not len(columns.index):
         return _OpExtras((), np.zeros((n_captured, 0)), np.zeros((n_strata, 0), np.int64))
@@ -178,7 +157,7 @@ def _op_extras(sample: _Sample, columns: OpColumns | None) -> _OpExtras:
     return _OpExtras(picked.keys, of_step.astype(np.float64), of_stratum)
 
 
-def _pick(sample: _Sample, seen: Int64s) -> Int64s:
+def _pick(sample: Sampled, seen: Int64s) -> Int64s:
     """Ops that may be among the largest of the run or of a phase, by their captured time raised to the whole."""
     raised = np.array([s.total_ps / (s.total_ps - s.rest_ps) if s.total_ps > s.rest_ps else 0 for s in sample.strata])
     likely = seen * raised[:, None]

@@ -1,4 +1,4 @@
-"""What a recording did not see, and what it cost the job: both straight from the run's own tables."""
+"""What a recording did not see, straight from the run's own tables."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.phases.clock import RunClock, sum_ps
-from phasepoint.phases.summary_types import GapSummary, NotSeen, RecordingCost
+from phasepoint.phases.summary_types import GapSummary, NotSeen
 
 
 def count_not_seen(
@@ -57,26 +57,6 @@ def merge_gaps(gaps: pa.Table) -> tuple[GapSummary, ...]:
         merged.setdefault(row["why"], []).append(row)
     summaries = [_merge(why, rows) for why, rows in merged.items()]
     return tuple(sorted(summaries, key=lambda gap: (-(gap.total_ps or 0), gap.why)))
-
-
-def recording_cost(clock: RunClock, windows: pa.Table, conversions: pa.Table, budget: float | None) -> RecordingCost:
-    """What the windows measured of their own cost, against the budget."""
-    start_ps, slowdown_ps, stop_ps, write_ps = (
-        _total(windows.column(name)) for name in ("start_cost_ps", "slowdown_cost_ps", "stop_cost_ps", "write_cost_ps")
-    )
-    total_ps = start_ps + slowdown_ps + stop_ps + write_ps
-    share = total_ps / clock.wall_ps if clock.wall_ps else None
-    return RecordingCost(
-        start_ps=start_ps,
-        slowdown_ps=slowdown_ps,
-        stop_ps=stop_ps,
-        write_ps=write_ps,
-        convert_ps=_total(conversions.column("convert_cost_ps")),
-        total_ps=total_ps,
-        share=share,
-        budget=budget,
-        within_budget=None if share is None or budget is None else share <= budget,
-    )
 
 
 def _merge(why: str, rows: list[dict[str, object]]) -> GapSummary:

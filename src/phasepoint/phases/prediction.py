@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
 from phasepoint.phases.captured import N_WORK, PARTS
+from phasepoint.phases.cells import BASE, COMPILE, FAR, LONG, WAIT, Fit, exposed_part
 from phasepoint.phases.sampling import CellShares, bounded_scatter
-from phasepoint.phases.strata import BASE, COMPILE, FAR, LONG, WAIT, Fit, Stratum
+from phasepoint.phases.strata import Stratum
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,7 +47,7 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
         work = base.ratio * sizes[BASE]
         for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
             work = work + (shares or base).ratio * sizes[cell]
-        waits = [_exposed(fit.input) * sizes[WAIT], _exposed(fit.compiling) * sizes[COMPILE]]
+        waits = [exposed_part(fit.input) * sizes[WAIT], exposed_part(fit.compiling) * sizes[COMPILE]]
         exact = np.maximum(np.concatenate([work[:N_WORK], waits]), 0)
         parts[index] = apportion(stratum.rest_ps, exact) if exact.any() else 0
         extra[index] = np.maximum(work[N_WORK:], 0)
@@ -120,8 +121,3 @@ def _variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
 def _with_waits(work: Floats) -> Floats:
     """Work and extras with room for the waits between them, in the order of PARTS."""
     return np.insert(work, N_WORK, np.zeros(N_WAITS))
-
-
-def _exposed(shares: CellShares | None) -> float:
-    """Part of a wait during which the device does nothing; all of it where no captured step waited."""
-    return 1.0 if shares is None else float(shares.ratio[0])

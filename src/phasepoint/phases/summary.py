@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 
 from phasepoint.phases.accounting import account_time, closed
 from phasepoint.phases.clock import RunClock, read_clock, sum_ps
+from phasepoint.phases.cost import recording_cost
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import estimate_totals
 from phasepoint.phases.hosts import compare_hosts
-from phasepoint.phases.not_seen import count_not_seen, recording_cost
+from phasepoint.phases.not_seen import count_not_seen
 from phasepoint.phases.phase_summary import summarize_phases
 from phasepoint.phases.result import PhaseResult, Segments
 from phasepoint.phases.run_events import RunView, tell_events
@@ -20,7 +21,10 @@ from phasepoint.phases.summary_types import SUMMARY_VERSION, CheckpointSummary, 
 from phasepoint.phases.verdict import write_verdict
 from phasepoint.store import Run
 
-_TABLES = ("steps", "windows", "conversions", "ops", "breakdowns", "programs", "hints", "checkpoints", "gaps")
+_TABLES = (
+    *("steps", "windows", "conversions", "ops", "breakdowns"),
+    *("programs", "hints", "checkpoints", "gaps", "counters"),
+)
 
 
 def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
@@ -46,7 +50,7 @@ def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
     estimates = estimate_totals(*sampled, labels, ops=tables["ops"], programs=tables["programs"], names=names)
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
     phases = summarize_phases(clock, result, estimates, checkpoints)
-    account = account_time(clock, labels, names, checkpoints=tables["checkpoints"], hints=tables["hints"])
+    account = account_time(clock, labels, names, tables)
     programs = (tables["windows"], tables["programs"])
     events = tell_events(RunView(clock, labels, names, result.slow, tables["checkpoints"], *programs))
     not_seen = count_not_seen(
@@ -83,7 +87,7 @@ def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
         checkpoints=checkpoints,
         hosts=hosts,
         not_seen=not_seen,
-        cost=recording_cost(clock, tables["windows"], tables["conversions"], _budget(run)),
+        cost=recording_cost(clock, tables["windows"], tables["counters"], _budget(run)),
         environment=_environment(run),
     )
     return _check_closure(summary)

@@ -297,18 +297,21 @@ class NotSeen:
 
 @dataclass(frozen=True)
 class RecordingCost:
-    """What recording cost the job, from the windows' own measurements.
+    """What recording cost the job: the recorder's own account, or the windows' where it left none (killed, live).
 
     Attributes:
         start_ps: opening profiler sessions.
         slowdown_ps: excess of captured steps over their neighbours, where measured.
         stop_ps: closing sessions.
         write_ps: CPU time of writing raw captures, off the job's thread.
-        convert_ps: CPU time of converting them, wherever it was done.
-        total_ps: start, slow-down, stop and write: what the job paid.
+        convert_ps: CPU time of converting them beside the job.
+        total_ps: all parts added up.
         share: total_ps as a ratio of the job's time (all hosts); None where that is 0.
         budget: ratio the user allowed, None for continuous capture or where unknown.
         within_budget: share ≤ budget, None where either is unknown.
+        entry_ps: imports and opening the run.
+        clock_ps: the step clock and the planning of windows.
+        flush_ps: writing rows in the background.
     """
 
     start_ps: int
@@ -320,6 +323,9 @@ class RecordingCost:
     share: float | None
     budget: float | None
     within_budget: bool | None
+    entry_ps: int = 0
+    clock_ps: int = 0
+    flush_ps: int = 0
 
 
 @dataclass(frozen=True)
@@ -339,7 +345,8 @@ class RunSummary:
         elapsed_ps: sessions' time on the reference host alone.
         steps: steps recorded, on all hosts.
         reference_host: the host whose steps the strip and the segments show; None without hosts.
-        account: wall_ps by what the clock saw: phases, input wait, compiling, checkpoints, outside steps. Exact.
+        account: wall_ps by what the clock saw: phases, input wait, compiling, checkpoints, recording,
+            outside steps. Exact.
         phases: largest share first.
         strip: the reference host's time in order, at most 2,000 stretches.
         categories: inside_ps by category, with intervals.

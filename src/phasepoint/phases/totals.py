@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from phasepoint.phases.accounting import closed
 from phasepoint.phases.captured import PARTS, UNATTRIBUTED
+from phasepoint.phases.cells import Fit
 from phasepoint.phases.op_columns import OpKey
 from phasepoint.phases.prediction import Prediction, half_widths
-from phasepoint.phases.strata import Fit, Stratum
+from phasepoint.phases.strata import Stratum
 from phasepoint.phases.summary_types import Breakdown, OpTime, PartTime
 
 Int64s = NDArray[np.int64]

@@ -1,0 +1,202 @@
+"""The cells of a run's time fitted to its windows: shares of each, and the sizes to which they apply."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.captured import COMPILING, INPUT, N_WORK, PARTS
+from phasepoint.phases.sampling import CellSample, CellShares, bounded_scatter, cell_shares, cut_work, own_scatter
+from phasepoint.phases.strata import Sampled, group_strata
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+BLOCK_STEPS = 5
+"""Uncaptured steps are taken by so many together when their scatter is added up: about a window's worth."""
+LEAST_EXCESS_WINDOWS = 4
+"""Time beyond base is rare: below so many random windows that hold some, those opened by choice are used too."""
+
+BASE, LONG, FAR, WAIT, COMPILE = range(5)
+N_CELLS = 5
+_INPUT, _COMPILING = PARTS.index(INPUT), PARTS.index(COMPILING)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Shares for every cell, and the sizes to which they apply.
+
+    Attributes:
+        group: `[n_strata]`, the group of each stratum.
+        base: shares of work per group; None for a group without any window.
+        long: shares of work beyond 1.2 medians.
+        far: shares of work beyond 3 medians.
+        input: share of the wait that is `input`.
+        compiling: share of the compilation that is `compiling`.
+        spread: `[k]`, variance of the base shares between groups.
+        rest: `[n_strata, N_CELLS]`, sizes of the uncaptured steps.
+        squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
+        borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
+        by_choice: per group, whether windows opened by choice had to stand in for random ones.
+    """
+
+    group: Int64s
+    base: tuple[CellShares | None, ...]
+    long: CellShares | None
+    far: CellShares | None
+    input: CellShares | None
+    compiling: CellShares | None
+    spread: Floats
+    rest: Floats
+    squares: Floats
+    borrowed: NDArray[np.bool_]
+    by_choice: tuple[bool, ...]
+
+
+def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
+    """Estimate the shares of every cell from the captured steps.
+
+    Args:
+        sampled: the run seen through its windows.
+        extra: `[n_captured, k]`, further quantities that go with work.
+    """
+    row, weight = sampled.captured.row, sampled.captured.weight
+    parts = sampled.captured.parts_ps.astype(np.float64)
+    quantities = np.column_stack([parts[:, :N_WORK], extra])
+    exposed = _fit_waits(sampled, parts)
+    sizes = _sizes(sampled, parts, exposed)
+    base, long, far = sizes[row, BASE], sizes[row, LONG], sizes[row, FAR]
+    group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
+    shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
+    left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
+    long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
+    if long_shares is not None:
+        left = left - long[:, None] * long_shares.ratio
+    far_shares = _fit_excess(far, left, sampled.cluster, weight)
+    rest, squares = _rest(sizes, sampled.stratum, row, len(sampled.strata))
+    return Fit(
+        group=group,
+        base=shares,
+        long=long_shares or far_shares,
+        far=far_shares or long_shares,
+        input=exposed[0],
+        compiling=exposed[1],
+        spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
+        rest=rest,
+        squares=squares,
+        borrowed=borrowed,
+        by_choice=by_choice,
+    )
+
+
+def exposed_part(shares: CellShares | None) -> float:
+    """Part of a wait during which the device does nothing; all of it where no captured step waited."""
+    return 1.0 if shares is None else float(shares.ratio[0])
+
+
+def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, CellShares | None]:
+    found = []
+    for wait_ps, part in ((sampled.times.input_ps, _INPUT), (sampled.times.compile_ps, _COMPILING)):
+        size = wait_ps[sampled.captured.row].astype(np.float64)
+        sample = _sample(size, parts[:, [part]], sampled.cluster, sampled.captured.weight)
+        found.append(None if sample is None else cell_shares(sample))
+    return found[0], found[1]
+
+
+def _sizes(sampled: Sampled, parts: Floats, exposed: tuple[CellShares | None, CellShares | None]) -> Floats:
+    """Size of every cell of every step `[n_steps, N_CELLS]`; work is known of captured steps, predicted of others."""
+    waits = np.column_stack([sampled.times.input_ps, sampled.times.compile_ps]).astype(np.float64)
+    work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
+    work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
+    work = np.maximum(work, 0)
+    median = np.array([np.median(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
+    return np.column_stack([*cut_work(work, median[sampled.stratum] if len(median) else work), waits])
+
+
+def _fit_base(
+    sampled: Sampled, group: Int64s, base: Floats, quantities: Floats, clean: Bools
+) -> tuple[tuple[CellShares | None, ...], tuple[bool, ...]]:
+    """Shares of base per group, from steps without excess where there are any, and whether by windows of choice."""
+    mine, chance = group[sampled.of_captured], np.isfinite(sampled.captured.weight)
+    samples, by_choice = [], []
+    for index in range(int(group.max(initial=-1)) + 1):
+        use = mine == index
+        use = use & clean if (use & clean).any() else use
+        random = len(np.unique(sampled.cluster[use & chance])) >= 2
+        samples.append(_sample(np.where(use, base, 0), quantities, sampled.cluster, sampled.captured.weight))
+        by_choice.append(not random and not bool(chance[use].all()))
+    return tuple(_base_shares(samples)), tuple(by_choice)
+
+
+def _explained(shares: Sequence[CellShares | None], mine: Int64s, base: Floats, quantities: Floats) -> Floats:
+    explained = np.zeros_like(quantities)
+    for index, found in enumerate(shares):
+        if found is not None:
+            explained[mine == index] = base[mine == index, None] * found.ratio
+    return explained
+
+
+def _sample(x: Floats, y: Floats, cluster: Int64s, weight: Floats, least: int = 2) -> CellSample | None:
+    """Sums per window, over windows opened by chance where there are enough, else over all, weighing alike."""
+    n = int(cluster.max(initial=-1)) + 1
+    use = x > 0
+    chance = use & np.isfinite(weight)
+    random = len(np.unique(cluster[chance])) >= least
+    use = chance if random else use
+    if not use.any():
+        return None
+    sums_x, sums_y = np.zeros(n), np.zeros((n, y.shape[1]))
+    np.add.at(sums_x, cluster[use], x[use])
+    np.add.at(sums_y, cluster[use], y[use])
+    of_window = np.ones(n)
+    if random:
+        of_window[cluster[use]] = weight[use]
+    kept = sums_x > 0
+    return CellSample(sums_x[kept], sums_y[kept], of_window[kept])
+
+
+def _base_shares(samples: Sequence[CellSample | None]) -> list[CellShares | None]:
+    """Shares per group, their scatter drawn towards that of all groups."""
+    known = [own_scatter(sample) for sample in samples if sample is not None]
+    freedom = sum(found[1] for found in known)
+    if freedom < 1:  # no group has two windows: nothing is known of the scatter but its bound
+        return [None if sample is None else cell_shares(sample) for sample in samples]
+    pooled = sum((found[0] for found in known[1:]), known[0][0]) / freedom
+    return [None if sample is None else cell_shares(sample, prior=pooled) for sample in samples]
+
+
+def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats) -> CellShares | None:
+    """Shares of the time beyond base: of what base left over, none below 0, those of a step's parts adding up to 1."""
+    sample = _sample(x, left, cluster, weight, LEAST_EXCESS_WINDOWS)
+    if sample is None:
+        return None
+    shares = cell_shares(sample)
+    ratio = np.maximum(shares.ratio, 0)
+    total = ratio[:N_WORK].sum()
+    if total > 0:
+        ratio[:N_WORK] /= total
+    return CellShares(ratio, shares.scatter, shares.known, shares.freedom)
+
+
+def _rest(sizes: Floats, stratum: Int64s, row: Int64s, n: int) -> tuple[Floats, Floats]:
+    """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps."""
+    rest = np.ones(len(stratum), bool)
+    rest[row] = False
+    totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
+    where = np.flatnonzero(rest)
+    blocks, block = np.unique(stratum[where] * (len(stratum) + 1) + where // BLOCK_STEPS, return_inverse=True)
+    owner = blocks // (len(stratum) + 1)
+    for cell in range(N_CELLS):
+        size = np.bincount(block, sizes[where, cell], len(blocks))
+        totals[:, cell] = np.bincount(owner, size, n)
+        squares[:, cell] = np.bincount(owner, size**2, n)
+    return totals, squares
+
+
+def _spread(ratios: Sequence[Floats], k: int) -> Floats:
+    """Variance of the base shares between groups; with one group, the most that a share can vary."""
+    if len(ratios) >= 2:
+        return np.asarray(np.var(ratios, axis=0, ddof=1), np.float64)
+    return bounded_scatter(ratios[0]) if len(ratios) else np.zeros(k)
