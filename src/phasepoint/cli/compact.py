@@ -7,11 +7,12 @@ from phasepoint.cli.options import AsJson, RunPath
 
 def compact(path: RunPath, as_json: AsJson = False) -> None:
     """Merge a run's small files into few large ones; nothing that was recorded changes."""
-    from phasepoint.cli.console import write_notes
+    from phasepoint.cli.console import busy, write_notes
     from phasepoint.core.units import format_bytes, format_count
     from phasepoint.store import compact_run
 
-    result = compact_run(path)
+    with busy("merging"):
+        result = compact_run(path)
     if as_json:
         from phasepoint.report.documents import plain, to_json
 

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,16 @@ def progress_console() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, quiet=not sys.stderr.isatty(), highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show on stderr that work is under way whose length is not known; silent where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with progress_console().status(what):
+        yield
 
 
 def write_data(text: str) -> None:

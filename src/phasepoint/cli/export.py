@@ -37,6 +37,7 @@ def export(
     perfetto: the same JSON with counters and sorted tracks, for ui.perfetto.dev.
     csv: a folder of tables (phases, ops by phase, ops of the run, windows), the unit in each column's name.
     """
+    from phasepoint.cli.console import busy
     from phasepoint.cli.opening import open_summary
     from phasepoint.cli.output import announce
 
@@ -45,7 +46,8 @@ def export(
     target = output or _default_output(path, format_name)
     targets = _check_targets(target, format_name, force=force)
     run, summary = open_summary(path, method)
-    written = _write(run, summary, format_name, targets, force=force)
+    with busy(f"writing {target}"):
+        written = _write(run, summary, format_name, targets, force=force)
     announce("export", written, as_json=as_json, more={"run": path, "format": format_name})
 
 

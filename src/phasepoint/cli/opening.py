@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from phasepoint.cli.console import progress_console, write_notes
+from phasepoint.cli.console import busy, progress_console, write_notes
 from phasepoint.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,9 +55,10 @@ def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
     """
     check_method(method)
     run = open_converted(path)
-    from phasepoint.phases import summarize_run
+    with busy("finding phases"):
+        from phasepoint.phases import summarize_run
 
-    return run, summarize_run(run, method=method)
+        return run, summarize_run(run, method=method)
 
 
 def is_remote(path: str) -> bool:

@@ -90,20 +90,21 @@ def time_section(summary: RunSummary) -> Markup:
 
 
 def _breakdown(title: str, aside: str, breakdown: Breakdown, colours: Mapping[str, str]) -> Markup:
-    columns = [("part", "left"), ("share", "left"), ("", "right"), ("time", "right"), ("95 % interval", "left")]
-    rows = (
-        (
-            join([swatch(colours[part.name]), " ", category_name(part.name)]),
-            _bar(part, breakdown.total_ps, colours[part.name]),
-            format_ratio(part.share),
-            format_ps(part.total_ps),
-            part_interval(part),
-        )
-        for part in breakdown.parts
-        if part.total_ps
-    )
+    """Parts with bars; the intervals only where something is estimated."""
+    parts = [part for part in breakdown.parts if part.total_ps]
+    is_estimated = any(part.basis == "estimated" for part in parts)
+    columns = [("part", "left"), ("share", "left"), ("", "right"), ("time", "right")]
+    columns += [("95 % interval", "left")] if is_estimated else []
+    rows = [_part_cells(part, breakdown.total_ps, colours[part.name]) for part in parts]
+    if is_estimated:
+        rows = [[*cells, part_interval(part)] for cells, part in zip(rows, parts, strict=True)]
     notes = [element("p", note, class_="dim") for note in breakdown.notes]
     return _section(title, aside, table(columns, rows, label=title), *notes)
+
+
+def _part_cells(part: PartTime, total_ps: int, colour: str) -> list[Content]:
+    name = join([swatch(colour), " ", category_name(part.name)])
+    return [name, _bar(part, total_ps, colour), format_ratio(part.share), format_ps(part.total_ps)]
 
 
 def _bar(part: PartTime, total_ps: int, colour: str) -> Markup:

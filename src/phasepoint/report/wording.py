@@ -54,11 +54,7 @@ def estimate_basis(breakdown: Breakdown) -> str:
 
 def not_seen_lines(seen: NotSeen) -> list[str]:
     """Everything that was not observed, one sentence each; the first says how much was."""
-    lines = [
-        f"Captured in full: {format_count(seen.captured_steps)} of {format_count(seen.steps)} steps "
-        f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
-        f"time), in {_counted(seen.windows, 'window')}; the step clock saw the others."
-    ]
+    lines = [_captured_line(seen)]
     counted = (
         (seen.missing_steps, "Step numbers missing between the first and the last recorded step"),
         (seen.pending_windows, "Windows not converted yet, and so in no estimate"),
@@ -73,6 +69,16 @@ def not_seen_lines(seen: NotSeen) -> list[str]:
     return lines
 
 
+def _captured_line(seen: NotSeen) -> str:
+    if not seen.captured_steps:
+        return f"No step was captured in full; the step clock saw {_counted(seen.steps, 'step')}."
+    return (
+        f"Captured in full: {format_count(seen.captured_steps)} of {format_count(seen.steps)} steps "
+        f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
+        f"time), in {_counted(seen.windows, 'window')}; the step clock saw the others."
+    )
+
+
 def gap_line(gap: GapSummary) -> str:
     """One kind of gap in one sentence."""
     length = f", {format_ps(gap.total_ps)}" if gap.total_ps is not None else ""
@@ -83,6 +89,8 @@ def gap_line(gap: GapSummary) -> str:
 
 def cost_line(cost: RecordingCost) -> str:
     """What recording cost the job, against the budget."""
+    if not cost.total_ps:
+        return "No cost was measured: no window was captured."
     if cost.share is None:
         return f"Recording cost {format_ps(cost.total_ps)}; the job's time is not known."
     budget = ""
