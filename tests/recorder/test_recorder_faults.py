@@ -85,7 +85,7 @@ def test_a_session_that_fails_anywhere(tmp_path, capsys, hook, error):
 
 @pytest.mark.parametrize("method", ["ask", "got", "end_loop", "enter_kind", "leave_kind", "finish", "take_rows"])
 def test_a_step_clock_that_fails(tmp_path, capsys, monkeypatch, method):
-    def broken(*_args):
+    def broken(*_args, **_kwargs):
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(StepClock, method, broken)

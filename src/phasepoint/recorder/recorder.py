@@ -14,8 +14,12 @@ from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
 from phasepoint.recorder.rows import gap_row
 from phasepoint.recorder.session import CheckpointWritten
+from phasepoint.recorder.windows import CapturedWindow
 
 Status = Literal["ok", "failed"]
+
+MAX_PENDING = 32
+"""Captures that may wait to be written. Under a budget one or two wait; back to back, only so many fit in memory."""
 
 OPEN_LIMIT_S = 1.0
 """How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""
@@ -233,7 +237,24 @@ class Recorder:
         level_ns = typical_ns if typical_ns is not None else min(captured_ns, default=None)
         level_ps = None if level_ns is None else level_ns * PS_PER_NS
         self._planner.captured(opening, self._parts.elapsed_ps(), kind=steps.kind, dur_ps=level_ps)
-        self._parts.inbox.captured.append(window)
+        self._hand_over(window)
+
+    def _hand_over(self, window: CapturedWindow) -> None:
+        """Leave a capture to the flusher; memory stays bounded where it cannot keep up (windows back to back)."""
+        captured = self._parts.inbox.captured
+        captured.append(window)
+        self._flusher.wake()
+        while len(captured) > MAX_PENDING:
+            lost = captured.popleft()
+            row = gap_row(
+                "lost-window",
+                f"the capture was dropped: {MAX_PENDING} others were waiting to be written",
+                epoch=self._parts.epoch,
+                start_ns=lost.start_ns,
+                end_ns=lost.end_ns,
+                steps=(lost.first_step, lost.last_step),
+            )
+            self._parts.inbox.rows.append(("gaps", row))
 
     def _end_boundary(self, now_ns: int) -> None:
         """The recorder's own work between two steps belongs to neither: the next step begins after it."""
