@@ -62,7 +62,9 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
         return []
     z = auto / auto[0] * n / np.sqrt(n - np.arange(most + 2))
     inner = z[1:-1]
-    peak = np.flatnonzero((inner >= z[:-2]) & (inner >= z[2:]) & (inner > _CLEAR + np.sqrt(2 * np.log(max(most, 2))))) + 1
+    peak = (
+        np.flatnonzero((inner >= z[:-2]) & (inner >= z[2:]) & (inner > _CLEAR + np.sqrt(2 * np.log(max(most, 2))))) + 1
+    )
     peak = peak[peak >= least]
     if len(peak) == 0:
         return []
@@ -99,9 +101,7 @@ def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[In
     return [(run + begin).astype(np.int64) for run in runs if state[run[0]] != 0]
 
 
-def _follow_block(
-    values: NDArray[np.float64], offsets: IntArray, period: int, level: float
-) -> FoldedBlock | None:
+def _follow_block(values: NDArray[np.float64], offsets: IntArray, period: int, level: float) -> FoldedBlock | None:
     """The block's steps over the stretch in which it is kept, null where it is kept too rarely."""
     n = len(values)
     first = np.arange(int(offsets[0]) % period - (period if len(offsets) > 1 else 0), n, period)
