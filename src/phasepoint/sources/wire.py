@@ -54,6 +54,11 @@ class Fields:
         found = np.flatnonzero((self.number == number) & (self.wire == LENGTH))
         return [(int(self.value[i]), int(self.value[i] + self.length[i])) for i in found]
 
+    def whole_spans(self, number: int) -> list[tuple[int, int]]:
+        """As `spans`, without a last one that may have been cut off."""
+        spans = self.spans(number)
+        return spans[:-1] if self.state != INTACT and spans and spans[-1][1] == self.stop else spans
+
 
 def as_bytes(data: bytes | bytearray | memoryview) -> Bytes:
     """The data as an array without a copy; read-only, so that one compiled version serves every input."""

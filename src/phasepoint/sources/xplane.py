@@ -13,11 +13,13 @@ import pyarrow as pa
 from phasepoint.core.errors import SourceError
 from phasepoint.core.nesting import nest_spans
 from phasepoint.core.tables import TABLES, table_from_rows
+from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import layer_of_op_name
 from phasepoint.sources.wire import as_bytes
+from phasepoint.sources.xplane_events import LIMIT_PS
 from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
@@ -29,6 +31,8 @@ ReadPrograms = Callable[..., HloTables]
 _MOVING_WORDS = ("data formatting", "copy", "infeed", "outfeed", "host send", "host recv")
 _TALKING_WORDS = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv", "megascale")
 _PROBLEM_CHARACTERS = 1000
+_LIMIT_OFFSET_PS = (1 << 63) - 3 * LIMIT_PS
+"""66 days: an event's end, counted from the epoch, must fit 64 bits."""
 
 
 def read_xplane(
@@ -60,12 +64,12 @@ def read_xplane(
     profile_start_ns = profile_start_unix_ns(planes)
     events = gather_events(buffer, planes, profile_start_ns)
     hlo, hlo_problems = _read_hlo(read_hlo, hlo_protos(buffer, planes), window)
-    offset_ps = _offset_ps(profile_start_ns, epoch_unix_ns)
+    offset_ps, clock_problems = _offset_ps(profile_start_ns, epoch_unix_ns)
     bounds = find_bounds(events, steps, offset_ps)
     names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
     attribution = attribute_events(events, bounds, dict(names))
     resolved = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
-    problems = [*problems, *events.problems, *hlo_problems]
+    problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
     tables = (spans_table(resolved) if keep_spans else TABLES["spans"].empty()), ops_table(resolved)
     breakdowns, found_steps = breakdowns_table(resolved), steps_table(resolved)
     cost_ps = (time.process_time_ns() - begin) * 1000
@@ -88,10 +92,17 @@ def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) 
     return HloTables(programs, pa.concat_tables([part.instructions for part in parts]).unify_dictionaries()), problems
 
 
-def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> int:
-    if profile_start_ns is None or epoch_unix_ns is None:
-        return 0
-    return (profile_start_ns - epoch_unix_ns) * 1000
+def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple[int, list[str]]:
+    """The profile's start from the session's epoch, ps, and what is wrong with it."""
+    if epoch_unix_ns is None:
+        return 0, []
+    if profile_start_ns is None:
+        return 0, ["the capture does not say when it began; its times count from its own start"]
+    offset_ps = (profile_start_ns - epoch_unix_ns) * 1000
+    if abs(offset_ps) < _LIMIT_OFFSET_PS:
+        return offset_ps, []
+    days = offset_ps / (86_400 * PS_PER_S)
+    return 0, [f"the capture began {days:.0f} days from the session's epoch; its times count from its own start"]
 
 
 def _resolve(

@@ -44,8 +44,8 @@ HAS_DEVICE_TIME, IS_ROOT, HAS_DEVICE_ID = (1 << i for i in range(7, 10))
 _LUT_SIZE = 1 << 20
 """Ids below this are looked up in an array; profilers count from 1, so only damaged bytes hold larger ones."""
 
-LIMIT_PS = 1 << 61
-"""Times beyond ± 26 days of the profile's start cannot be placed: sums of two must fit 64 bits."""
+LIMIT_PS = 1 << 60
+"""Times beyond ± 13 days of the profile's start cannot be placed: with the session's epoch they must fit 64 bits."""
 
 
 @dataclass(frozen=True)

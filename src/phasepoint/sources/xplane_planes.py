@@ -169,10 +169,10 @@ def _as_int64(value: int) -> int:
 def _read_plane(data: Bytes, start: int, end: int) -> Plane:
     fields = read_fields(data, start, end)
     name = "".join(read_text(data, span) for span in fields.spans(2)[-1:])
-    metadata = _read_metadata(data, fields.spans(4))
+    metadata = _read_metadata(data, fields.whole_spans(4))
     meta_stats = read_stats(data, *metadata[3:])
-    stat_ids, stat_names, *_ = _read_metadata(data, fields.spans(5))
-    own = np.array(fields.spans(6), np.int64).reshape(-1, 2)
+    stat_ids, stat_names, *_ = _read_metadata(data, fields.whole_spans(5))
+    own = np.array(fields.whole_spans(6), np.int64).reshape(-1, 2)
     return Plane(
         name=name,
         lines=tuple(_read_line(data, *span) for span in fields.spans(3)),
