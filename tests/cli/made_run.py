@@ -72,7 +72,7 @@ def _tables(steps: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         "spans": list(_spans(by_step)),
         "hints": [_hint(by_step)],
         "checkpoints": [_checkpoint(by_step[99], f"ckpt/{EVIL}"), _checkpoint(by_step[170], "ckpt/170")],
-        "counters": [_counter(row) for row in steps[::20]],
+        "counters": [_counter(row) for row in steps[::20]] + [_own_cost(row) for row in steps[::50]],
         "gaps": [_gap()],
     }
 
@@ -180,6 +180,16 @@ def _checkpoint(row: dict[str, Any], path: str) -> dict[str, Any]:
 def _counter(row: dict[str, Any]) -> dict[str, Any]:
     sample = {"time_ps": row["start_ps"], "value": 20.5 + row["step"] / 100}
     return {"name": "power", "unit": "W", "device": "cpu:0", **sample}
+
+
+def _own_cost(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": "recorder.cost.total",
+        "unit": "ps",
+        "device": "host",
+        "time_ps": row["start_ps"],
+        "value": 1e9 * row["step"],
+    }
 
 
 def _gap() -> dict[str, Any]:

@@ -27,6 +27,12 @@ MAX_MARKS = 500
 """Marks per kind; neighbours are drawn together beyond that."""
 
 
+RECORDER_PREFIX = "recorder."
+"""Counters of the recorder about itself; the summary's cost is made of them."""
+
+_COUNTER_KEY = ("name", "device", "unit")
+
+
 @dataclass(frozen=True)
 class StepPoint:
     """One step drawn as a point; `phase` is null where the strip has none there."""
@@ -209,12 +215,14 @@ def _memory_series(run: Run, host: int, offsets: Mapping[int, int], edges: Int64
 
 
 def _counter_series(run: Run, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
+    """Counters sampled more than once; the recorder's account of its own cost is no course of the job's."""
     table = _of_host(run.table("counters"), host)
     found = []
-    for key in sorted(set(zip(*(table.column(c).to_pylist() for c in ("name", "device", "unit")), strict=True))):
-        name, device, unit = key
+    for name, device, unit in sorted(set(zip(*(table.column(c).to_pylist() for c in _COUNTER_KEY), strict=True))):
         same = pc.and_(_is(table, "name", name), pc.and_(_is(table, "device", device), _is(table, "unit", unit)))
         rows = table.filter(same)
+        if rows.num_rows < 2 or name.startswith(RECORDER_PREFIX):
+            continue
         at_ps = _on_strip(rows, "time_ps", host, offsets)
         found.append(_largest_per_bin(f"{name}, {device}", unit, at_ps, rows.column("value").to_numpy(), edges))
     return tuple(found)

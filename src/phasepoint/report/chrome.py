@@ -149,7 +149,8 @@ def _spans(run: Run, shard: Shard, process: int, origin_ps: int, *, perfetto: bo
         args["self_us"] = float(trace.microseconds(row["self_ps"]))
         yield trace.complete(track, row["name"], start_ps, row["dur_ps"], args)
         launch = launches.get((row["window"], row["correlation"]))
-        if launch is not None and row["device"] != "host":
+        # A launch after its execution is clock skew between host and device: an arrow back in time helps nobody.
+        if launch is not None and row["device"] != "host" and launch[1] <= row["start_ps"]:
             launch_track, launch_ps = launch
             flow_id = f"{process}.{row['window']}.{row['span']}"
             yield trace.flow(launch_track, flow_id, origin_ps + launch_ps, is_start=True)
@@ -181,14 +182,15 @@ def _track_names(tracks: dict[tuple[str, str], Track], shard: Shard, *, perfetto
 
 
 def _launches(table: pa.Table, tracks: dict[tuple[str, str], Track]) -> dict[tuple[int, int], tuple[Track, int]]:
-    """By window and correlation id, the host's span that launched something."""
+    """By window and correlation id, the host's first span of it: the one that launched."""
     on_host = pc.equal(table.column("device").cast(pa.string()), "host")
     rows = table.filter(pc.and_(on_host, pc.is_valid(table.column("correlation"))))
-    columns = rows.select(["window", "correlation", "device", "track", "start_ps"])
-    return {
-        (row["window"], row["correlation"]): (tracks[row["device"], row["track"]], row["start_ps"])
-        for row in _rows(columns)
-    }
+    found: dict[tuple[int, int], tuple[Track, int]] = {}
+    for row in _rows(rows.select(["window", "correlation", "device", "track", "start_ps"])):
+        key = row["window"], row["correlation"]
+        if key not in found or row["start_ps"] < found[key][1]:
+            found[key] = tracks[row["device"], row["track"]], row["start_ps"]
+    return found
 
 
 def _rows(table: pa.Table) -> Iterable[dict[str, Any]]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
-from phasepoint.phases.summary_types import Breakdown, OpTime, PartTime, PhaseSummary, RunSummary
+from phasepoint.phases.summary_types import Breakdown, OpTime, PartTime, PhaseSummary, RunEvent, RunSummary
 from phasepoint.report.markup import Content, Markup, element, join, swatch, table
+from phasepoint.report.names import shorten
 from phasepoint.report.palette import part_colours, phase_colours
 from phasepoint.report.wording import (
     category_name,
@@ -20,6 +21,10 @@ from phasepoint.report.wording import (
 
 _OPEN_PHASES = 2
 """Phases whose ops are unfolded when the page opens."""
+
+_MOST_EVENTS = 15
+_MOST_PARTS = 12
+"""Rows shown at once; the others are a click away, or drawn together."""
 
 _NOTHING = Markup("")
 
@@ -74,8 +79,13 @@ def _phase_row(phase: PhaseSummary, colour: str) -> Sequence[Content]:
         format_ps(phase.input_ps),
         format_count(phase.captured_steps),
         stands_for,
-        phase.restart_from or "–",
+        _path(phase.restart_from),
     )
+
+
+def _path(path: str | None) -> Content:
+    """A path in the room a table has; the whole of it shows on hover, and stands among the checkpoints."""
+    return "–" if path is None else element("code", shorten(path, 30), title=path)
 
 
 def time_section(summary: RunSummary) -> Markup:
@@ -91,7 +101,7 @@ def time_section(summary: RunSummary) -> Markup:
 
 def _breakdown(title: str, aside: str, breakdown: Breakdown, colours: Mapping[str, str]) -> Markup:
     """Parts with bars; the intervals only where something is estimated."""
-    parts = [part for part in breakdown.parts if part.total_ps]
+    parts = [part for part in breakdown.parts if part.total_ps][:_MOST_PARTS]
     is_estimated = any(part.basis == "estimated" for part in parts)
     columns = [("part", "left"), ("share", "left"), ("", "right"), ("time", "right")]
     columns += [("95 % interval", "left")] if is_estimated else []
@@ -99,6 +109,11 @@ def _breakdown(title: str, aside: str, breakdown: Breakdown, colours: Mapping[st
     if is_estimated:
         rows = [[*cells, part_interval(part)] for cells, part in zip(rows, parts, strict=True)]
     notes = [element("p", note, class_="dim") for note in breakdown.notes]
+    rest = [part for part in breakdown.parts if part.total_ps][_MOST_PARTS:]
+    if rest:
+        total_ps, share = sum(part.total_ps for part in rest), sum(part.share for part in rest)
+        more = f"and {len(rest)} more parts: {format_ps(total_ps)}, {format_ratio(share)}"
+        notes.insert(0, element("p", more, class_="dim"))
     return _section(title, aside, table(columns, rows, label=title), *notes)
 
 
@@ -162,15 +177,24 @@ def _ops_block(name: str, share: str, ops: Sequence[OpTime], *, is_open: bool) -
 
 
 def events_section(summary: RunSummary) -> Markup:
-    """What was noticed, and the checkpoints."""
+    """What was noticed, the costliest first where it is much, and the checkpoints."""
     blocks: list[Content] = []
     if summary.events:
-        columns = [("kind", "left"), ("what", "left"), ("at stake", "right")]
-        rows = ((event.kind, event.text, format_ps(event.cost_ps)) for event in summary.events)
-        blocks.append(table(columns, rows, label="Noticed"))
+        costliest = sorted(summary.events, key=lambda event: -(event.cost_ps or 0))[:_MOST_EVENTS]
+        blocks.append(_events_table([event for event in summary.events if event in costliest]))
+    if len(summary.events) > _MOST_EVENTS:
+        title = element("summary", f"All {format_count(len(summary.events))}, in order of time")
+        blocks.append(element("details", title, _events_table(summary.events)))
     if summary.checkpoints:
         blocks.append(_checkpoints(summary))
-    return _section("Noticed", "", *blocks) if blocks else _NOTHING
+    aside = f"the {_MOST_EVENTS} with most at stake" if len(summary.events) > _MOST_EVENTS else ""
+    return _section("Noticed", aside, *blocks) if blocks else _NOTHING
+
+
+def _events_table(events: Sequence[RunEvent]) -> Markup:
+    columns = [("kind", "left"), ("what", "left"), ("at stake", "right")]
+    rows = ((event.kind, event.text, format_ps(event.cost_ps)) for event in events)
+    return table(columns, rows, label="Noticed")
 
 
 def _checkpoints(summary: RunSummary) -> Markup:
