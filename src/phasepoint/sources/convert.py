@@ -107,7 +107,7 @@ def keeps_spans(window: int, kept_windows: int | None) -> bool:
     """Whether a window's spans are kept: a rule on the window's number alone, so that every converter agrees.
 
     The first `kept_windows` windows, then every second up to twice as many, every fourth up to four times as many, and so
-    on: 64 + 32 · log2(windows / 64) windows, spread over the whole run, 512 out of a million.
+    on: 64 + 32 · log2(windows / 64) windows, spread over the whole run, about 500 out of a million.
     """
     if kept_windows is None:
         return True
