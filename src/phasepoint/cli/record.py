@@ -31,12 +31,17 @@ def record(
     Every process of the command that makes training steps with PyTorch or JAX writes a shard of the run. A run that
     is there already gets another attempt, as when a job is started again. The exit code is the command's own.
     """
+    from phasepoint.core.errors import StoreError
     from phasepoint.recorder.autosteps import AutoOptions
     from phasepoint.recorder.launch import launch
 
-    options = AutoOptions(_prepare(out, force=force), _parse_budget(budget), window_steps)
+    share = _parse_budget(budget)
+    options = AutoOptions(_prepare(out, force=force), share, window_steps)
     launched = launch(command, options)
-    _say(out, options.path, command, launched, as_json=as_json)
+    try:
+        _say(out, options.path, command, launched, as_json=as_json)
+    except StoreError as error:  # the command has done its work: its exit code counts
+        sys.stderr.write(f"note: {error}\n")
     raise typer.Exit(launched.exit_code)
 
 

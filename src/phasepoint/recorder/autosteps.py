@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
 
 from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.patch import patch_attribute
 
 if TYPE_CHECKING:
     from phasepoint.recorder.recorder import Recorder
@@ -51,10 +53,16 @@ class AutoOptions:
 
 @dataclass(frozen=True)
 class PastStep:
-    """A step that ended before the recording was open; readings of `time.perf_counter_ns()`."""
+    """A step that ended before the recording was open; readings of `time.perf_counter_ns()`.
+
+    Attributes:
+        asked_ns: when its batch was asked for.
+        got_ns: when it was there; None where the wait could not be seen.
+        end_ns: when it ended.
+    """
 
     asked_ns: int
-    got_ns: int
+    got_ns: int | None
     end_ns: int
 
 
@@ -104,6 +112,7 @@ class LateRecording:
         """
         from phasepoint.recorder.epoch import Clock
         from phasepoint.recorder.recording import record
+        from phasepoint.recorder.step_clock import NOT_KNOWN
 
         began_ns = time.perf_counter_ns()
         clock = self._clock = StandingClock(past[0].asked_ns)
@@ -115,6 +124,7 @@ class LateRecording:
             framework=framework,
             clock=Clock(now_ns=clock.now_ns, unix_ns=clock.unix_ns),
         )
+        self._recording = recording
         recording.__enter__()
         self._recording, self._recorder = recording, recording.recorder
         self.is_open = True
@@ -123,7 +133,8 @@ class LateRecording:
         self._pid = os.getpid()
         _call_at_end_of_child(self.close)
         if self._recorder is not None:
-            steps = [(step.asked_ns, step.got_ns, step.end_ns) for step in past]
+            got = [NOT_KNOWN if step.got_ns is None else step.got_ns for step in past]
+            steps = [(step.asked_ns, got_ns, step.end_ns) for step, got_ns in zip(past, got, strict=True)]
             self._recorder.replay(steps, entry_ns=time.perf_counter_ns() - began_ns)
         clock.at_ns = None
 
@@ -132,10 +143,10 @@ class LateRecording:
         if self._recorder is not None:
             self._recorder.ask()
 
-    def got(self) -> None:
-        """The next step has its batch."""
+    def got(self, *, waited: bool = True) -> None:
+        """The next step has its batch; `waited` says whether the time since `ask` was a wait for it."""
         if self._recorder is not None:
-            self._recorder.got()
+            self._recorder.got(waited=waited)
 
     def end_loop(self) -> None:
         """The open step ends; none begins."""
@@ -152,7 +163,7 @@ class LateRecording:
     def drop_step(self) -> None:
         """The open step is none."""
         if self._recorder is not None:
-            getattr(self._recorder, "drop_step", self._recorder.end_loop)()
+            self._recorder.drop_step()
 
     @guarded_even_off
     def close(self) -> None:
@@ -167,6 +178,12 @@ class LateRecording:
         recording.__exit__(None if error is None else type(error), error, None)
         if self.guard.reason is not None:
             sys.stderr.write(f"phasepoint: steps were lost: {self.guard.reason} (the job itself was not affected)\n")
+
+    def give_way(self, recording: object) -> None:
+        """The script begins a recording of its own, which knows better: ours ends, and no other is opened."""
+        if recording is not self._recording:
+            self.close()
+            self.guard.off = True
 
     def forget(self) -> None:
         """In a forked child: the recording is the parent's; this process opens its own if it makes steps."""
@@ -186,6 +203,7 @@ class AutoRecorder:
         """Wait for the frameworks; what is imported already is hooked at once."""
         when_imported("torch", self._torch_imported)
         when_imported("jax", self._jax_imported)
+        when_imported("phasepoint.recorder.recording", self._recording_imported)
         os.register_at_fork(after_in_child=self.late.forget)
 
     @guarded
@@ -199,6 +217,20 @@ class AutoRecorder:
         from phasepoint.recorder.jax_clock import JaxClock
 
         JaxClock(self.late).install()
+
+    @guarded
+    def _recording_imported(self) -> None:
+        from phasepoint.recorder.recording import Recording
+
+        patch_attribute(Recording, "__enter__", self._wrap_enter)
+
+    def _wrap_enter(self, enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(enter)
+        def enter_recording(recording: Any) -> Any:
+            self.late.give_way(recording)
+            return enter(recording)
+
+        return enter_recording
 
 
 def start_from_environ() -> None:

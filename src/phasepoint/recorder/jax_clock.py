@@ -131,8 +131,6 @@ class JaxClock:
 
     def install(self) -> None:
         """Put the hooks in; JAX must have been imported."""
-        from jax import monitoring
-
         pxla = sys.modules.get("jax._src.interpreters.pxla")
         execute = getattr(pxla, "ExecuteReplicated", None)
         if execute is not None:
@@ -140,19 +138,9 @@ class JaxClock:
         self._post_hook = _PostHook.find(self._executed_fast)
         if self._post_hook is not None:
             self._post_hook.arm()
-            monitoring.register_event_duration_secs_listener(self._heard)
+            self._post_hook.stay()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self._exit)
-
-    def _heard(self, event: str, duration_s: float, **_: object) -> None:
-        """Setting `jax_debug_nans` replaces the post hook, and makes programs compile anew, which is heard here."""
-        if "compile" in event:
-            self._rearm()
-
-    @guarded
-    def _rearm(self) -> None:
-        if self._post_hook is not None:
-            self._post_hook.arm()
 
     def _wrap_execute(self, execute: Any) -> Any:
         @functools.wraps(execute)
@@ -193,14 +181,14 @@ class JaxClock:
 
     def _open(self, times_ns: list[int]) -> None:
         """The step program is known: its executions up to now are the first steps."""
-        past = [PastStep(begin, begin, end) for begin, end in itertools.pairwise(times_ns)]
+        past = [PastStep(begin, None, end) for begin, end in itertools.pairwise(times_ns)]
         if past:
             self._late.open("jax", past, finish=self._late.drop_step)
             self._begin_step()
 
     def _begin_step(self) -> None:
         self._late.ask()
-        self._late.got()
+        self._late.got(waited=False)
 
     @guarded
     def _exit(self) -> None:
@@ -232,6 +220,24 @@ class _PostHook:
         if current is not self._hook:
             self._next = current
             self._state.set_global(self._hook)
+
+    def stay(self) -> None:
+        """Stay in place when `jax_debug_nans` or `jax_debug_infs` is set, which puts JAX's own check there."""
+        config = sys.modules.get("jax._src.config")
+        api = sys.modules.get("jax._src.api")
+        everywhere = getattr(api, "_update_debug_special_global", None)
+        in_thread = getattr(api, "_update_debug_special_thread_local", None)
+        if everywhere is None or in_thread is None:
+            return
+
+        def update(value: object) -> None:
+            everywhere(value)
+            self.arm()
+
+        for name in ("debug_nans", "debug_infs"):
+            add_hooks = getattr(getattr(config, name, None), "_add_hooks", None)
+            if add_hooks is not None:
+                add_hooks(update, in_thread)
 
     def _call(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
         self._executed(function, args, kwargs, out)

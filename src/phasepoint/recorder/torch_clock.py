@@ -40,6 +40,7 @@ class TorchClock:
         self._early = _EarlySteps()
         self._stepped = False
         self._stepped_ns = 0
+        self._asking = False
         self._in_step = False
         self._ending = False
 
@@ -92,12 +93,11 @@ class TorchClock:
             past = self._early.ask(loader, time.perf_counter_ns())
             if past:
                 self._late.open("torch", past, finish=self._finish)
-                self._late.ask()
+                self._begin()
         elif loader not in self._training:
             self._leave()
         elif self._stepped or not self._in_step:
-            self._late.ask()
-            self._in_step = self._stepped = False
+            self._begin()
 
     @guarded
     def _got(self, iterator: Any) -> None:
@@ -105,9 +105,10 @@ class TorchClock:
             return
         if not self._late.is_open:
             self._early.got_batch(time.perf_counter_ns())
-        elif not self._in_step and self._loader(iterator) in self._training:
+        elif self._asking:
             self._late.got()
             self._in_step = True
+            self._asking = False
 
     @guarded
     def _stop(self, iterator: Any) -> None:
@@ -144,17 +145,23 @@ class TorchClock:
             self._stepped = True
             self._stepped_ns = time.perf_counter_ns()
 
+    def _begin(self) -> None:
+        """A training loader is asked for a batch: the step before ends here."""
+        self._late.ask()
+        self._asking = True
+        self._in_step = self._stepped = False
+
     def _begin_here(self) -> None:
         """A step without a batch of a loader: the one before ends here."""
         self._late.ask()
-        self._late.got()
+        self._late.got(waited=False)
         self._in_step = True
-        self._stepped = False
+        self._asking = self._stepped = False
 
     def _leave(self) -> None:
-        if self._in_step or self._stepped:
+        if self._in_step or self._asking:
             self._late.end_loop()
-        self._in_step = self._stepped = self._ending = False
+        self._in_step = self._asking = self._stepped = self._ending = False
 
     def _finish(self) -> None:
         """The job is over: its last step ended with the optimizer's; without one it is none."""
@@ -201,19 +208,19 @@ class _EarlySteps:
         self._past: list[PastStep] = []
         self._loader: weakref.ref[Any] | None = None
         self._asked_ns: int | None = None
-        self._got_ns = 0
+        self._got_ns: int | None = None
         self._stepped_ns: int | None = None
 
     def ask(self, loader: Any, now_ns: int) -> list[PastStep]:
         self._end_step(now_ns)
         same = self._loader is not None and self._loader() is loader
         if self._asked_ns is None or not same:
-            self._asked_ns = self._got_ns = now_ns
+            self._asked_ns, self._got_ns = now_ns, None
             self._loader = weakref.ref(loader)
         return self._past
 
     def got_batch(self, now_ns: int) -> None:
-        if self._asked_ns is not None and self._got_ns == self._asked_ns:
+        if self._asked_ns is not None and self._got_ns is None:
             self._got_ns = now_ns
 
     def stop(self, now_ns: int) -> None:
@@ -223,8 +230,9 @@ class _EarlySteps:
     def optimizer_stepped(self, now_ns: int) -> list[PastStep]:
         """A second optimizer step with no batch between: they come without a loader."""
         if self._stepped_ns is not None:
-            self._end_step(self._stepped_ns)
-            self._past.append(PastStep(self._asked_ns or now_ns, self._got_ns, now_ns))
+            began_ns = self._stepped_ns
+            self._end_step(began_ns)
+            self._past.append(PastStep(began_ns, None, now_ns))
             return self._past
         self._stepped_ns = now_ns
         return []
@@ -239,5 +247,5 @@ class _EarlySteps:
             return
         if self._asked_ns is not None:
             self._past.append(PastStep(self._asked_ns, self._got_ns, now_ns))
-        self._asked_ns = self._got_ns = now_ns
+        self._asked_ns, self._got_ns = now_ns, None
         self._stepped_ns = None

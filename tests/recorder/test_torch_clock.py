@@ -1,0 +1,210 @@
+"""Which stretches of a PyTorch job become steps, without a word in the job's code."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from phasepoint.recorder.guard import Guard  # noqa: E402
+from phasepoint.recorder.torch_clock import TorchClock  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class FakeLate:
+    """Notes what a recording would be told."""
+
+    def __init__(self):
+        self.guard = Guard()
+        self.is_open = False
+        self.framework = None
+        self.told = []
+
+    def open(self, framework, past, *, finish):
+        self.is_open, self.framework, self.finish = True, framework, finish
+        assert all(step.asked_ns <= (step.got_ns or step.asked_ns) <= step.end_ns for step in past)
+        self.told.append(f"open {len(past)}")
+
+    def ask(self):
+        self.told.append("ask")
+
+    def got(self, *, waited=True):
+        self.told.append("got" if waited else "begin")
+
+    def end_loop(self):
+        self.told.append("end")
+
+    def end_loop_at(self, end_ns):
+        self.told.append("end at optimizer")
+
+    def drop_step(self):
+        self.told.append("drop")
+
+
+class Job:
+    """Drives a clock as a job would: loaders are plain objects, batches come from `batch`."""
+
+    def __init__(self):
+        self.late = FakeLate()
+        self.clock = TorchClock(self.late)
+        self.optimizer = Loader()
+
+    def batch(self, loader):
+        self.clock._ask(loader)
+        self.clock._got(loader)
+
+    def stop(self, loader):
+        self.clock._ask(loader)
+        self.clock._stop(loader)
+
+    def optimize(self, optimizer=None):
+        self.clock._optimizer_stepped(optimizer or self.optimizer, (), {})
+
+    def told(self):
+        assert self.late.guard.reason is None
+        told, self.late.told = self.late.told, []
+        return told
+
+
+class Loader:
+    """Anything that can be referred to weakly."""
+
+
+def test_each_batch_with_an_optimizer_step_is_a_step():
+    job, loader = Job(), Loader()
+    for _ in range(3):
+        job.batch(loader)
+        job.optimize()
+    job.stop(loader)
+    assert job.told() == ["open 1", "ask", "got", "ask", "got", "ask", "end"]
+
+
+def test_an_evaluation_between_is_no_step():
+    job, train, validation = Job(), Loader(), Loader()
+    for _ in range(2):
+        job.batch(train)
+        job.optimize()
+    job.told()
+    for _ in range(5):
+        job.batch(validation)
+    job.stop(validation)
+    assert job.told() == ["end"]
+    job.batch(train)
+    assert job.told() == ["ask", "got"]
+
+
+def test_an_evaluation_before_training_is_no_step():
+    job, train, validation = Job(), Loader(), Loader()
+    job.batch(validation)
+    job.stop(validation)
+    job.batch(train)
+    job.optimize()
+    assert job.told() == []
+    job.batch(train)
+    assert job.told() == ["open 1", "ask", "got"]
+
+
+def test_accumulated_gradients_are_one_step():
+    job, loader = Job(), Loader()
+    for _ in range(3):
+        for _ in range(4):
+            job.batch(loader)
+        job.optimize()
+    job.stop(loader)
+    assert job.told() == ["open 1", "ask", "got", "ask", "got", "ask", "end"]
+
+
+def test_of_two_optimizers_the_first_is_the_clock():
+    job, loader, generator = Job(), Loader(), Loader()
+    for _ in range(3):
+        job.batch(loader)
+        job.optimize()
+        job.optimize(generator)
+    assert job.told() == ["open 1", "ask", "got", "ask", "got"]
+
+
+def test_the_clock_passes_to_the_optimizer_of_the_next_stage():
+    job, loader, second = Job(), Loader(), Loader()
+    for _ in range(2):
+        job.batch(loader)
+        job.optimize()
+    for _ in range(20):
+        job.batch(loader)
+        job.optimize(second)
+    told = job.told()
+    assert told[:6] == ["open 1", "ask", "got", "ask", "got", "ask"]
+    assert told.count("ask") == 2 + 4
+
+
+def test_without_a_loader_steps_go_from_optimizer_step_to_optimizer_step():
+    job = Job()
+    for _ in range(4):
+        job.optimize()
+    assert job.told() == ["open 1", "ask", "begin", "ask", "begin", "ask", "begin"]
+    job.late.finish()
+    assert job.told() == ["drop"]
+
+
+def test_one_batch_used_again_and_again():
+    job, loader = Job(), Loader()
+    job.batch(loader)
+    for _ in range(3):
+        job.optimize()
+    assert job.told() == ["open 2", "ask", "begin"]
+    job.optimize()
+    job.optimize()
+    assert job.told().count("ask") == 1
+
+
+def test_a_loader_that_fetches_ahead_ends_with_its_last_optimizer_step():
+    job, loader = Job(), Loader()
+    job.batch(loader)
+    job.optimize()
+    job.batch(loader)
+    job.optimize()
+    job.batch(loader)
+    job.told()
+    job.clock._stop(loader)  # the batch after the last was asked for too early
+    job.optimize()
+    assert job.told() == ["end"]
+
+
+def test_a_loop_left_early_ends_with_its_last_optimizer_step():
+    job, loader = Job(), Loader()
+    for _ in range(2):
+        job.batch(loader)
+        job.optimize()
+    job.told()
+    job.late.finish()
+    assert job.told() == ["end at optimizer"]
+
+
+def test_a_single_step_is_recorded_at_exit():
+    job, loader = Job(), Loader()
+    job.batch(loader)
+    job.optimize()
+    job.late.close = lambda: job.late.told.append("close")
+    job.clock._exit()
+    assert job.told() == ["open 1", "close"]
+
+
+def test_a_process_that_only_loads_data_opens_nothing():
+    job, loader = Job(), Loader()
+    for _ in range(10):
+        job.batch(loader)
+    job.stop(loader)
+    job.clock._exit()
+    assert job.told() == []
+
+
+def test_batches_of_another_thread_are_left_alone():
+    import threading
+
+    job, loader = Job(), Loader()
+    job.batch(loader)
+    job.optimize()
+    job.batch(loader)
+    job.told()
+    thread = threading.Thread(target=lambda: job.batch(loader))
+    thread.start()
+    thread.join()
+    assert job.told() == []
