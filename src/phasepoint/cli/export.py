@@ -37,7 +37,7 @@ def export(
     perfetto: the same JSON with counters and sorted tracks, for ui.perfetto.dev.
     csv: a folder of tables (phases, ops by phase, ops of the run, windows), the unit in each column's name.
     """
-    from phasepoint.cli.console import busy
+    from phasepoint.cli.console import busy, write_notes
     from phasepoint.cli.opening import open_summary
     from phasepoint.cli.output import announce
 
@@ -48,6 +48,7 @@ def export(
     run, summary = open_summary(path, method)
     with busy(f"writing {target}"):
         written = _write(run, summary, format_name, targets, force=force)
+    write_notes(run.problems)
     announce("export", written, as_json=as_json, more={"run": path, "format": format_name})
 
 

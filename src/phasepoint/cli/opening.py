@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def open_converted(path: str) -> "Run":
-    """Open a run, all its capture windows converted to tables; says on stderr what could not be read.
+    """Open a run, all its capture windows converted to tables; says on stderr what could not be converted.
+
+    What else cannot be read shows when it is read: say `run.problems` at the end.
 
     Raises:
         NotARunError: there is no run at the path.
@@ -29,7 +31,7 @@ def open_converted(path: str) -> "Run":
     open_run(path)  # first, so that a wrong path fails before numba is imported
     converted = convert_with_progress(path)
     run = converted.over(open_run(path))
-    write_notes((*converted.problems, *run.problems, *run.notes))
+    write_notes((*converted.problems, *run.notes))
     return run
 
 

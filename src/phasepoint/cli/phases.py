@@ -7,10 +7,11 @@ from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
 
 def phases(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = False) -> None:
     """List the phases of a run: classes of steps that behave alike, when they recur and what stands for them."""
-    from phasepoint.cli.console import result_console
+    from phasepoint.cli.console import result_console, write_notes
     from phasepoint.cli.opening import open_summary
 
-    _, result = open_summary(path, method)
+    run, result = open_summary(path, method)
+    write_notes(run.problems)
     if as_json:
         from phasepoint.report.documents import phases_document, to_json
 

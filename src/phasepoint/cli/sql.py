@@ -21,13 +21,14 @@ def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv =
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
-    from phasepoint.cli.console import busy
+    from phasepoint.cli.console import busy, write_notes
     from phasepoint.cli.opening import open_converted
     from phasepoint.store import run_sql
 
     run = open_converted(path)
     with busy("asking"):
         table = run_sql(run, query)
+    write_notes(run.problems)
     if as_json:
         from phasepoint.report.documents import to_json
 
