@@ -108,12 +108,16 @@ class FakeSession:
     def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Callable[[], None]:
         self._call("watch_compiles")
         self.on_compile = on_compile
-        return lambda: setattr(self, "on_compile", None)
+        return self._remove
 
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Callable[[], None]:
         self._call("watch_user_profiler")
         self.before_start = before_start
         return lambda: setattr(self, "before_start", None)
+
+    def _remove(self) -> None:
+        self.on_compile = None
+        self._call("remove")
 
     def names(self) -> list[str]:
         return [entry[0] for entry in self.log]

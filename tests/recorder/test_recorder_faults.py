@@ -69,7 +69,7 @@ SESSION_HOOKS = ["probe", "busy", "drain", "start", "stop", "capture", "enter", 
 
 
 @pytest.mark.parametrize("error", [RuntimeError("boom"), MemoryError(), AssertionError("ours")], ids=repr)
-@pytest.mark.parametrize("hook", [*SESSION_HOOKS, "watch_compiles", "watch_user_profiler"])
+@pytest.mark.parametrize("hook", [*SESSION_HOOKS, "watch_compiles", "watch_user_profiler", "remove"])
 def test_a_session_that_fails_anywhere(tmp_path, capsys, hook, error):
     clock = FakeClock()
     session = FakeSession(clock)

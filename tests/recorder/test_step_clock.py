@@ -144,6 +144,8 @@ def test_a_full_ring_counts_what_it_cannot_keep(clock, time_):
         step(clock, time_)
     clock.finish()
     assert clock.lost == 3
+    assert clock.take_lost_ranges() == [(8, 10)]
+    assert clock.take_lost_ranges() == []
     assert [row[0] for row in rows_of(clock)] == list(range(8))
     step(clock, time_)
     clock.finish()

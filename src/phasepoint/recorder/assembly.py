@@ -14,7 +14,7 @@ from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount
 from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.flusher import Flusher
-from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
 from phasepoint.recorder.idle_converter import IdleConverter
 from phasepoint.recorder.output import RunOutput
@@ -110,6 +110,20 @@ class _Assembly:
         stack.callback(session.watch_compiles(recorder.on_compile))
         stack.callback(session.watch_user_profiler(recorder.before_user_profiler))
         stack.callback(watch_checkpoints(recorder.checkpoint, guard=self.guard))
+
+
+def dismantle(guard: Guard, stack: ExitStack) -> None:
+    """Take the hooks out again. Never raises."""
+    _Dismantling(guard).run(stack)
+
+
+class _Dismantling:
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+
+    @guarded_even_off
+    def run(self, stack: ExitStack) -> None:
+        stack.close()
 
 
 def _framework_session(framework: str | None) -> ProfilerSession:

@@ -81,10 +81,10 @@ class Background:
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
         self._drift_ns: int | None = None
-        self._lost_steps = 0
         self._refused = False
         self._write_ps = 0
 
+    @guarded_even_off
     def round(self, final: bool) -> None:
         """One round; the last one closes the shard. Never raises."""
         begin_ns = self._parts.clock.cpu_ns()
@@ -157,8 +157,8 @@ class Background:
 
     def _tend_converter(self, now_ps: int, final: bool) -> None:
         converter = self._converter
-        if converter is None:
-            return
+        if converter is None or self._parts.output.host != 0:
+            return  # one converter serves all hosts of a run
         if final:
             converter.stop()
         elif not self.guard.off:
@@ -192,12 +192,12 @@ class Background:
         for lost in self._parts.windows.take_lost(final=final):
             steps_lost = (lost.first_step, lost.first_step)
             self._add_gap(lost.why, lost.reason, start_ns=lost.start_ns, end_ns=lost.end_ns, steps=steps_lost)
-        if steps.lost > self._lost_steps:
-            text = f"{steps.lost - self._lost_steps} steps could not be kept: writing was too slow or failed"
-            self._lost_steps = steps.lost
-            self._add_gap("lost-part", text)
+        for lost_steps in steps.take_lost_ranges():
+            text = "these steps could not be kept: writing was too slow or failed"
+            self._add_gap("lost-part", text, steps=lost_steps)
         if final and self.guard.off:
-            self._add_gap("recorder-off", f"the recorder switched itself off: {self.guard.reason}")
+            text = f"the recorder switched itself off: {self.guard.reason}"
+            self._add_gap("recorder-off", text, start_ns=steps.start_ns)
 
     def _add_gap(
         self,

@@ -1,4 +1,4 @@
-"""A converter beside a long job: one process at idle priority that dies with the job.
+"""A converter beside a long job: one process at idle priority that converts captures, merges parts, and dies with it.
 
 Decoding costs more CPU time than capturing, and starting a process for it about two seconds of CPU (imports, compiled
 kernels from the cache). So it is started only when the budget has saved up several times what it is expected to
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 
@@ -25,6 +26,9 @@ SAVINGS = 3
 
 LEAST_WINDOWS = 32
 """Fewer windows are not worth a start."""
+
+LEAST_PARTS = 64
+"""Small parts of a table that are merged: with a part every three seconds, those of three minutes."""
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2), from linux/prctl.h: a signal for this process when the thread that started it ends."""
@@ -96,9 +100,16 @@ def main(arguments: Sequence[str]) -> int:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(parent):
         return 0  # it ended before we could ask to be told
+    from phasepoint.core.errors import StoreError
     from phasepoint.sources.convert import main as convert
+    from phasepoint.store.compact import compact_run
 
-    return convert([path])
+    exit_code = convert([path])
+    if exit_code == 0:
+        # Another compaction under way does the same work; what it leaves, the next converter merges.
+        with suppress(StoreError):
+            compact_run(path, min_parts=LEAST_PARTS)
+    return exit_code
 
 
 if __name__ == "__main__":

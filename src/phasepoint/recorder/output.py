@@ -38,6 +38,11 @@ class RunOutput:
         """Whether the shard was opened."""
         return self._writer is not None
 
+    @property
+    def host(self) -> int | None:
+        """Rank of the shard; None before it was opened."""
+        return None if self._writer is None else self._writer.session.host
+
     def open(self) -> None:
         """Create the run and become its writer, once.
 

@@ -9,7 +9,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Generic, Literal, TypeVar
 
-from phasepoint.recorder.assembly import RecordOptions, assemble
+from phasepoint.recorder.assembly import RecordOptions, assemble, dismantle
 from phasepoint.recorder.background import Background
 from phasepoint.recorder.cost import RecorderCost
 from phasepoint.recorder.epoch import Clock
@@ -134,7 +134,7 @@ class Recording:
     ) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that leaves its parent's block
-        self._stack.close()
+        dismantle(self._guard, self._stack)
         if self._recorder is not None:
             self._recorder.close("ok" if kind is None else "failed")
         self._warn()

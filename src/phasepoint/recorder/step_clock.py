@@ -85,6 +85,7 @@ class StepClock:
         self._now_ns = now_ns
         self._capacity = capacity
         self._taken = 0
+        self._lost_ranges: list[tuple[int, int]] = []
         self._ring = tuple(array("q", bytes(8 * capacity)) for _ in _COLUMNS)
         self._kind_changes: list[tuple[int, int]] = []
         self._compiles: list[tuple[int, int]] = []
@@ -220,6 +221,11 @@ class StepClock:
         """Share of the ring that waits to be taken, 0–1."""
         return (self.written - self._taken) / self._capacity
 
+    def take_lost_ranges(self) -> list[tuple[int, int]]:
+        """Take the first and last step of each stretch that found the ring full."""
+        taken, self._lost_ranges = self._lost_ranges, []
+        return taken
+
     def take_outside(self) -> list[tuple[int, int]]:
         """Take the stretches outside every step, as (start, end) in nanoseconds."""
         taken, self.outside = self.outside, []
@@ -235,7 +241,7 @@ class StepClock:
         compile_ns = self._compile_ns(self.start_ns, now_ns) if self._compiles else 0
         written = self.written
         if written - self._taken >= self._capacity:
-            self.lost += 1
+            self._lose()
         else:
             at = written % self._capacity
             step, start, got, end, compiled, kinds, captured = self._ring
@@ -249,6 +255,12 @@ class StepClock:
             self.written = written + 1
         self.step += 1
         self.is_open = False
+
+    def _lose(self) -> None:
+        self.lost += 1
+        ranges = self._lost_ranges
+        first = ranges.pop()[0] if ranges and ranges[-1][1] == self.step - 1 else self.step
+        ranges.append((first, self.step))
 
     def _copy(self, first: int, end: int) -> StepRows:
         places = np.arange(first, end) % self._capacity
