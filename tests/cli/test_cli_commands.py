@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from made_run import EVAL, EVIL, N_STEPS, OPS, STALL, WINDOW_STEPS, WINDOWS, step_rows
 
+from phasepoint.cli.opening import local_folder
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.report.csv_tables import CSV_TABLES
 
@@ -162,3 +163,11 @@ def test_piped_output_ends_quietly(python_m, run_path):
     )
     head.stdin.close()
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [("runs/a", "runs/a"), ("file:///runs/a", "/runs/a"), ("s3://bucket/a", "."), ("gs://bucket/a", ".")],
+)
+def test_where_files_of_a_run_go(path, folder):
+    assert local_folder(path) == Path(folder)

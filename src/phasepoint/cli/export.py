@@ -17,7 +17,7 @@ FORMATS = {
     "perfetto": "trace.perfetto.json",
     "csv": "tables",
 }
-"""Formats, each with the name it writes to inside a local run's folder `export/`."""
+"""Formats, each with the name it writes to inside the folder `export/` of the run."""
 
 Format = Annotated[str, typer.Option("--format", "-f", metavar="NAME", help="chrome, perfetto or csv.")]
 
@@ -38,25 +38,18 @@ def export(
     csv: a folder of tables (phases, ops by phase, ops of the run, windows), the unit in each column's name.
     """
     from phasepoint.cli.console import busy, write_notes
-    from phasepoint.cli.opening import open_summary
+    from phasepoint.cli.opening import local_folder, open_summary
     from phasepoint.cli.output import announce
 
     if format_name not in FORMATS:
         raise UsageError(f"no export format named {format_name!r}; the formats are {', '.join(FORMATS)}")
-    target = output or _default_output(path, format_name)
+    target = output or local_folder(path) / "export" / FORMATS[format_name]
     targets = _check_targets(target, format_name, force=force)
     run, summary = open_summary(path, method)
     with busy(f"writing {target}"):
         written = _write(run, summary, format_name, targets, force=force)
     write_notes(run.problems)
     announce("export", written, as_json=as_json, more={"run": path, "format": format_name})
-
-
-def _default_output(path: str, format_name: str) -> Path:
-    from phasepoint.cli.opening import is_remote
-
-    folder = Path() if is_remote(path) else Path(path) / "export"
-    return folder / FORMATS[format_name]
 
 
 def _check_targets(target: Path, format_name: str, *, force: bool) -> dict[str, Path]:

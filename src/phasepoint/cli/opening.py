@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phasepoint.cli.console import busy, progress_console, write_notes
@@ -63,9 +64,10 @@ def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
         return run, summarize_run(run, method=method)
 
 
-def is_remote(path: str) -> bool:
-    """Whether a run's path is a URL, so that nothing can be written beside it with plain files."""
-    return "://" in path and not path.startswith("file://")
+def local_folder(path: str) -> Path:
+    """The folder into which files of a run go: the run's own, or where the user stands for a run elsewhere."""
+    local = path.removeprefix("file://")
+    return Path() if "://" in local else Path(local)
 
 
 def convert_with_progress(path: str | os.PathLike[str]) -> "ConvertResult":

@@ -20,10 +20,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the summary with its timeline as one HTML file, which works offline (default: RUN/report.html)."""
-    from phasepoint.cli.opening import open_summary
+    from phasepoint.cli.opening import local_folder, open_summary
     from phasepoint.cli.output import announce, check_output, write_text
 
-    target = output or _default_output(path)
+    target = output or local_folder(path) / "report.html"
     check_output(target, force=force)
     run, summary = open_summary(path, method)
     from phasepoint.phases.timeline import build_timeline
@@ -35,10 +35,3 @@ def report(
         import webbrowser
 
         webbrowser.open(target.resolve().as_uri())
-
-
-def _default_output(path: str) -> Path:
-    """Inside a local run; beside the user for a remote one."""
-    from phasepoint.cli.opening import is_remote
-
-    return Path("report.html") if is_remote(path) else Path(path) / "report.html"
