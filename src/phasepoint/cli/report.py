@@ -1,6 +1,5 @@
 """`phasepoint report`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
