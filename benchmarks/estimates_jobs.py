@@ -7,7 +7,7 @@ import numpy as np
 
 from phasepoint.recorder import record
 
-TRAIN_STEPS, EVAL_STEPS = 400, 60
+TRAIN_STEPS, EVAL_STEPS = 300, 60
 
 
 def batches(rng: np.random.Generator, n: int, shape: tuple[int, ...], *, slow: bool) -> Iterator[np.ndarray]:
@@ -44,7 +44,7 @@ def run_jax(out: str, seconds: float) -> None:
             return nn.Dense(10)(x.reshape(x.shape[0], -1))
 
     net, optimizer, rng = Net(), optax.adam(1e-3), np.random.default_rng(0)
-    shape = (16, 16, 16, 1)
+    shape = (48, 28, 28, 1)
     params = net.init(jax.random.key(0), jnp.zeros(shape))
     labels = jnp.asarray(rng.integers(0, 10, shape[0]))
 
@@ -77,11 +77,11 @@ def run_torch(out: str, seconds: float) -> None:
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    rng, shape = np.random.default_rng(0), (16, 16, 16, 1)
+    rng, shape = np.random.default_rng(0), (48, 28, 28, 1)
     net = nn.Sequential(
         nn.Conv2d(1, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
     )
-    net(torch.zeros(16, 1, 16, 16))
+    net(torch.zeros(1, 1, 28, 28))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     labels, loss_of = torch.as_tensor(rng.integers(0, 10, shape[0])), nn.CrossEntropyLoss()
     with record(out, budget=None) as run:

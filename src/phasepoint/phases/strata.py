@@ -12,7 +12,7 @@ from phasepoint.phases.clock import sum_ps
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-LEAST_WINDOWS = 5
+LEAST_WINDOWS = 3
 """A stratum with fewer windows joins the one most like it."""
 
 
