@@ -41,6 +41,10 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
             return none
         template = _folded(residual, phase, followed, template)
     member = _members(template, gap)
+    n_odd = int((followed & (member[phase] > 0)).sum())
+    by_chance = 1.5 + float(np.sqrt(2 * np.log(len(values) * LONGEST**2)))
+    if np.ptp(template) * n_odd**0.5 < by_chance * sigma:
+        return none
     if np.ptp(template) < gap or not _is_confirmed(residual, template, phase, followed, member):
         return none
     return np.where(followed, member[phase], 0)

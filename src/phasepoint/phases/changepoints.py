@@ -149,7 +149,7 @@ def _drop_passing(
     """Give stretches of levels that hardly occur to their longer neighbour: a burst is not a phase."""
     n, k = len(label), len(centre)
     starts = segment_starts(label)
-    enough = max(5.0, min(0.005 * n, 20.0))
+    enough = max(8.0, min(0.005 * n, 20.0))
     passing = (np.bincount(label, minlength=k) < enough) & (np.bincount(label[starts], minlength=k) < 3)
     if not passing.any() or passing[label].all():
         return label, centre

@@ -79,7 +79,7 @@ def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[F
     profile = folded.mean(axis=0)
     profile = profile - np.median(profile)
     error = max(sigma, float(values.std())) / n_visits**0.5
-    off = np.abs(profile) > max(0.1, 3.5 * error)
+    off = np.abs(profile) > max(0.1, (1.5 + np.sqrt(2 * np.log(4 * period))) * error)
     if not off.any() or off.mean() > 0.6:
         return []
     blocks = []

@@ -40,10 +40,10 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     m = len(events)
     if m < 3:
         return None
-    pairs = np.zeros(n // 2 + 1, np.int64)
+    pairs = np.zeros(n // 3 + 1, np.int64)
     for ahead in range(1, min(m - 1, max(_MOST_PAIRS // m, 8)) + 1):
         lag = events[ahead:] - events[:-ahead]
-        lag = lag[lag <= n // 2]
+        lag = lag[lag <= n // 3]
         if len(lag) == 0:
             break
         pairs += np.bincount(lag, minlength=len(pairs))
@@ -55,7 +55,7 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     # Events that crowd in a part of the run make more pairs than m² / n: the lags around say how many.
     around = pairs[max(period // 2, _LEAST_PERIOD) : 2 * period]
     usual = max(m * m / n, float((around.sum() - pairs[period]) / max(len(around) - 1, 1)))
-    log_chance = _log_poisson_tail(int(pairs[period]), usual) + np.log(max(n / 2, 1))
+    log_chance = _log_poisson_tail(int(pairs[period]), usual) + np.log(max(n / 3, 1))
     hits = _paired(events, period)
     if np.quantile(np.diff(hits), 0.75) > 2 * period:
         return None
@@ -74,7 +74,7 @@ def _paired(events: IntArray, period: int) -> IntArray:
 def _spans(hits: IntArray, period: int, n: int) -> bool:
     """Whether hardly a return is missing, from one end of the run to the other."""
     due = (n - 1 - int(hits[0])) // period + 1
-    return int(hits[0]) < period and len(hits) >= 0.9 * due
+    return due >= 4 and int(hits[0]) < period and len(hits) >= 0.9 * due
 
 
 def _regular(events: IntArray, hits: IntArray, period: int, n: int) -> bool:
