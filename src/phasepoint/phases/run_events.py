@@ -106,7 +106,7 @@ def _find_compilations(view: RunView) -> Iterable[RunEvent]:
         holds = np.isin(view.labels, [i for i, name in view.names.items() if name.startswith("compile")])
     programs = programs_seen(view.programs, view.windows)
     found = find_stretches(clock, holds)
-    for stretch, following in zip(found, [*found[1:], None], strict=True):
+    for stretch, following in zip(found, [*found, None][1:], strict=True):
         later = following is not None and following.session is stretch.session
         until = int(clock.step[following.first]) if following is not None and later else None
         cost_ps = sum_ps((clock.compile_ps if clock.compile_known else clock.dur_ps)[stretch.rows])
