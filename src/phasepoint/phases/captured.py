@@ -100,7 +100,7 @@ def read_captured(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns
     first = np.full(len(keys.step), np.iinfo(np.int64).max)
     known = of_row >= 0
     np.minimum.at(first, of_row[known], window[known])
-    known &= window == first[of_row]
+    known[known] = window[known] == first[of_row[known]]
     row, index = np.unique(of_row[known], return_inverse=True)
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
     np.add.at(walls, (index, _categories(breakdowns)[known]), _ids(breakdowns, "wall_ps")[known])
