@@ -1,0 +1,108 @@
+"""The clock's account against a count of instants, one by one."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from run_tables import steps_table
+
+from phasepoint.phases.accounting import account_time, closed
+from phasepoint.phases.clock import read_clock, sum_ps
+from phasepoint.phases.summary_types import Breakdown, PartTime
+
+KINDS = ("checkpoints", "hints", "gaps")
+
+
+def shard(closed_ps, *, host=0, attempt=0):
+    session = SimpleNamespace(epoch_unix_ns=0, closed_unix_ns=closed_ps // 1000 if closed_ps is not None else None)
+    return SimpleNamespace(host=host, attempt=attempt, state="closed", session=session)
+
+
+def stretches(intervals, **more):
+    rows = [{"host": 0, "attempt": 0, "start_ps": a, "dur_ps": b - a, **more} for a, b in intervals]
+    types = [(name, pa.int64()) for name in ("host", "attempt", "start_ps", "dur_ps")]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*types, *((name, pa.string()) for name in more)]))
+
+
+def tables(checkpoints=(), hints=(), gaps=()):
+    return {
+        "checkpoints": stretches(checkpoints),
+        "hints": stretches(hints, name="eval"),
+        "gaps": stretches(gaps, why="window-boundary"),
+    }
+
+
+def account(steps, wall_ps, labels=None, **more):
+    clock = read_clock(steps, [shard(wall_ps)], {})
+    labels = np.zeros(clock.n_steps, np.int64) if labels is None else np.asarray(labels)
+    found = account_time(clock, labels, {0: "train", 1: "other"}, tables(**more))
+    return {part.name: part.total_ps for part in found.parts}
+
+
+def test_every_instant_outside_goes_to_the_first_that_claims_it():
+    steps = steps_table([1000, 1000], start_ps=[2000, 5000])
+    found = account(steps, 10_000, checkpoints=[(1000, 2500)], hints=[(0, 5000)], gaps=[(4000, 4500)])
+    assert found == {
+        "outside steps": 4000,
+        "eval, outside steps": 2500,
+        "train": 1500,
+        "checkpoint": 1500,
+        "recording": 500,
+    }
+
+
+def test_waits_come_before_the_phase():
+    steps = steps_table([1000, 500], input_ps=[400, None], compile_ps=[700, 100])
+    assert account(steps, 1500) == {"compiling": 700, "input wait": 400, "train": 400}
+
+
+def test_steps_that_overlap_still_close():
+    """A clock that went back: two steps of 1,000 over 1,500 of time."""
+    found = account(steps_table([1000, 1000], start_ps=[500, 1000]), 3000)
+    assert found == {"train": 2000, "outside steps": 1000}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_account_agrees_with_counting_instants(data):
+    edges = data.draw(st.lists(st.integers(0, 59), min_size=2, max_size=10, unique=True).map(sorted))
+    spans = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]
+    labels = data.draw(st.lists(st.integers(0, 1), min_size=len(spans), max_size=len(spans)))
+    pairs = st.lists(st.tuples(st.integers(0, 59), st.integers(0, 59)).map(lambda p: (min(p), max(p))), max_size=4)
+    claims = {kind: data.draw(pairs) for kind in KINDS}
+    wall = 60_000
+    steps = steps_table([1000 * (b - a) for a, b in spans], start_ps=[1000 * a for a, _ in spans])
+    thousand = {kind: [(1000 * a, 1000 * b) for a, b in some] for kind, some in claims.items()}
+    expected: dict[str, int] = {}
+    for instant in range(60):
+        inside = next((i for i, (a, b) in enumerate(spans) if a <= instant < b), None)
+        held = {kind: any(a <= instant < b for a, b in some) for kind, some in claims.items()}
+        if inside is not None:
+            name = "checkpoint" if held["checkpoints"] else ("train", "other")[labels[inside]]
+        elif held["gaps"]:
+            name = "recording"
+        elif held["checkpoints"]:
+            name = "checkpoint"
+        else:
+            name = "eval, outside steps" if held["hints"] else "outside steps"
+        expected[name] = expected.get(name, 0) + 1000
+    assert account(steps, wall, labels, **thousand) == expected
+
+
+def test_a_breakdown_that_does_not_close_is_our_fault():
+    part = PartTime("train", 5, 5, 5, 1.0, "measured")
+    assert closed(Breakdown(5, (part,))).total_ps == 5
+    with pytest.raises(AssertionError, match="parts add up to 5 ps, not to 6 ps: train 5"):
+        closed(Breakdown(6, (part,)))
+
+
+def test_sums_beyond_int64_are_exact():
+    assert sum_ps(np.array([2**62, 2**62, 2**62 + 1])) == 3 * 2**62 + 1
+
+
+def test_a_session_that_never_closed_lasts_to_the_last_thing_seen():
+    clock = read_clock(steps_table([1000]), [shard(None)], {(0, 0): 5000})
+    assert clock.wall_ps == 5000
