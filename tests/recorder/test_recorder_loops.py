@@ -4,7 +4,10 @@ import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
 
 from phasepoint.core.units import PS_PER_MS
+from phasepoint.recorder.cost import CostAccount
+from phasepoint.recorder.planner import Opening
 from phasepoint.recorder.recording import record
+from phasepoint.recorder.windows import WindowRunner
 from phasepoint.store import open_run
 
 __all__ = ["still"]
@@ -470,3 +473,13 @@ def test_the_same_path_again_is_another_attempt(tmp_path):
                 job.work()
     assert sorted(path.name for path in job.path.glob("host=*")) == ["host=00000", "host=00000.1"]
     assert job.shard().session.restart_of == "host=00000"
+
+
+def test_chance_differences_of_captured_steps_cancel():
+    clock = FakeClock()
+    windows = WindowRunner(FakeSession(), clock.as_clock(), CostAccount(), max_steps=1)
+    charged = []
+    for step, excess_ns in enumerate([5_000, -8_000, 6_000, 4_000, -1_000]):
+        windows.open(step, Opening("sample", 0.5, False), typical_step_ns=0)
+        charged.append(windows.close(step + 1, excess_ns).slowdown_ps)
+    assert charged == [5_000_000, 0, 0, 2_000_000, 0]

@@ -64,15 +64,11 @@ class WindowCost:
 
 
 class _Level:
-    """A running upper estimate of a noisy cost: mean + 2 × mean deviation of about the last ten, never below the last.
-
-    Before the first observation it is the prior, and the prior counts as one observation afterwards.
-    """
+    """A running upper estimate of a noisy cost: mean + 2 × mean deviation of about the last ten; first the prior."""
 
     def __init__(self, prior_ps: int) -> None:
         self._mean = float(prior_ps)
         self._deviation = 0.0
-        self._last = float(prior_ps)
         self._n = 0
 
     def learn(self, cost_ps: int) -> None:
@@ -80,11 +76,10 @@ class _Level:
         weight = max(1 / self._n, 0.1)
         self._deviation += weight * (abs(cost_ps - self._mean) - self._deviation) if self._n > 1 else 0.0
         self._mean += weight * (cost_ps - self._mean)
-        self._last = float(cost_ps)
 
     @property
     def upper_ps(self) -> int:
-        return int(max(self._mean + 2 * self._deviation, self._last))
+        return int(self._mean + 2 * self._deviation)
 
     @property
     def mean_ps(self) -> float:
@@ -135,7 +130,9 @@ class BudgetController:
         choice_limit_ps = CHOICE_SHARE * self.budget * max(elapsed_ps, CREDIT_PS)
         return not by_choice or self._choice_ps + projected_ps <= choice_limit_ps
 
-    def sample_probability(self, elapsed_ps: int, step_ps: int, fixed_ratio: float) -> float:
+    def sample_probability(
+        self, elapsed_ps: int, step_ps: int, fixed_ratio: float, *, with_programs: bool = False
+    ) -> float:
         """Chance with which a random window should open at each of the next step boundaries.
 
         It spends the income that is left after the fixed costs, plus what was saved up over `HORIZON_PS`.
@@ -144,14 +141,15 @@ class BudgetController:
             elapsed_ps: recording's length so far.
             step_ps: a typical step's duration now.
             fixed_ratio: share of time that step clock and flushing cost, 0–1.
+            with_programs: whether the window would have to carry the programs.
 
         Returns:
-            A probability, 0–1; 0 while there is nothing to spend.
+            A probability, 0–1; 0 while there is not enough to spend.
         """
         if self.budget is None or step_ps <= 0:
             return 0.0
         allowance_ps = self.allowance_ps(elapsed_ps)
-        if allowance_ps <= 0:
+        if allowance_ps < self.projected_ps(with_programs=with_programs):
             return 0.0
         income = max(0.0, self.budget - fixed_ratio) + allowance_ps / HORIZON_PS
         wanted = income * step_ps / max(1.0, self._plain.mean_ps)

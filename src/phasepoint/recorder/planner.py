@@ -177,7 +177,9 @@ class WindowPlanner:
         if now.kind_step_ps is not None:  # the first step of a kind compiles, as a rule: no wish before it is over
             self._wish(now.elapsed_ps, now.kind, now.kind_step_ps)
         # The boundary before this step was decided already, by the draw above.
-        probability = self._controller.sample_probability(now.elapsed_ps, step_ps, now.fixed_ratio)
+        probability = self._controller.sample_probability(
+            now.elapsed_ps, step_ps, now.fixed_ratio, with_programs=self._programs_due
+        )
         self._set_draw(now.step + 1, probability)
         ahead = LOOK_DISTANCE_PS // max(1, step_ps) if now.kind_step_ps is not None else 1
         self._check_at = now.step + max(1, ahead)

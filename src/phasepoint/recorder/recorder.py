@@ -278,11 +278,12 @@ class Recorder:
 
 
 def _excess_ns(captured_ns: list[int], typical_ns: int | None) -> int | None:
-    """How much longer the captured steps took than their neighbours: the medians' excess times the number of steps.
+    """How much longer the captured steps took than their neighbours: the medians' difference times the number of steps.
 
-    Medians, because one outlier among the captured steps is the job's own. None where there is nothing to compare.
+    Medians, because one outlier among the captured steps is the job's own. Below 0 where they were faster. None where
+    there is nothing to compare.
     """
     if typical_ns is None or not captured_ns:
         return None
     middle_ns = sorted(captured_ns)[len(captured_ns) // 2]
-    return max(0, len(captured_ns) * (middle_ns - typical_ns))
+    return len(captured_ns) * (middle_ns - typical_ns)

@@ -27,7 +27,8 @@ class CapturedWindow:
         start_ns, end_ns: when capture was on.
         opening: why.
         start_ps, stop_ps: cost of opening and closing on the job's thread.
-        slowdown_ps: the captured steps' excess over their neighbours; None where there were none to compare with.
+        slowdown_ps: what was charged of the captured steps' excess over their neighbours (`WindowRunner._charge`);
+            None where there were none to compare with.
         capture: gives the raw bytes.
     """
 
@@ -90,6 +91,8 @@ class WindowRunner:
         self._open: _Open | None = None
         self._annotation: AbstractContextManager[object] | None = None
         self._busy: LostWindow | None = None
+        self._excess_ns = 0
+        self._charged_ns = 0
         self._lock = threading.Lock()
 
     def open(self, step: int, opening: Opening, *, typical_step_ns: int) -> bool:
@@ -146,7 +149,8 @@ class WindowRunner:
 
         Args:
             next_step: number of the open or next step.
-            excess_ns: how much longer the captured steps took than their neighbours; None where that is not known.
+            excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster;
+                None where that is not known.
 
         Returns:
             The window, or None where there was none, or where the profiler turned out not to be ours.
@@ -170,7 +174,7 @@ class WindowRunner:
         self._account.spend("stop", stop_ps)
         slowdown_ps = None
         if excess_ns is not None:
-            slowdown_ps = max(0, excess_ns + begin_ns - waiting_ns) * PS_PER_NS
+            slowdown_ps = self._charge(excess_ns + begin_ns - waiting_ns) * PS_PER_NS
             self._account.spend("slowdown", slowdown_ps)
         return CapturedWindow(
             window.window,
@@ -226,6 +230,17 @@ class WindowRunner:
             self._end_busy()
         taken, self.lost = self.lost, []
         return taken
+
+    def _charge(self, excess_ns: int) -> int:
+        """The part of a window's excess that is charged: what the excesses so far, faster ones too, add up to anew.
+
+        A few steps on a busy machine differ from their neighbours by chance, in both directions. Charging only the
+        slower ones would add that noise up; the running sum lets it cancel, and never falls.
+        """
+        self._excess_ns += excess_ns
+        charged_ns = max(0, self._excess_ns - self._charged_ns)
+        self._charged_ns += charged_ns
+        return charged_ns
 
     def _lose_busy(self, start_ns: int, step: int, reason: str) -> None:
         """Windows that fail one after another because of the same foreign session make one stretch."""
