@@ -71,7 +71,7 @@ def _long_starts(label: IntArray) -> IntArray:
     """Starts of the segments that last: where a drift crosses from level to level, noise goes back and forth."""
     starts = segment_starts(label)
     length = np.diff(np.append(starts, len(label)))
-    kept = starts[length >= max(20.0, 0.01 * len(label))]
+    kept = starts[length >= max(20.0, 0.05 * len(label))]
     if len(kept) == 0:
         return kept
     changed = np.diff(label[kept], prepend=label[kept[0]] - 1) != 0

@@ -9,8 +9,8 @@ from phasepoint.phases.result import IntArray
 
 _LEAST_PERIOD = 4
 _MOST_PAIRS = 2_000_000
-_LOG_CHANCE = -5.0
-"""A schedule that random events would make more often than once in e⁵ runs is none."""
+_LOG_CHANCE = -4.0
+"""A schedule that random events would make more often than once in e⁴ runs is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     hits = _paired(events, period)
     if np.quantile(np.diff(hits), 0.75) > 2 * period:
         return None
-    least = -3.0 if _spans(hits, period, n) else _LOG_CHANCE
-    if log_chance > least and not _regular(events, hits, period, n):
+    log_chance = min(log_chance, _log_chance_of_phase(events, period, n))
+    if log_chance > _LOG_CHANCE:
         return None
     return Schedule(period, hits, float(log_chance))
 
@@ -71,21 +71,18 @@ def _paired(events: IntArray, period: int) -> IntArray:
     return events[known[events] | known[events + 2 * period]]
 
 
-def _spans(hits: IntArray, period: int, n: int) -> bool:
-    """Whether hardly a return is missing, from one end of the run to the other."""
-    due = (n - 1 - int(hits[0])) // period + 1
-    return due >= 4 and int(hits[0]) < period and len(hits) >= 0.9 * due
+def _log_chance_of_phase(events: IntArray, period: int, n: int) -> float:
+    """Log of how often random events would hit one phase of one period as often, over all periods and phases.
 
-
-def _regular(events: IntArray, hits: IntArray, period: int, n: int) -> bool:
-    """Few events, but on time from one end of the run to the other."""
-    due = (n - 1 - int(hits[0])) // period + 1
-    return (
-        len(hits) >= 4
-        and len(hits) >= 0.75 * due
-        and int(hits[0]) < 1.5 * period
-        and 4 * len(events) <= 5 * len(hits) + 4
-    )
+    Stronger than pairs where a schedule runs from one end to the other, and all there is when it has few returns.
+    """
+    phase, count = np.unique(events % period, return_counts=True)
+    best = int(count.argmax())
+    if count[best] < 4:
+        return 0.0
+    visits = (n - 1 - int(phase[best])) // period + 1
+    tried = max(n / 3, 1) * period
+    return _log_poisson_tail(int(count[best]), visits * len(events) / n) + float(np.log(tried))
 
 
 def _log_poisson_tail(count: int, mean: float) -> float:
