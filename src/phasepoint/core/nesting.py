@@ -35,7 +35,7 @@ class Nesting:
 
 
 def nest_spans(
-    track: Int64s, start_ps: Int64s, end_ps: Int64s, *, subordinate: NDArray[np.bool_] | None = None
+    track: Int64s | NDArray[np.int32], start_ps: Int64s, end_ps: Int64s, *, subordinate: NDArray[np.bool_] | None = None
 ) -> Nesting:
     """Find each span's parent and self time on its track. O(n log n), and linear where the input is sorted.
 
@@ -53,7 +53,7 @@ def nest_spans(
     """
     if not len(track) == len(start_ps) == len(end_ps):
         raise ValueError(f"{len(track)} tracks, {len(start_ps)} starts and {len(end_ps)} ends")
-    track = np.ascontiguousarray(track, np.int64)
+    track = np.ascontiguousarray(track)
     start_ps = np.ascontiguousarray(start_ps, np.int64)
     end_ps = np.ascontiguousarray(end_ps, np.int64)
     state = _order_state(track, start_ps, end_ps)

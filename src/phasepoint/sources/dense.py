@@ -1,5 +1,7 @@
 """Numbering of distinct keys and sums per number: the two loops under every aggregate here. Linear, in compiled code."""
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,35 @@ def number_keys(*columns: NDArray[np.int32] | Int64s) -> tuple[NDArray[np.int32]
     return numbers, first
 
 
-def sum_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
-    """`[n_keys]` exact sums of `values` per key; rows numbered below 0 are left out."""
-    return np.asarray(_sum_by(numbers, n_keys, values), np.int64)
+@dataclass(frozen=True)
+class PairSums:
+    """Sums over rows with the same pair of keys, sorted by the first key, then the second. `[n_pairs]` each.
+
+    Attributes:
+        sample: a row of the pair.
+        count: rows.
+        first_sum: exact sum of the first values.
+        second_sum: exact sum of the second values.
+    """
+
+    sample: Int64s
+    count: Int64s
+    first_sum: Int64s
+    second_sum: Int64s
+
+
+def sum_by_pair(
+    major: NDArray[np.int32], minor: NDArray[np.int32], first_values: Int64s, second_values: Int64s
+) -> PairSums:
+    """Add up two columns over equal pairs of keys.
+
+    Args:
+        major: `[n_rows]` first key, from -1 up, dense: memory grows with the largest.
+        minor: `[n_rows]` second key, dense; rows below 0 are left out.
+        first_values: `[n_rows]` what to add up.
+        second_values: `[n_rows]` what else.
+    """
+    return PairSums(*_sum_by_pair(major, minor, first_values, second_values))
 
 
 def first_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
@@ -53,7 +81,7 @@ def _number_keys(a, b, c, d):
             numbers[i] = numbers[i - 1]
             continue
         mask = len(table) - 1
-        slot = _mix(a[i], b[i], c[i], d[i]) & mask
+        slot = mix_key(a[i], b[i], c[i], d[i]) & mask
         while True:
             known = table[slot]
             if known < 0:
@@ -74,7 +102,7 @@ def _number_keys(a, b, c, d):
             mask = len(table) - 1
             for key in range(count):
                 j = first[key]
-                slot = _mix(a[j], b[j], c[j], d[j]) & mask
+                slot = mix_key(a[j], b[j], c[j], d[j]) & mask
                 while table[slot] >= 0:
                     slot = (slot + 1) & mask
                 table[slot] = key
@@ -82,7 +110,7 @@ def _number_keys(a, b, c, d):
 
 
 @numba.njit(cache=True, inline="always")
-def _mix(a, b, c, d):
+def mix_key(a, b, c, d):
     """A multiplicative hash of four integers. Source of the constant: 2^64 / golden ratio (Knuth, TAOCP 3, 6.4)."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(29)) ^ np.uint64(b)) * np.uint64(0x9E3779B97F4A7C15)
@@ -92,12 +120,45 @@ def _mix(a, b, c, d):
 
 
 @numba.njit(cache=True)
-def _sum_by(numbers, n_keys, values):
-    sums = np.zeros(n_keys, np.int64)
-    for i in range(len(numbers)):
-        if numbers[i] >= 0:
-            sums[numbers[i]] += values[i]
-    return sums
+def _sum_by_pair(major, minor, first_values, second_values):
+    """Rows in buckets by major key (a counting sort); within a bucket the minor keys add up in one scratch row."""
+    n = len(major)
+    n_major, n_minor = (major.max() + 2, minor.max() + 1) if n else (1, 0)
+    begin = np.zeros(n_major + 1, np.int64)
+    for i in range(n):
+        begin[major[i] + 2] += 1
+    begin = np.cumsum(begin)
+    order = np.empty(n, np.int32)
+    place = begin.copy()
+    for i in range(n):
+        order[place[major[i] + 1]] = i
+        place[major[i] + 1] += 1
+    at = np.full(max(n_minor, 0), -1, np.int64)
+    sample = np.empty(n, np.int64)
+    count = np.empty(n, np.int64)
+    first_sum = np.empty(n, np.int64)
+    second_sum = np.empty(n, np.int64)
+    size = 0
+    for bucket in range(n_major):
+        low = size
+        for k in range(begin[bucket], begin[bucket + 1]):
+            i = order[k]
+            if minor[i] < 0:
+                continue
+            if at[minor[i]] < 0:
+                at[minor[i]] = size
+                sample[size], count[size], first_sum[size], second_sum[size] = i, 0, 0, 0
+                size += 1
+            entry = at[minor[i]]
+            count[entry] += 1
+            first_sum[entry] += first_values[i]
+            second_sum[entry] += second_values[i]
+        sorting = low + np.argsort(minor[sample[low:size]])
+        for column in (sample, count, first_sum, second_sum):
+            column[low:size] = column[sorting]
+        for k in range(low, size):
+            at[minor[sample[k]]] = -1
+    return sample[:size].copy(), count[:size].copy(), first_sum[:size].copy(), second_sum[:size].copy()
 
 
 @numba.njit(cache=True)

@@ -114,12 +114,11 @@ def _resolve(
     category = [_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
-    late = ~runs_others[events.kind[events.tail_event]]
-    tail_event, tail_ps = events.tail_event[late], events.tail_ps[late]
+    tail_event, tail_ps = events.tails[~runs_others[events.kind[events.tails[:, 0]]]].T
     is_work = np.array([kind.level in ("op", "kernel") for kind in events.kinds], np.bool_)
     subordinate = ~is_work[events.kind]
     nesting = nest_spans(
-        events.track.astype(np.int64), events.start_ps, events.start_ps + events.dur_ps, subordinate=subordinate
+        events.track(), events.start_ps, events.start_ps + events.dur_ps, subordinate=subordinate
     )
     self_ps = nesting.self_ps.copy()
     self_ps[tail_event] += tail_ps

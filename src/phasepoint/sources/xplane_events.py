@@ -11,6 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.sources.dense import mix_key
 from phasepoint.sources.wire import INTACT, LENGTH, VARINT, Bytes, Int64s, read_field, read_varint
 from phasepoint.sources.xplane_planes import Plane
 
@@ -38,8 +39,15 @@ SLOTS = {
 """Stats of events that are read, everything else is stepped over. Source of the names: openxla/xla,
 `xla/tsl/profiler/utils/xplane_schema.cc` (November 2026)."""
 
-HAS_OP, HAS_PROGRAM, HAS_RUN, HAS_ORDINAL, HAS_CORRELATION, HAS_STEP, HAS_PRODUCER = (1 << i for i in range(7))
-HAS_DEVICE_TIME, IS_ROOT, HAS_DEVICE_ID = (1 << i for i in range(7, 10))
+HAS_OP, HAS_PROGRAM, HAS_RUN = (1 << SLOTS[name] for name in ("hlo_op", "program_id", "run_id"))
+HAS_CORRELATION, HAS_STEP, IS_ROOT = (1 << SLOTS[name] for name in ("correlation_id", "step_num", "_r"))
+HAS_DEVICE_ID = 1 << SLOTS["device_id"]
+
+_SLOT_OP, _SLOT_PROGRAM, _SLOT_RUN, _SLOT_ORDINAL, _SLOT_CORRELATION, _SLOT_STEP, _SLOT_P, _SLOT_C = range(1, 9)
+_OP, _PROGRAM, _RUN, _ORDINAL, _CORRELATION, _STEP, _P, _C = (1 << slot for slot in range(1, 9))
+_DEVICE_TIME = 1 << 9 | 1 << 10
+_KIND_MASK = _OP | _PROGRAM | _RUN | _CORRELATION | _STEP | IS_ROOT | HAS_DEVICE_ID
+"""The plain names of slots and their bits, as compiled loops want constants."""
 
 _LUT_SIZE = 1 << 20
 """Ids below this are looked up in an array; profilers count from 1, so only damaged bytes hold larger ones."""
@@ -50,53 +58,50 @@ LIMIT_PS = 1 << 60
 
 @dataclass(frozen=True)
 class PlaneEvents:
-    """Events of one plane. `[n_events]` each, in the order of the lines.
+    """Events of one plane.
 
     Attributes:
-        line: index of its line in the plane.
-        meta: index of its metadata in the plane.
-        start_ps: start, counted like the lines' time stamps.
-        dur_ps: duration.
-        op: id of the text that names its HLO op, or minus the offset of that text; valid with HAS_OP.
-        op_bytes: bytes of the text where `op` is an offset.
-        program: program id, valid with HAS_PROGRAM; the step number with HAS_STEP.
-        run: run id of the execution, valid with HAS_RUN.
-        correlation: id that links a launch with its execution, valid with HAS_CORRELATION.
-        producer: id under which its completion is announced, valid with HAS_PRODUCER; the start on the device's own
-            clock, ps, with HAS_DEVICE_TIME (then `dur_ps` is of that clock too).
-        ordinal: device ordinal, valid with HAS_ORDINAL.
-        flags: which of the above are known.
-        flow: `[n_flows, 4]` kind (REGION, STOP, RECORD), line, time in ps, task id.
-        end: `[n_ends, 2]` completions that were not matched on the spot: id, time in ps.
+        first: `[n_lines + 1]` where each line's events begin; `first[i] : first[i + 1]` are those of line i.
+        kind: `[n_events]` index into `kinds`.
+        start_ps: `[n_events]` start, counted like the lines' time stamps.
+        dur_ps: `[n_events]` duration.
+        link: `[n_events]` correlation id with HAS_CORRELATION, run id with HAS_RUN.
+        kinds: `[n_kinds, 7]` what events of a kind share: see `KIND_COLUMNS`.
+        marks: `[n_marks, 2]` events with a step number: event, number.
+        device_times: `[n, 2]` events placed by the device's own clock, which gave their duration too: event, start in ps.
+        open: `[n, 2]` ops not seen to complete on their thread: event, id under which completion is announced.
+        ends: `[n, 2]` completions not matched on the spot: id, time in ps.
+        entries: `[n, 2]` first op of each execution on a line: event, id of the task in which it ran; below 0 if in none.
+        records: `[n, 3]` tasks handed over: id, line, time in ps.
         ignored: bookkeeping events.
         dropped: events that could not be read or placed.
         damaged: lines whose bytes are damaged: `(line, offset)`.
     """
 
-    line: NDArray[np.int32]
-    meta: NDArray[np.int32]
+    first: Int64s
+    kind: NDArray[np.int32]
     start_ps: Int64s
     dur_ps: Int64s
-    op: Int64s
-    op_bytes: NDArray[np.int32]
-    program: Int64s
-    run: Int64s
-    correlation: Int64s
-    producer: Int64s
-    ordinal: NDArray[np.int32]
-    flags: NDArray[np.int16]
-    flow: Int64s
-    end: Int64s
+    link: Int64s
+    kinds: Int64s
+    marks: Int64s
+    device_times: Int64s
+    open: Int64s
+    ends: Int64s
+    entries: Int64s
+    records: Int64s
     ignored: int
     dropped: int
     damaged: list[tuple[int, int]]
 
 
-_COLUMNS = ("line", "meta", "start_ps", "dur_ps", "op", "op_bytes", "program", "run", "correlation", "producer", "ordinal", "flags")
+KIND_COLUMNS = ("meta", "op", "op_bytes", "program", "ordinal", "flags", "level")
+"""Of a kind: index of the metadata; id of the text that names its HLO op, or that text's offset where `op_bytes` is not 0;
+program id; device ordinal; which of these are known (HAS_…); the level of its line."""
 
 
 def decode_events(
-    data: Bytes, plane: Plane, *, base_ns: int, meta_class: NDArray[np.int8], line_kept: NDArray[np.bool_]
+    data: Bytes, plane: Plane, *, base_ns: int, meta_class: NDArray[np.int8], line_level: NDArray[np.int8]
 ) -> PlaneEvents:
     """Decode every event of a plane.
 
@@ -105,25 +110,20 @@ def decode_events(
         plane: the plane.
         base_ns: what the lines' time stamps count from: 0, or a Unix time in ns where they are absolute.
         meta_class: `[n_metadata]` KEEP, IGNORE, …
-        line_kept: `[n_lines]` False for lines that repeat what others hold; their events are counted as ignored.
+        line_level: `[n_lines]` a number for the level of the line's events; below 0 for lines that repeat what others
+            hold: their events are counted as ignored.
     """
     bounds = np.array([(line.start, line.end) for line in plane.lines], np.int64).reshape(-1, 2)
     base_ps = np.array([_line_base_ps(line.timestamp_ns, base_ns) for line in plane.lines], np.int64)
     meta = _id_table({int(key): i for i, key in enumerate(plane.meta_id)})
     slot = _id_table({key: SLOTS[name] for key, name in plane.stat_name.items() if name in SLOTS})
     capacity = sum(line.events for line in plane.lines)
-    arguments = (data, bounds, base_ps, line_kept, (*meta, meta_class, *slot), capacity)
-    columns, flow, end, counts, stops = _decode(*arguments, None)
+    arguments = (data, bounds, base_ps, line_level, (*meta, meta_class, *slot), capacity)
+    arrays, counts, stops = _decode(*arguments, None)
     if counts[2]:  # written by another serializer, or damaged
-        columns, flow, end, counts, stops = _decode(*arguments, True)
-    return PlaneEvents(
-        **dict(zip(_COLUMNS, columns, strict=True)),
-        flow=flow,
-        end=end,
-        ignored=int(counts[0]),
-        dropped=int(counts[1]),
-        damaged=[(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)],
-    )
+        arrays, counts, stops = _decode(*arguments, True)
+    damaged = [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]
+    return PlaneEvents(*arrays, ignored=int(counts[0]), dropped=int(counts[1]), damaged=damaged)
 
 
 def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
@@ -251,30 +251,78 @@ def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds)
 
 
 @numba.njit(cache=True)
-def _decode(data, bounds, base_ps, line_kept, tables, capacity, careful):
-    # Longer than the house likes: one loop whose arrays are all written here; split up, each part would take twenty arrays.
+def _hash_kind(data, key):
+    """Equal for equal kinds; an inline text counts by its bytes, wherever it stands."""
+    op = key[1]
+    for i in range(key[1], key[1] + key[2]):
+        op = mix_key(op if i > key[1] else np.int64(0), np.int64(data[i]), np.int64(0), np.int64(0))
+    return mix_key(key[0], op, key[3], key[4] << 40 ^ key[5] << 8 ^ key[6] ^ key[2] << 20)
+
+
+@numba.njit(cache=True)
+def _is_kind(data, key, known):
+    for column in (0, 2, 3, 4, 5, 6):
+        if known[column] != key[column]:
+            return False
+    for i in range(key[2]):
+        if data[key[1] + i] != data[known[1] + i]:
+            return False
+    return key[2] > 0 or known[1] == key[1]
+
+
+@numba.njit(cache=True)
+def _kind_of(data, key, kinds, n_kinds, table):
+    """Number of a kind, entered at the end if it is new; and the lists, which may have grown."""
+    place = _hash_kind(data, key) & (len(table) - 1)
+    while table[place] >= 0:
+        if _is_kind(data, key, kinds[table[place]]):
+            return table[place], kinds, table
+        place = (place + 1) & (len(table) - 1)
+    if n_kinds == len(kinds):
+        kinds = np.concatenate((kinds, np.empty_like(kinds)))
+        table = np.full(4 * len(kinds), -1, np.int64)
+        for i in range(n_kinds):
+            place = _hash_kind(data, kinds[i]) & (len(table) - 1)
+            while table[place] >= 0:
+                place = (place + 1) & (len(table) - 1)
+            table[place] = i
+        place = _hash_kind(data, key) & (len(table) - 1)
+        while table[place] >= 0:
+            place = (place + 1) & (len(table) - 1)
+    kinds[n_kinds] = key
+    table[place] = n_kinds
+    return n_kinds, kinds, table
+
+
+@numba.njit(cache=True)
+def _decode(data, bounds, base_ps, line_level, tables, capacity, careful):
+    # Longer than the house likes: one loop over bytes whose state is all local; in parts it is several times as slow.
     meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index = tables
-    line = np.empty(capacity, np.int32)
-    meta = np.empty(capacity, np.int32)
+    kind = np.empty(capacity, np.int32)
     start = np.empty(capacity, np.int64)
     dur = np.empty(capacity, np.int64)
-    op = np.empty(capacity, np.int64)
-    op_bytes = np.empty(capacity, np.int32)
-    program = np.empty(capacity, np.int64)
-    run = np.empty(capacity, np.int64)
-    correlation = np.empty(capacity, np.int64)
-    producer = np.empty(capacity, np.int64)
-    ordinal = np.empty(capacity, np.int32)
-    flags = np.empty(capacity, np.int16)
-    flow = np.empty((capacity, 4), np.int64)
-    ended = np.empty((capacity, 2), np.int64)
+    link = np.empty(capacity, np.int64)
+    marks = np.empty((capacity, 2), np.int64)
+    device_times = np.empty((capacity, 2), np.int64)
+    opened = np.empty((capacity + 1, 2), np.int64)
+    ends = np.empty((capacity, 2), np.int64)
+    entries = np.empty((capacity, 2), np.int64)
+    records = np.empty((capacity, 3), np.int64)
+    first = np.zeros(len(bounds) + 1, np.int64)
+    kinds = np.empty((256, 7), np.int64)
+    table = np.full(1024, -1, np.int64)
+    newest = np.full(len(meta_class), -1, np.int64)
+    key = np.zeros(7, np.int64)
     slots = np.zeros(16, np.int64)
-    kinds = np.zeros(16, np.int64)
+    sizes = np.zeros(16, np.int64)
     stops = np.full(len(bounds), -1, np.int64)
-    n = n_flow = n_ended = ignored = dropped = 0
+    n = n_marks = n_device = n_open = n_ends = n_entries = n_records = n_kinds = ignored = dropped = 0
     odd = False
     for i in range(len(bounds)):
+        first[i] = n
         pos, end, state = bounds[i, 0], bounds[i, 1], INTACT
+        task = run = np.int64(-1)
+        last_is_op, waiting, waiting_for = False, -1, np.int64(0)
         while pos < end and state == INTACT:
             value = pos + 2
             if data[pos] == 0x22 and value <= end and data[pos + 1] < 0x80 and value + data[pos + 1] <= end:
@@ -287,77 +335,97 @@ def _decode(data, bounds, base_ps, line_kept, tables, capacity, careful):
                     stops[i] = before
                 if number != 4 or wire != LENGTH:
                     continue
-            if not line_kept[i] and state == INTACT:
+            if line_level[i] < 0 and state == INTACT:
                 ignored += 1
                 continue
             if careful is None:  # decided when this is compiled: only the reader that is used is in the loop
                 index, offset, duration, mask, placed = _read_event(
-                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index,
-                    slots, kinds,
+                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class,
+                    slot_lut, slot_ids, slot_index, slots, sizes,
                 )  # fmt: skip
+                if not placed:
+                    odd = True
+                    break
             else:
                 index, offset, duration, mask, placed = _read_any_event(
-                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index,
-                    slots, kinds,
+                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class,
+                    slot_lut, slot_ids, slot_index, slots, sizes,
                 )  # fmt: skip
             time = base_ps[i] + offset
             fits = 0 <= duration < LIMIT_PS and abs(offset) < LIMIT_PS and abs(time) < LIMIT_PS
-            if careful is None and not placed:
-                odd = True
-                break
             if state != INTACT or index < 0 or not placed or not fits:
                 dropped += 1
                 continue
             what = meta_class[index]
             if what != KEEP:
                 ignored += 1
-                if what == END and mask & 256:
-                    if n == 0 or producer[n - 1] != slots[8] or line[n - 1] != i or time > start[n - 1] + dur[n - 1]:
-                        ended[n_ended, 0], ended[n_ended, 1] = slots[8], time
-                        n_ended += 1
-                elif what != END and what != IGNORE:
-                    task = slots[8] if what == REGION and mask & 256 else np.int64(-1)
-                    flow[n_flow, 0], flow[n_flow, 1], flow[n_flow, 2] = what, i, time
-                    flow[n_flow, 3] = slots[7] if what == RECORD and mask & 128 else task
-                    n_flow += 1
+                if what == END:
+                    if mask & _C:
+                        if waiting >= 0 and slots[_SLOT_C] == waiting_for and time <= start[waiting] + dur[waiting]:
+                            waiting = -1
+                        else:
+                            ends[n_ends, 0], ends[n_ends, 1] = slots[_SLOT_C], time
+                            n_ends += 1
+                elif what == REGION:
+                    task = slots[_SLOT_C] if mask & _C else np.int64(-1)
+                elif what == STOP:
+                    task = np.int64(-1)
+                elif what == RECORD and mask & _P and not last_is_op:
+                    records[n_records, 0], records[n_records, 1], records[n_records, 2] = slots[_SLOT_P], i, time
+                    n_records += 1
                 continue
-            line[n], meta[n], start[n], dur[n] = i, index, time, duration
-            found = 0
-            op[n] = op_bytes[n] = program[n] = run[n] = correlation[n] = ordinal[n] = 0
-            producer[n] = -1
-            if mask & 2:
-                found |= HAS_OP
-                op[n] = slots[1] if kinds[1] < 0 else -slots[1]
-                op_bytes[n] = max(kinds[1], 0)
-            if mask & 4:
-                found |= HAS_PROGRAM
-                program[n] = slots[2]
-            if mask & 8:
-                found |= HAS_RUN
-                run[n] = slots[3]
-            if mask & 16:
-                found |= HAS_ORDINAL
-                ordinal[n] = slots[4] & 0xFFFF
-            if mask & 32:
-                found |= HAS_CORRELATION
-                correlation[n] = slots[5]
-            if mask & 64:
-                found |= HAS_STEP
-                program[n] = slots[6]
-            if mask & 128:
-                found |= HAS_PRODUCER
-                producer[n] = slots[7]
-            if mask & 512 and mask & 1024 and 0 <= slots[10] < LIMIT_PS and 0 <= slots[9] < LIMIT_PS:
-                found |= HAS_DEVICE_TIME
-                dur[n], producer[n] = slots[10], slots[9]
-            if mask & 2048:
-                found |= IS_ROOT
-            if mask & 4096:
-                found |= HAS_DEVICE_ID
-            flags[n] = found
+            found = mask & _KIND_MASK
+            if mask & _CORRELATION:
+                found &= ~_RUN
+                link[n] = slots[_SLOT_CORRELATION]
+            elif mask & _RUN:
+                link[n] = slots[_SLOT_RUN]
+            else:
+                link[n] = 0
+            if mask & _STEP:
+                marks[n_marks, 0], marks[n_marks, 1] = n, slots[_SLOT_STEP]
+                n_marks += 1
+            if mask & _DEVICE_TIME == _DEVICE_TIME and 0 <= slots[9] < LIMIT_PS and 0 <= slots[10] < LIMIT_PS:
+                duration = slots[10]
+                device_times[n_device, 0], device_times[n_device, 1] = n, slots[9]
+                n_device += 1
+            last_is_op = mask & _OP != 0
+            if last_is_op and mask & _P:
+                if waiting >= 0:
+                    opened[n_open, 0], opened[n_open, 1] = waiting, waiting_for
+                    n_open += 1
+                waiting, waiting_for = n, slots[_SLOT_P]
+            if last_is_op and mask & _RUN and slots[_SLOT_RUN] != run:
+                run = slots[_SLOT_RUN]
+                entries[n_entries, 0], entries[n_entries, 1] = n, task
+                n_entries += 1
+            op = slots[_SLOT_OP] if last_is_op else np.int64(0)
+            op_bytes = max(sizes[_SLOT_OP], 0) if last_is_op else np.int64(0)
+            program = slots[_SLOT_PROGRAM] if mask & _PROGRAM else np.int64(0)
+            ordinal = slots[_SLOT_ORDINAL] & 0xFFFF if mask & _ORDINAL else np.int64(0)
+            known = newest[index]
+            if (
+                known < 0
+                or kinds[known, 1] != op
+                or kinds[known, 2] != op_bytes
+                or kinds[known, 3] != program
+                or kinds[known, 4] != ordinal
+                or kinds[known, 5] != found
+                or kinds[known, 6] != line_level[i]
+            ):
+                key[0], key[1], key[2], key[3] = index, op, op_bytes, program
+                key[4], key[5], key[6] = ordinal, found, line_level[i]
+                known, kinds, table = _kind_of(data, key, kinds, n_kinds, table)
+                n_kinds = max(n_kinds, known + 1)
+                newest[index] = known
+            kind[n], start[n], dur[n] = known, time, duration
             n += 1
-    columns = (
-        line[:n], meta[:n], start[:n], dur[:n], op[:n], op_bytes[:n],
-        program[:n], run[:n], correlation[:n], producer[:n], ordinal[:n], flags[:n],
+        if waiting >= 0:
+            opened[n_open, 0], opened[n_open, 1] = waiting, waiting_for
+            n_open += 1
+    first[len(bounds)] = n
+    arrays = (
+        first, kind[:n], start[:n], dur[:n], link[:n], kinds[:n_kinds].copy(), marks[:n_marks],
+        device_times[:n_device], opened[:n_open], ends[:n_ends], entries[:n_entries], records[:n_records],
     )  # fmt: skip
-    return columns, flow[:n_flow], ended[:n_ended], np.array([ignored, dropped, odd]), stops
+    return arrays, np.array([ignored, dropped, odd]), stops

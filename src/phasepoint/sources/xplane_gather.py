@@ -1,28 +1,26 @@
 """All planes' events in one set of arrays, with what they are told once per kind of event instead of once per event."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.sources.dense import number_keys
-from phasepoint.sources.wire import Bytes, Int64s
+from phasepoint.core.tables import LEVELS
+from phasepoint.sources.wire import Bytes, Int64s, read_text
 from phasepoint.sources.xplane_events import (
     HAS_CORRELATION,
     HAS_DEVICE_ID,
-    HAS_DEVICE_TIME,
     HAS_OP,
-    HAS_PRODUCER,
     HAS_PROGRAM,
     HAS_STEP,
+    KIND_COLUMNS,
     PlaneEvents,
     decode_events,
 )
-from phasepoint.sources.xplane_lines import STEPS_LINE, classify_names, is_host, line_levels
+from phasepoint.sources.xplane_lines import classify_names, is_host, line_levels
 from phasepoint.sources.xplane_planes import Plane
 
-_LEVELS = ("model", "layer", "op", "kernel", "runtime")
 _UNIX_NS = 10**17
 """Time stamps beyond this (1973 in Unix ns, three years after a profile's start) are absolute."""
 
@@ -54,24 +52,21 @@ class Kind:
 
 @dataclass(frozen=True)
 class Events:
-    """Every event that becomes a span. Arrays are `[n_events]`, by track and in the profiler's order.
+    """Every event that becomes a span, by track and in the profiler's order.
 
     Attributes:
-        kind: index into `kinds`.
-        track: index into `tracks`.
-        start_ps: start, from the profile's start.
-        dur_ps: duration on its track.
-        run: run id, valid with HAS_RUN.
-        correlation: launch id, valid with HAS_CORRELATION.
-        flags: what is known, as in `PlaneEvents`.
+        kind: `[n_events]` index into `kinds`.
+        start_ps: `[n_events]` start, from the profile's start.
+        dur_ps: `[n_events]` duration on its track.
+        link: `[n_events]` correlation id or run id, as the kind's flags say.
         kinds: the kinds.
+        flags: `[n_kinds]` what is known of a kind's events: HAS_RUN, HAS_CORRELATION, …
         tracks: name of each track.
-        track_plane: index of each track's plane.
-        tail_event: `[n_tails]` events that went on asynchronously after they left their track.
-        tail_ps: `[n_tails]` for how long.
-        mark_event: `[n_marks]` events that mark steps with a number.
-        mark_step: `[n_marks]` their numbers.
-        flow: `[n_flows, 4]` kind, track, time in ps, task id: who handed which task to which thread.
+        first: `[n_tracks + 1]` where each track's events begin.
+        tails: `[n_tails, 2]` events that went on asynchronously after they left their track: event, for how long in ps.
+        marks: `[n_marks, 2]` events on the host that mark steps: event, step number.
+        entries: `[n, 2]` first op of each execution on a track: event, the task in which it ran; below 0 if in none.
+        records: `[n, 3]` tasks handed over: task, track, time in ps.
         found: events in the capture.
         ignored: bookkeeping events and events of lines that repeat others.
         dropped: events that could not be read or placed.
@@ -79,37 +74,34 @@ class Events:
     """
 
     kind: NDArray[np.int32]
-    track: NDArray[np.int32]
     start_ps: Int64s
     dur_ps: Int64s
-    run: Int64s
-    correlation: Int64s
-    flags: NDArray[np.int16]
+    link: Int64s
     kinds: list[Kind]
+    flags: Int64s
     tracks: list[str]
-    track_plane: Int64s
-    tail_event: Int64s
-    tail_ps: Int64s
-    mark_event: Int64s
-    mark_step: Int64s
-    flow: Int64s
+    first: Int64s
+    tails: Int64s
+    marks: Int64s
+    entries: Int64s
+    records: Int64s
     found: int
     ignored: int
     dropped: int
     problems: list[str]
 
+    def track(self) -> NDArray[np.int32]:
+        """`[n_events]` index of each event's track."""
+        return np.repeat(np.arange(len(self.tracks), dtype=np.int32), np.diff(self.first))
 
-@dataclass(frozen=True)
-class _Part:
-    """One plane's events with what is only known inside the plane already resolved."""
+    def track_of(self, rows: Int64s) -> Int64s:
+        """`[n]` index of the track of some events."""
+        return np.searchsorted(self.first, rows, side="right") - 1
 
-    events: PlaneEvents
-    kind: NDArray[np.int32]
-    kinds: list[Kind]
-    start_ps: Int64s
-    tail_event: Int64s
-    tail_ps: Int64s
-    mark_event: Int64s
+    def rows_of(self, wanted: Iterable[bool]) -> Int64s:
+        """Events of the kinds that are wanted, `[n_kinds]`."""
+        mask = np.fromiter(wanted, np.bool_, len(self.kinds))
+        return np.flatnonzero(mask[self.kind]) if mask.any() else np.empty(0, np.int64)
 
 
 def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | None) -> Events:
@@ -122,33 +114,28 @@ def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | 
     """
     base_ns = _absolute_base_ns(planes, profile_start_ns)
     parts = [_read_part(data, plane, base_ns) for plane in planes]
-    first_track = np.cumsum([0] + [len(plane.lines) for plane in planes])
-    first_kind = np.cumsum([0] + [len(part.kinds) for part in parts])
-    first_event = np.cumsum([0] + [len(part.kind) for part in parts])
-    flows = [_shift_flow(part.events.flow, int(first_track[i])) for i, part in enumerate(parts)]
-    ignored = sum(part.events.ignored for part in parts)
-    dropped = sum(part.events.dropped for part in parts)
-    mark = [part.mark_event for part in parts]
+    pairs = list(zip(planes, parts, strict=True))
+    track_0 = np.cumsum([0] + [len(plane.lines) for plane in planes])
+    event_0 = np.cumsum([0] + [len(part.kind) for part in parts])
+    kind_0 = np.cumsum([0] + [len(part.kinds) for part in parts])
+    ignored, dropped = sum(part.ignored for part in parts), sum(part.dropped for part in parts)
     return Events(
-        kind=_join([part.kind + np.int32(first_kind[i]) for i, part in enumerate(parts)], np.int32),
-        track=_join([part.events.line + np.int32(first_track[i]) for i, part in enumerate(parts)], np.int32),
-        start_ps=_join([part.start_ps for part in parts], np.int64),
-        dur_ps=_join([part.events.dur_ps for part in parts], np.int64),
-        run=_join([part.events.run for part in parts], np.int64),
-        correlation=_join([part.events.correlation for part in parts], np.int64),
-        flags=_join([part.events.flags for part in parts], np.int16),
-        kinds=[kind for part in parts for kind in part.kinds],
+        kind=_join([_shift(part.kind, int(kind_0[i])) for i, part in enumerate(parts)], np.int32),
+        start_ps=_join([_device_times(part) for part in parts], np.int64),
+        dur_ps=_join([part.dur_ps for part in parts], np.int64),
+        link=_join([part.link for part in parts], np.int64),
+        kinds=[kind for plane, part in pairs for kind in _describe_kinds(data, plane, part)],
+        flags=np.concatenate([part.kinds[:, 5] for part in parts]),
         tracks=[_track_name(plane, i) for plane in planes for i in range(len(plane.lines))],
-        track_plane=np.repeat(np.arange(len(planes)), [len(plane.lines) for plane in planes]),
-        tail_event=_join([part.tail_event + first_event[i] for i, part in enumerate(parts)], np.int64),
-        tail_ps=_join([part.tail_ps for part in parts], np.int64),
-        mark_event=_join([mark[i] + first_event[i] for i in range(len(parts))], np.int64),
-        mark_step=_join([part.events.program[mark[i]] for i, part in enumerate(parts)], np.int64),
-        flow=np.concatenate(flows),
-        found=int(first_event[-1]) + ignored + dropped,
+        first=np.concatenate([part.first[:-1] + event_0[i] for i, part in enumerate(parts)] + [event_0[-1:]]),
+        tails=np.concatenate([_asynchronous_tails(part) + (event_0[i], 0) for i, part in enumerate(parts)]),
+        marks=np.concatenate([_host_marks(*pair) + (event_0[i], 0) for i, pair in enumerate(pairs)]),
+        entries=np.concatenate([part.entries + (event_0[i], 0) for i, part in enumerate(parts)]),
+        records=np.concatenate([part.records + (0, track_0[i], 0) for i, part in enumerate(parts)]),
+        found=int(event_0[-1]) + ignored + dropped,
         ignored=ignored,
         dropped=dropped,
-        problems=[text for plane, part in zip(planes, parts, strict=True) for text in _damage(plane, part.events)],
+        problems=[text for pair in pairs for text in _damage(*pair)],
     )
 
 
@@ -156,6 +143,10 @@ def _join(arrays: list[NDArray], dtype: type) -> NDArray:  # type: ignore[type-a
     """Concatenate; a trace has mostly one plane with events, whose array need not be copied."""
     full = [array for array in arrays if len(array)]
     return full[0] if len(full) == 1 else np.concatenate(full or [np.empty(0, dtype)])
+
+
+def _shift(kind: NDArray[np.int32], by: int) -> NDArray[np.int32]:
+    return kind + np.int32(by) if by else kind
 
 
 def _absolute_base_ns(planes: Sequence[Plane], profile_start_ns: int | None) -> int:
@@ -172,12 +163,6 @@ def _track_name(plane: Plane, line: int) -> str:
     return f"{device} {name}" if device else name
 
 
-def _shift_flow(flow: Int64s, first_track: int) -> Int64s:
-    flow = flow.copy()
-    flow[:, 1] += first_track
-    return flow
-
-
 def _damage(plane: Plane, events: PlaneEvents) -> list[str]:
     return [
         f"plane {plane.name!r}, line {plane.lines[line].name!r} is damaged at byte {offset}; its later events are lost"
@@ -185,26 +170,19 @@ def _damage(plane: Plane, events: PlaneEvents) -> list[str]:
     ]
 
 
-def _read_part(data: Bytes, plane: Plane, base_ns: int) -> _Part:
-    levels = line_levels(plane)
-    events = decode_events(
+def _read_part(data: Bytes, plane: Plane, base_ns: int) -> PlaneEvents:
+    levels = [-1 if level is None else LEVELS.index(level) for level in line_levels(plane)]
+    return decode_events(
         data,
         plane,
         base_ns=base_ns,
         meta_class=classify_names(plane.meta_name, host=is_host(plane)),
-        line_kept=np.array([level is not None for level in levels], np.bool_),
+        line_level=np.array(levels, np.int8),
     )
-    kind, kinds = _number_kinds(data, plane, events, levels)
-    tail_event, tail_ps = _asynchronous_tails(events)
-    return _Part(
-        events=events,
-        kind=kind,
-        kinds=kinds,
-        start_ps=_device_times(events),
-        tail_event=tail_event,
-        tail_ps=tail_ps,
-        mark_event=np.flatnonzero(events.flags & HAS_STEP) if is_host(plane) else np.empty(0, np.int64),
-    )
+
+
+def _host_marks(plane: Plane, events: PlaneEvents) -> Int64s:
+    return events.marks if is_host(plane) else events.marks[:0]
 
 
 def _device_times(events: PlaneEvents) -> Int64s:
@@ -212,60 +190,25 @@ def _device_times(events: PlaneEvents) -> Int64s:
 
     Differences between device times stay exact that way, and so does nesting.
     """
-    timed = np.flatnonzero(events.flags & HAS_DEVICE_TIME)
-    if not len(timed):
+    if not len(events.device_times):
         return events.start_ps
-    shift = np.sort(events.start_ps[timed] - events.producer[timed])[len(timed) // 2]
+    rows, device_ps = events.device_times.T
+    shift = np.sort(events.start_ps[rows] - device_ps)[len(rows) // 2]
     start_ps = events.start_ps.copy()
-    start_ps[timed] = events.producer[timed] + shift
+    start_ps[rows] = device_ps + shift
     return start_ps
 
 
-def _asynchronous_tails(events: PlaneEvents) -> tuple[Int64s, Int64s]:
+def _asynchronous_tails(events: PlaneEvents) -> Int64s:
     """Events whose completion was announced after they left their track, and how long after."""
-    if not len(events.end):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.argsort(events.end[:, 0], kind="stable")
-    task, time_ps = events.end[order, 0], events.end[order, 1]
-    candidates = np.flatnonzero((events.flags & (HAS_OP | HAS_PRODUCER)) == (HAS_OP | HAS_PRODUCER))
-    place = np.searchsorted(task, events.producer[candidates], side="right") - 1
-    found = (place >= 0) & (task[place] == events.producer[candidates])
-    candidates, place = candidates[found], place[found]
-    tail_ps = time_ps[place] - events.start_ps[candidates] - events.dur_ps[candidates]
-    late = tail_ps > 0
-    return candidates[late], tail_ps[late]
-
-
-def _number_kinds(
-    data: Bytes, plane: Plane, events: PlaneEvents, levels: Sequence[str | None]
-) -> tuple[NDArray[np.int32], list[Kind]]:
-    """Number the kinds of a plane's events and describe each."""
-    flags = events.flags
-    op = np.where(events.op_bytes > 0, -1 - _intern(data, events), events.op) if events.op_bytes.any() else events.op
-    is_mark = (flags & HAS_STEP) != 0
-    is_op = (flags & HAS_OP) != 0
-    if is_host(plane):
-        is_op &= (flags & (HAS_CORRELATION | HAS_DEVICE_ID)) == 0
-    level = np.array([_LEVELS.index(level) if level else 0 for level in levels], np.int64)
-    program = np.where((flags & HAS_PROGRAM) != 0, events.program, 0)
-    detail = np.where(is_op, events.ordinal.astype(np.int64) << 5, 0) | is_op | (is_mark * 2) | ((program != 0) * 4)
-    detail = detail * 8 + (level[events.line] if len(level) else 0)
-    detail += (flags & HAS_OP).astype(np.int64) << 40
-    numbers, first = number_keys(events.meta, op, program, detail)
-    texts = _MetaTexts(data, plane)
-    kinds = [_describe(data, plane, events, int(i), texts, level, bool(is_op[i])) for i in first]
-    return numbers, kinds
-
-
-def _intern(data: Bytes, events: PlaneEvents) -> Int64s:
-    """Number the distinct inline texts that name ops; only old or foreign traces spell them out in every event."""
-    numbers = np.zeros(len(events.op), np.int64)
-    seen: dict[bytes, int] = {}
-    for i in np.flatnonzero(events.op_bytes):
-        offset = -int(events.op[i])
-        text = bytes(data[offset : offset + int(events.op_bytes[i])])
-        numbers[i] = seen.setdefault(text, len(seen))
-    return numbers
+    if not len(events.ends) or not len(events.open):
+        return np.empty((0, 2), np.int64)
+    task, time_ps = events.ends[np.argsort(events.ends[:, 0], kind="stable")].T
+    rows, waiting_for = events.open.T
+    place = np.searchsorted(task, waiting_for, side="right") - 1
+    tail_ps = time_ps[place] - events.start_ps[rows] - events.dur_ps[rows]
+    late = (place >= 0) & (task[place] == waiting_for) & (tail_ps > 0)
+    return np.stack((rows[late], tail_ps[late]), axis=1)
 
 
 class _MetaTexts:
@@ -288,36 +231,35 @@ class _MetaTexts:
         texts = {}
         for i in np.flatnonzero(np.isin(stats.stat, plane.stat_ids(name)) & np.isin(stats.kind, (5, 7))):
             value, length = int(stats.value[i]), int(stats.length[i])
-            inline = bytes(data[value : value + length]).decode("utf-8", "replace")
+            inline = read_text(data, (value, value + length))
             texts[int(stats.owner[i])] = plane.stat_name.get(value, "") if stats.kind[i] == 7 else inline
         return texts
 
 
-def _describe(
-    data: Bytes, plane: Plane, events: PlaneEvents, i: int, texts: _MetaTexts, level: Int64s, is_op: bool
-) -> Kind:
-    meta, flags = int(events.meta[i]), int(events.flags[i])
-    name = plane.meta_name[meta]
-    device = plane.device()
-    line_level = _LEVELS[level[events.line[i]]]
-    program = int(events.program[i]) if flags & HAS_PROGRAM else texts.program.get(meta)
-    op = _op_text(data, plane, events, i) if flags & HAS_OP else ""
+def _describe_kinds(data: Bytes, plane: Plane, events: PlaneEvents) -> list[Kind]:
+    texts = _MetaTexts(data, plane)
+    rows = events.kinds.tolist()
+    return [_describe(data, plane, dict(zip(KIND_COLUMNS, row, strict=True)), texts) for row in rows]
+
+
+def _describe(data: Bytes, plane: Plane, key: Mapping[str, int], texts: _MetaTexts) -> Kind:
+    meta, flags, level = key["meta"], key["flags"], LEVELS[key["level"]]
+    name, device = plane.meta_name[meta], plane.device()
+    program = key["program"] if flags & HAS_PROGRAM else texts.program.get(meta)
+    op = _op_text(data, plane, key) if flags & HAS_OP else ""
     if device is None:
+        is_op = bool(flags & HAS_OP) and not flags & (HAS_CORRELATION | HAS_DEVICE_ID)
         is_mark = bool(flags & HAS_STEP)
-        place = f"cpu:{int(events.ordinal[i])}" if is_op else "host"
-        host_level = "op" if is_op else ("model" if is_mark else "runtime")
+        place = f"cpu:{key['ordinal']}" if is_op else "host"
+        host_level = "op" if is_op else ("model" if is_mark else level)
         return Kind(name, op if is_op else name, place, host_level, program if is_op else None, is_mark, "", "")
-    if line_level == "op":
-        short = plane.meta_display[meta] or name.partition(" = ")[0].removeprefix("%")
-        op, name = op or short, short
-    if line_level == "model" and plane.lines[int(events.line[i])].name == STEPS_LINE:
-        program = None
+    if level == "op":
+        name = plane.meta_display[meta] or name.partition(" = ")[0].removeprefix("%")
     category, op_name = texts.hlo_category.get(meta, ""), texts.op_name.get(meta, "")
-    return Kind(name, op or name, device, line_level, program, False, category, op_name)
+    return Kind(name, op or name, device, level, program, False, category, op_name)
 
 
-def _op_text(data: Bytes, plane: Plane, events: PlaneEvents, i: int) -> str:
-    if events.op_bytes[i] > 0:
-        offset = -int(events.op[i])
-        return bytes(data[offset : offset + int(events.op_bytes[i])]).decode("utf-8", "replace")
-    return plane.stat_name.get(int(events.op[i]), "")
+def _op_text(data: Bytes, plane: Plane, key: Mapping[str, int]) -> str:
+    if key["op_bytes"] > 0:
+        return read_text(data, (key["op"], key["op"] + key["op_bytes"]))
+    return plane.stat_name.get(key["op"], "")

@@ -7,14 +7,14 @@ in the order of launches, counted from its neighbours that are known.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from phasepoint.sources.dense import first_by, number_keys
 from phasepoint.sources.wire import Int64s
-from phasepoint.sources.xplane_events import HAS_RUN, RECORD, REGION
+from phasepoint.sources.xplane_events import HAS_RUN
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_lines import is_launch, is_wait
 
@@ -25,18 +25,20 @@ _MOST_IN_FLIGHT = 256
 """Executions launched before the capture that may still wait when it begins; JAX keeps fewer in flight on a CPU."""
 
 
-_LAID_DOWN = -2
-"""Task of an edge at which a thread is done with its task; -1 is a task without a number."""
+_CALL = "PjitFunction("
+_DEEPEST_CALL = 8
+"""A launch is looked for in this many calls that began before it; JAX nests two."""
 
 
 @dataclass(frozen=True)
 class _Launches:
-    """Host events that launch, by track and start. `[n_launches]` each."""
+    """Host events that launch, by track and start. `[n_launches]` each; `labels` numbers their functions' names."""
 
     track: Int64s
     start_ps: Int64s
     end_ps: Int64s
-    label: list[str]
+    label: Int64s
+    labels: Mapping[str, int]
 
 
 def find_cpu_launches(events: Events, rows: Int64s, device_code: Int64s, program_name: Mapping[int, str]) -> Int64s:
@@ -48,28 +50,26 @@ def find_cpu_launches(events: Events, rows: Int64s, device_code: Int64s, program
         device_code: `[n_rows]` number of each op's device.
         program_name: name of each program's module.
     """
-    runs, first = number_keys(events.run[rows])
-    named = _launch_of_named_runs(events, events.run[rows[first]])
-    if (named != UNKNOWN_PS).all():
-        return named[runs]
-    launches = _find_launches(events)
-    runs_of_device, first = number_keys(events.run[rows], device_code)
-    earliest = rows[first_by(runs_of_device, len(first), events.start_ps[rows])]
-    anchors = _launch_of_tasks(events, earliest, launches)
-    launch_ps = np.full(len(first), UNKNOWN_PS, np.int64)
-    for own, candidates in _by_label(events, earliest, device_code[first], launches, program_name):
-        launch_ps[own] = _match_in_order(
-            events.start_ps[earliest[own]], anchors[own], candidates, launches.start_ps[candidates]
-        )
-    known_by_name = named[runs]
-    return np.where(known_by_name != UNKNOWN_PS, known_by_name, launch_ps[runs_of_device])
+    runs, first = number_keys(events.link[rows], device_code)
+    launch_ps = _launch_of_named_runs(events, events.link[rows[first]])
+    unnamed = np.flatnonzero(launch_ps == UNKNOWN_PS)
+    if len(unnamed):
+        launches = _find_launches(events)
+        earliest = rows[first_by(runs, len(first), events.start_ps[rows])[unnamed]]
+        anchors = _launch_of_tasks(events, earliest, launches)
+        for own, candidates in _by_label(events, earliest, device_code[first[unnamed]], launches, program_name):
+            launch_ps[unnamed[own]] = _match_in_order(
+                events.start_ps[earliest[own]], anchors[own], candidates, launches.start_ps[candidates]
+            )
+    return launch_ps[runs]
 
 
 def _launch_of_named_runs(events: Events, run: Int64s) -> Int64s:
     """Start of the first host event that works (not: waits) under each run id."""
-    works = np.array([k.device == "host" and not is_wait(k.name) for k in events.kinds], np.bool_)
-    named = np.flatnonzero(works[events.kind] & ((events.flags & HAS_RUN) != 0))
-    return earliest_match(run, events.run[named], events.start_ps[named])
+    has_run = (events.flags & HAS_RUN) != 0
+    works = [k.device == "host" and not is_wait(k.name) for k in events.kinds]
+    named = events.rows_of(np.array(works, np.bool_) & has_run)
+    return earliest_match(run, events.link[named], events.start_ps[named])
 
 
 def earliest_match(keys: Int64s, known: Int64s, values: Int64s) -> Int64s:
@@ -83,31 +83,38 @@ def earliest_match(keys: Int64s, known: Int64s, values: Int64s) -> Int64s:
 
 
 def _find_launches(events: Events) -> _Launches:
-    launching = np.array([k.device == "host" and is_launch(k.name) for k in events.kinds], np.bool_)
-    calling = np.array([k.name.startswith("PjitFunction(") for k in events.kinds], np.bool_)
-    rows = np.flatnonzero(launching[events.kind]) if len(launching) else np.empty(0, np.int64)
-    rows = rows[np.lexsort((events.start_ps[rows], events.track[rows]))]
-    calls = np.flatnonzero(calling[events.kind]) if len(calling) else np.empty(0, np.int64)
-    labels = [""] * len(rows)
-    for track in np.unique(events.track[rows]):
-        own = np.flatnonzero(events.track[rows] == track)
-        around = calls[events.track[calls] == track]
-        for i, call in zip(own, _innermost(events, around, events.start_ps[rows[own]]), strict=True):
-            labels[i] = _label(events.kinds[events.kind[call]].name[len("PjitFunction(") : -1]) if call >= 0 else ""
-    return _Launches(
-        events.track[rows].astype(np.int64), events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows], labels
-    )
+    rows = events.rows_of(k.device == "host" and is_launch(k.name) for k in events.kinds)
+    track = events.track_of(rows)
+    order = np.lexsort((events.start_ps[rows], track))
+    rows, track = rows[order], track[order]
+    calls = events.rows_of(k.name.startswith(_CALL) for k in events.kinds)
+    calls_track = events.track_of(calls)
+    label = np.zeros(len(rows), np.int64)
+    labels = {"": 0}
+    of_kind = np.array([labels.setdefault(_call_label(k.name), len(labels)) for k in events.kinds], np.int64)
+    for one in np.unique(track):
+        own = np.flatnonzero(track == one)
+        call = _innermost(events, calls[calls_track == one], events.start_ps[rows[own]])
+        label[own] = np.where(call >= 0, of_kind[events.kind[call]], 0)
+    return _Launches(track, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows], label, labels)
 
 
-def _innermost(events: Events, around: Int64s, time_ps: Int64s) -> list[int]:
-    """For each instant the last started of some events that still runs, -1 if none does."""
+def _innermost(events: Events, around: Int64s, time_ps: Int64s) -> Int64s:
+    """For each instant the last started of some events that still runs, -1 if none does; calls nest a few deep."""
     around = around[np.argsort(events.start_ps[around], kind="stable")]
     end_ps = events.start_ps[around] + events.dur_ps[around]
-    found = []
-    for place, at in zip(np.searchsorted(events.start_ps[around], time_ps, side="right") - 1, time_ps, strict=True):
-        inside = [int(around[i]) for i in range(place, max(place - 8, -1), -1) if end_ps[i] > at]
-        found.append(inside[0] if inside else -1)
+    found = np.full(len(time_ps), -1, np.int64)
+    place = np.searchsorted(events.start_ps[around], time_ps, side="right") - 1
+    for _ in range(_DEEPEST_CALL):
+        inside = np.flatnonzero((found < 0) & (place >= 0))
+        inside = inside[end_ps[place[inside]] > time_ps[inside]]
+        found[inside] = around[place[inside]]
+        place -= 1
     return found
+
+
+def _call_label(name: str) -> str:
+    return _label(name[len(_CALL) : -1]) if name.startswith(_CALL) else ""
 
 
 def _label(name: str) -> str:
@@ -120,32 +127,32 @@ def _launch_of_tasks(events: Events, rows: Int64s, launches: _Launches) -> Int64
 
     One hand-over is followed and no more: behind a second one stands the execution that was waited for.
     """
-    kind, track, time_ps, task = events.flow.T
-    records = np.flatnonzero(kind == RECORD)
-    records = records[np.argsort(task[records], kind="stable")]
-    edges = np.flatnonzero(kind != RECORD)
-    edges = edges[np.lexsort((time_ps[edges], track[edges]))]
-    edge_ps, edge_task = time_ps[edges], np.where(kind[edges] == REGION, task[edges], _LAID_DOWN)
-    record_task = task[records]
-    first_edge = np.searchsorted(track[edges], np.arange(len(events.tracks) + 1))
-    found = np.full(len(rows), -1, np.int64)
-    for i, row in enumerate(rows):
-        on, at = int(events.track[row]), int(events.start_ps[row])
-        low, high = first_edge[on], first_edge[on + 1]
-        place = low + np.searchsorted(edge_ps[low:high], at, side="right") - 1
-        if place >= low and edge_task[place] != _LAID_DOWN:
-            record = np.searchsorted(record_task, edge_task[place])
-            if record == len(records) or record_task[record] != edge_task[place]:
-                continue
-            on, at = int(track[records[record]]), int(time_ps[records[record]])
-        found[i] = _launch_at(launches, on, at)
+    task = np.full(len(rows), -1, np.int64)
+    entered = events.entries[np.argsort(events.entries[:, 0], kind="stable")]
+    if len(entered):
+        place = np.minimum(np.searchsorted(entered[:, 0], rows), len(entered) - 1)
+        task = np.where(entered[place, 0] == rows, entered[place, 1], -1)
+    track, time_ps = events.track_of(rows), events.start_ps[rows]
+    lost = np.zeros(len(rows), np.bool_)
+    if len(events.records):
+        record = events.records[np.argsort(events.records[:, 0], kind="stable")]
+        place = np.minimum(np.searchsorted(record[:, 0], task), len(record) - 1)
+        known = (task >= 0) & (record[place, 0] == task)
+        lost = (task >= 0) & ~known
+        track = np.where(known, record[place, 1], track)
+        time_ps = np.where(known, record[place, 2], time_ps)
+    return np.where(lost, -1, _launch_at(launches, track, time_ps))
+
+
+def _launch_at(launches: _Launches, track: Int64s, time_ps: Int64s) -> Int64s:
+    found = np.full(len(track), -1, np.int64)
+    for one in np.unique(launches.track):
+        low, high = np.searchsorted(launches.track, [one, one + 1])
+        own = np.flatnonzero(track == one)
+        place = low + np.searchsorted(launches.start_ps[low:high], time_ps[own], side="right") - 1
+        inside = (place >= low) & (launches.end_ps[place] >= time_ps[own])
+        found[own[inside]] = place[inside]
     return found
-
-
-def _launch_at(launches: _Launches, track: int, time_ps: int) -> int:
-    low, high = np.searchsorted(launches.track, [track, track + 1])
-    place = int(low + np.searchsorted(launches.start_ps[low:high], time_ps, side="right") - 1)
-    return place if place >= low and launches.end_ps[place] >= time_ps else -1
 
 
 def _by_label(
@@ -155,25 +162,15 @@ def _by_label(
 
     Executions of programs without a name, or with one that no launch has, go with the launches that have none.
     """
-    known = set(launches.label)
-    labels = [_label(program_name.get(_program(events, row), "")) for row in earliest.tolist()]
-    labels = [label if label in known else "" for label in labels]
+    names = [program_name.get(k.program, "") if k.program is not None else "" for k in events.kinds]
+    of_kind = np.array([launches.labels.get(_label(name), 0) for name in names], np.int64)
+    label = of_kind[events.kind[earliest]]
+    order = np.argsort(events.start_ps[earliest], kind="stable")
     launch_order = np.argsort(launches.start_ps, kind="stable")
-    keys = sorted(set(zip(labels, device_code.tolist(), strict=True)))
-    for label, device in keys:
-        own = _where([a == label and b == device for a, b in zip(labels, device_code.tolist(), strict=True)])
-        own = own[np.argsort(events.start_ps[earliest[own]], kind="stable")]
-        candidates = launch_order[[launches.label[i] == label for i in launch_order]] if len(launch_order) else own[:0]
-        yield own, candidates
-
-
-def _program(events: Events, row: int) -> int:
-    program = events.kinds[events.kind[row]].program
-    return -1 if program is None else program
-
-
-def _where(mask: Sequence[bool]) -> Int64s:
-    return np.flatnonzero(np.array(mask, np.bool_))
+    keys, first = number_keys(label, device_code)
+    for key, sample in enumerate(first):
+        candidates = launch_order[launches.label[launch_order] == label[sample]]
+        yield order[keys[order] == key], candidates
 
 
 def _match_in_order(start_ps: Int64s, anchors: Int64s, candidates: Int64s, launch_ps: Int64s) -> Int64s:

@@ -65,9 +65,10 @@ def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepB
         steps: rows of `steps` from the step clock, used where the trace holds no marks.
         offset_ps: the profile's start from the session's epoch, ps.
     """
-    marks = [i for i, event in enumerate(events.mark_event) if events.kinds[events.kind[event]].name == STEP_MARK]
-    if marks:
-        return _bounds_of_marks(events, np.array(marks))
+    kind = events.kind[events.marks[:, 0]]
+    marks = events.marks[np.array([k.name == STEP_MARK for k in events.kinds], np.bool_)[kind]]
+    if len(marks):
+        return _bounds_of_marks(events, marks)
     if steps is not None and steps.num_rows:
         start = steps.column("start_ps").to_numpy() - offset_ps
         return _tidy(steps.column("step").to_numpy(), start, start + steps.column("dur_ps").to_numpy())
@@ -85,8 +86,8 @@ def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[i
     step = bounds.index_at(events.start_ps)
     if not len(step):
         return Attribution(step, 0)
-    on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)[events.kind]
-    device_code = _device_codes(events)[events.kind]
+    on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)
+    device_code = _device_codes(events)
     orphans = 0
     for rows, launch_ps in (
         _launched_by_correlation(events, on_device),
@@ -120,18 +121,18 @@ def _tidy(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
 
 
 def _bounds_of_marks(events: Events, marks: Int64s) -> StepBounds:
-    rows = events.mark_event[marks]
-    return _tidy(events.mark_step[marks], events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+    rows = marks[:, 0]
+    return _tidy(marks[:, 1], events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
 
 
 def _foreign_bounds(events: Events) -> StepBounds:
     """Steps of a trace that the recorder did not mark; see `capture.find_steps` for the order of preference."""
-    roots = [i for i, event in enumerate(events.mark_event) if events.flags[event] & IS_ROOT]
-    names = Counter(events.kinds[events.kind[events.mark_event[i]]].name for i in roots)
+    kind = events.kind[events.marks[:, 0]]
+    roots = np.flatnonzero(events.flags[kind] & IS_ROOT)
+    names = Counter(events.kinds[i].name for i in kind[roots])
     if names:
         name = names.most_common(1)[0][0]
-        chosen = [i for i in roots if events.kinds[events.kind[events.mark_event[i]]].name == name]
-        return _bounds_of_marks(events, np.array(chosen))
+        return _bounds_of_marks(events, events.marks[[i for i in roots if events.kinds[kind[i]].name == name]])
     for line in (STEPS_LINE, MODULES_LINE):
         bounds = _bounds_of_line(events, line)
         if len(bounds.step) > 1:
@@ -142,10 +143,10 @@ def _foreign_bounds(events: Events) -> StepBounds:
 def _bounds_of_line(events: Events, line: str) -> StepBounds:
     """Bounds from the `Steps` or `XLA Modules` line of the first device that has one."""
     tracks = [i for i, name in enumerate(events.tracks) if name.endswith(f" {line}")]
-    present = np.intersect1d(np.array(tracks, np.int64), events.track)
-    if not len(present):
+    present = [i for i in tracks if events.first[i + 1] > events.first[i]]
+    if not present:
         return _numbered(np.empty(0, np.int64), np.empty(0, np.int64))
-    rows = np.flatnonzero(events.track == present[0])
+    rows = np.arange(events.first[present[0]], events.first[present[0] + 1])
     names = [events.kinds[kind].name for kind in events.kind[rows]]
     if line == STEPS_LINE:
         rows = rows[[name.isdecimal() and len(name) < 19 for name in names]]
@@ -168,8 +169,7 @@ def _bounds_of_launches(events: Events) -> StepBounds:
     if not len(launches):
         return _numbered(np.empty(0, np.int64), np.empty(0, np.int64))
     start = np.sort(events.start_ps[launches])
-    on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)[events.kind]
-    last = np.append(np.flatnonzero(on_device), launches)
+    last = np.append(events.rows_of(kind.device != "host" for kind in events.kinds), launches)
     end = np.append(start[1:], (events.start_ps + events.dur_ps)[last].max())
     return _numbered(start, end)
 
@@ -179,8 +179,8 @@ def _launch_rows(events: Events) -> Int64s:
     host_of = {i: kind.name for i, kind in enumerate(events.kinds) if kind.name.startswith("PjitFunction(")}
     best, best_ps = np.empty(0, np.int64), 0
     for name in sorted(set(host_of.values())):
-        ids = [i for i, found in host_of.items() if found == name]
-        rows = np.flatnonzero(np.isin(events.kind, ids))
+        ids = {i for i, found in host_of.items() if found == name}
+        rows = events.rows_of(i in ids for i in range(len(events.kinds)))
         rows = rows[np.argsort(events.start_ps[rows], kind="stable")]
         reach = np.maximum.accumulate(events.start_ps[rows] + events.dur_ps[rows])
         rows = rows[np.append(True, events.start_ps[rows][1:] >= reach[:-1])]
@@ -206,23 +206,23 @@ def _numbered(start_ps: Int64s, end_ps: Int64s) -> StepBounds:
 def _launched_by_correlation(events: Events, on_device: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
     """Device events and host launches that share a correlation id."""
     has = (events.flags & HAS_CORRELATION) != 0
-    rows, launches = np.flatnonzero(has & on_device), np.flatnonzero(has & ~on_device)
-    return rows, earliest_match(events.correlation[rows], events.correlation[launches], events.start_ps[launches])
+    rows, launches = events.rows_of(has & on_device), events.rows_of(has & ~on_device)
+    return rows, earliest_match(events.link[rows], events.link[launches], events.start_ps[launches])
 
 
 def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
     """Device events inside a program execution whose run id a host event carries too (TPU)."""
     has = (events.flags & HAS_RUN) != 0
-    is_module = np.array([k.level == "model" and k.device != "host" for k in events.kinds], np.bool_)[events.kind]
-    modules, launches = np.flatnonzero(has & is_module), np.flatnonzero(has & ~on_device)
+    is_module = np.array([k.level == "model" and k.device != "host" for k in events.kinds], np.bool_)
+    modules, launches = events.rows_of(has & is_module), events.rows_of(has & ~on_device)
     if not len(modules) or not len(launches):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    launch_ps = earliest_match(events.run[modules], events.run[launches], events.start_ps[launches])
+    launch_ps = earliest_match(events.link[modules], events.link[launches], events.start_ps[launches])
     rows, found = [], []
-    for code in np.unique(device_code[modules]):
-        own = modules[device_code[modules] == code]
+    for code in np.unique(device_code[events.kind[modules]]):
+        own = modules[device_code[events.kind[modules]] == code]
         own = own[np.argsort(events.start_ps[own], kind="stable")]
-        inside = np.flatnonzero(on_device & (device_code == code))
+        inside = events.rows_of(on_device & (device_code == code))
         place = np.searchsorted(events.start_ps[own], events.start_ps[inside], side="right") - 1
         fits = (place >= 0) & (events.start_ps[inside] < (events.start_ps + events.dur_ps)[own[place]])
         by_row = dict(zip(modules.tolist(), launch_ps.tolist(), strict=True))
@@ -233,8 +233,8 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
 
 def _launched_on_cpu(events: Events, device_code: Int64s, program_name: Mapping[int, str]) -> tuple[Int64s, Int64s]:
     """CPU ops that know their run."""
-    is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)[events.kind]
-    rows = np.flatnonzero(is_op & ((events.flags & HAS_RUN) != 0))
+    is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)
+    rows = events.rows_of(is_op & ((events.flags & HAS_RUN) != 0))
     if not len(rows):
         return rows, np.empty(0, np.int64)
-    return rows, find_cpu_launches(events, rows, device_code[rows], program_name)
+    return rows, find_cpu_launches(events, rows, device_code[events.kind[rows]], program_name)

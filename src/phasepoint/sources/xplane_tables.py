@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
-from phasepoint.core.tables import CATEGORIES, table_from_columns, table_from_rows
-from phasepoint.sources.dense import number_keys, sum_by
+from phasepoint.core.tables import CATEGORIES, table_from_columns
+from phasepoint.sources.dense import sum_by_pair
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
 from phasepoint.sources.xplane_gather import Events, Kind
@@ -68,8 +68,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
     """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
-    correlated = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
-    correlation = np.where((events.flags & HAS_CORRELATION) != 0, events.correlation, events.run)
+    unlinked = (events.flags & (HAS_CORRELATION | HAS_RUN)) == 0
     parent = resolved.nesting.parent
     return table_from_columns(
         "spans",
@@ -88,7 +87,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
             "step": _step_column(resolved, resolved.step),
             "program": _program_column(events.kind, kinds),
             "layer": _by_kind(events.kind, resolved.layer),
-            "correlation": pa.array(correlation, mask=~correlated),
+            "correlation": pa.array(events.link, mask=unlinked[events.kind]),
         },
     )
 
@@ -97,25 +96,22 @@ def ops_table(resolved: Resolved) -> pa.Table:
     """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row."""
     events, kinds = resolved.events, resolved.events.kinds
     group = _rank_groups(kinds)[events.kind] if kinds else np.empty(0, np.int32)
-    rows = np.flatnonzero(group >= 0)
-    numbers, first = number_keys(group[rows], resolved.step[rows])
-    order = np.lexsort((group[rows[first]], resolved.step[rows[first]]))
-    sample = rows[first[order]]
-    kind = events.kind[sample]
+    sums = sum_by_pair(resolved.step, group, resolved.total_ps, resolved.self_ps)
+    kind, step = events.kind[sums.sample], resolved.step[sums.sample]
     return table_from_columns(
         "ops",
         {
-            "window": np.full(len(sample), resolved.window, np.int64),
-            "step": _step_column(resolved, resolved.step[sample]),
+            "window": np.full(len(kind), resolved.window, np.int64),
+            "step": _step_column(resolved, step),
             "device": _by_kind(kind, [k.device for k in kinds]),
             "program": _program_column(kind, kinds),
             "op": _by_kind(kind, [k.op for k in kinds]),
             "level": _by_kind(kind, [k.level for k in kinds]),
             "category": _by_kind(kind, resolved.category),
             "layer": _by_kind(kind, resolved.layer),
-            "count": sum_by(numbers, len(first), np.ones(len(rows), np.int64))[order],
-            "total_ps": sum_by(numbers, len(first), resolved.total_ps[rows])[order],
-            "self_ps": sum_by(numbers, len(first), resolved.self_ps[rows])[order],
+            "count": sums.count,
+            "total_ps": sums.first_sum,
+            "self_ps": sums.second_sum,
         },
     )
 
@@ -125,15 +121,20 @@ def breakdowns_table(resolved: Resolved) -> pa.Table:
     bounds = resolved.bounds
     layers = _device_layers(resolved)
     host = _host_activity(resolved)
-    rows = []
-    for device in sorted(layers):
-        parts = partition([*layers[device], host], bounds.start_ps, bounds.end_ps)
-        for step, wall_ps in zip(bounds.step.tolist(), parts.tolist(), strict=True):
-            for category, value in zip(CATEGORIES, wall_ps, strict=True):
-                rows.append(
-                    {"window": resolved.window, "step": step, "device": device, "category": category, "wall_ps": value}
-                )
-    return table_from_rows("breakdowns", rows)
+    devices = sorted(layers)
+    parts = [partition([*layers[device], host], bounds.start_ps, bounds.end_ps) for device in devices]
+    wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
+    _, device, category = np.indices(wall_ps.shape, np.int32, sparse=True)
+    return table_from_columns(
+        "breakdowns",
+        {
+            "window": np.full(wall_ps.size, resolved.window, np.int64),
+            "step": np.broadcast_to(bounds.step[:, None, None], wall_ps.shape).ravel(),
+            "device": _texts(np.broadcast_to(device, wall_ps.shape).ravel(), devices),
+            "category": _texts(np.broadcast_to(category, wall_ps.shape).ravel(), CATEGORIES),
+            "wall_ps": wall_ps.ravel(),
+        },
+    )
 
 
 def steps_table(resolved: Resolved) -> pa.Table:
@@ -147,6 +148,10 @@ def steps_table(resolved: Resolved) -> pa.Table:
             "dur_ps": bounds.end_ps - bounds.start_ps,
         },
     )
+
+
+def _texts(index: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(index), pa.array(texts, pa.string()))
 
 
 def _rank_groups(kinds: Sequence[Kind]) -> NDArray[np.int32]:
@@ -174,9 +179,8 @@ def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind]) -> pa.Array:
 def _track_column(resolved: Resolved) -> pa.DictionaryArray:
     events = resolved.events
     names = [*events.tracks, *(f"{name} (async)" for name in events.tracks)]
-    track = events.track
+    track = events.track()
     if len(resolved.tail_event):
-        track = track.copy()
         track[resolved.tail_event] += np.int32(len(events.tracks))
     return pa.DictionaryArray.from_arrays(pa.array(track), pa.array(names, pa.string()))
 
