@@ -17,6 +17,7 @@ from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
 from phasepoint.recorder.idle_converter import IdleConverter
+from phasepoint.recorder.late_session import LateSession
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.planner import WindowPlanner
 from phasepoint.recorder.recorder import Recorder
@@ -75,7 +76,7 @@ class _Assembly:
     def start(self, session: ProfilerSession | None, stack: ExitStack) -> tuple[Recorder, Background]:
         began_ns = self._clock.now_ns()
         epoch = start_epoch(self._clock)
-        session = session or _framework_session(self._options.framework)
+        session = session or _framework_session(self._options.framework, self.guard)
         parts = self._parts(session, epoch)
         converter = IdleConverter(self._options.path) if self._options.budget else None
         background = Background(parts, flush_ps=int(self._options.flush_s * PS_PER_S), converter=converter)
@@ -126,20 +127,23 @@ class _Dismantling:
         stack.close()
 
 
-def _framework_session(framework: str | None) -> ProfilerSession:
-    """The session of the framework asked for, or of the one that the job has imported."""
+def _framework_session(framework: str | None, guard: Guard) -> ProfilerSession:
+    """The session of the framework asked for, or of the one that the job has imported, or will."""
     name = framework or ("jax" if "jax" in sys.modules else "torch" if "torch" in sys.modules else None)
-    if name == "jax":
-        from phasepoint.recorder.jax_session import JaxSession
+    makers = {"jax": _jax_session, "torch": _torch_session}
+    return LateSession(makers, guard) if name is None else makers[name]()
 
-        return JaxSession()
-    if name == "torch":
-        from phasepoint.recorder.torch_session import TorchSession
 
-        return TorchSession()
-    from phasepoint.recorder.no_session import NoSession
+def _jax_session() -> ProfilerSession:
+    from phasepoint.recorder.jax_session import JaxSession
 
-    return NoSession()
+    return JaxSession()
+
+
+def _torch_session() -> ProfilerSession:
+    from phasepoint.recorder.torch_session import TorchSession
+
+    return TorchSession()
 
 
 def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":

@@ -16,7 +16,7 @@ class NoSession:
 
     def probe(self) -> SessionProbe:
         """Nothing was found."""
-        return SessionProbe("", "", "none", "neither JAX nor PyTorch was imported when the recording began")
+        return SessionProbe("", "", "none", "neither JAX nor PyTorch was imported yet when the run was created")
 
     def busy(self) -> bool:
         """True: no window can open."""

@@ -1,0 +1,92 @@
+"""The session of a job that imports its framework only after the recording began: none at first, then that one's."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.no_session import NoSession
+from phasepoint.recorder.session import CaptureFormat, PendingCapture, ProfilerSession, Remove, SessionProbe
+
+
+class LateSession:
+    """`ProfilerSession` that becomes the session of the first framework imported, JAX or PyTorch.
+
+    Args:
+        makers: framework's module name → makes its session.
+        guard: keeps what goes wrong out of the job's `import` statement.
+    """
+
+    def __init__(self, makers: dict[str, Callable[[], ProfilerSession]], guard: Guard) -> None:
+        self.guard = guard
+        self._become(NoSession())
+        self._installers: list[Callable[[ProfilerSession], Remove]] = []
+        self._removes: list[Remove] = []
+        self._adopted = False
+        for name, make in makers.items():
+            self._removes.append(when_imported(name, lambda make=make: self._adopt(make)))  # type: ignore[misc]
+
+    @guarded
+    def _adopt(self, make: Callable[[], ProfilerSession]) -> None:
+        """Become the session that `make` gives, unless another framework came first."""
+        if self._adopted:
+            return
+        self._adopted = True
+        session = make()
+        self._removes += [install(session) for install in self._installers]
+        self._become(session)
+
+    def _become(self, session: ProfilerSession) -> None:
+        self._session = session
+        self.format: CaptureFormat = session.format
+        self.stops_anywhere = session.stops_anywhere
+        self.clock = session.clock
+
+    def probe(self) -> SessionProbe:
+        """What is known now; before the import, nothing."""
+        return self._session.probe()
+
+    def busy(self) -> bool:
+        """Whether no window can open now; always before the import."""
+        return self._session.busy()
+
+    def drain(self) -> None:
+        """Wait for the device."""
+        self._session.drain()
+
+    def start(self, *, with_programs: bool) -> None:
+        """Start capturing, as the framework's session does."""
+        self._session.start(with_programs=with_programs)
+
+    def stop(self) -> PendingCapture:
+        """Stop capturing."""
+        return self._session.stop()
+
+    def step_annotation(self, step: int) -> AbstractContextManager[object]:
+        """The framework's annotation."""
+        return self._session.step_annotation(step)
+
+    def devices(self) -> list[str]:
+        """The framework's devices; none before the import."""
+        return self._session.devices()
+
+    def device_memory_bytes(self) -> int | None:
+        """As the framework's session says."""
+        return self._session.device_memory_bytes()
+
+    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+        """Watch as soon as there is something to watch."""
+        return self._install(lambda session: session.watch_compiles(on_compile))
+
+    def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
+        """Watch as soon as there is something to watch."""
+        return self._install(lambda session: session.watch_user_profiler(before_start))
+
+    def _install(self, install: Callable[[ProfilerSession], Remove]) -> Remove:
+        self._installers.append(install)
+        self._removes.append(install(self._session))
+        return self._remove
+
+    def _remove(self) -> None:
+        while self._removes:
+            self._removes.pop()()
