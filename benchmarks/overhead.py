@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 JOBS = Path(__file__).with_name("overhead_jobs.py")
-CALIBRATION_STEPS = (60, 240)
+CALIBRATION_STEPS = 200
 
 
 def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
@@ -58,10 +58,9 @@ def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
 
 
 def steps_for(framework: str, seconds: float) -> int:
-    """The number of steps that takes about so long here, from the difference of two short runs."""
-    short, long = (run_job(framework, steps, "off")["wall_s"] for steps in CALIBRATION_STEPS)
-    step_s = max(1e-4, (long - short) / (CALIBRATION_STEPS[1] - CALIBRATION_STEPS[0]))
-    return max(CALIBRATION_STEPS[1], int(seconds / step_s))
+    """The number of steps that takes about so long here, from the warm steps of a short run."""
+    step_s = run_job(framework, CALIBRATION_STEPS, "off")["step_s"]
+    return max(CALIBRATION_STEPS, int(seconds / step_s))
 
 
 def bootstrap(values: list[float]) -> tuple[float, float, float]:

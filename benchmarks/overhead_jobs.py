@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+WARM_STEPS = 10
+
 Step = Callable[[Any], float]
 """Trains on one batch and returns the loss."""
 
@@ -137,14 +139,14 @@ def train(framework: str, steps: int, mode: str, out: str) -> dict[str, Any]:
         from phasepoint.recorder import record
 
         with record(out, framework=framework) as run:
-            _loop(run.steps(_repeat(loader, steps)), step, digest)
+            step_s = _loop(run.steps(_repeat(loader, steps)), step, digest)
         cost = run.cost
     else:
         with peer(framework) if mode == "peer" else nullcontext():
-            _loop(_repeat(loader, steps), step, digest)
+            step_s = _loop(_repeat(loader, steps), step, digest)
     wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
     digest.update(final())
-    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps}
+    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps, "step_s": step_s}
     if cost is not None:
         figures |= {"windows": cost.windows, "own_ratio": cost.ratio, "own_s": cost.total_ps / 1e12}
     return figures
@@ -154,9 +156,14 @@ def _repeat(loader: list[Any], steps: int) -> Iterator[Any]:
     return (loader[index % len(loader)] for index in range(steps))
 
 
-def _loop(loader: Iterable[Any], step: Step, digest: Any) -> None:
-    for batch in loader:
+def _loop(loader: Iterable[Any], step: Step, digest: Any) -> float:
+    """Train; returns the mean time of a step, the first few, which compile, left out."""
+    warm_at = None
+    for index, batch in enumerate(loader):
+        if index == WARM_STEPS:
+            warm_at = time.perf_counter()
         digest.update(np.float64(step(batch)).tobytes())
+    return (time.perf_counter() - warm_at) / (index + 1 - WARM_STEPS) if warm_at else float("nan")
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
 from phasepoint.recorder.rows import gap_row
 from phasepoint.recorder.session import CheckpointWritten
+from phasepoint.recorder.step_clock import lower_quartile
 from phasepoint.recorder.windows import CapturedWindow
 
 Status = Literal["ok", "failed"]
@@ -230,7 +231,7 @@ class Recorder:
         steps.captured = 0
         captured_ns = steps.captured_ns()
         typical_ns = steps.typical_ns(steps.kind)
-        window = self._windows.close(steps.step, _excess_ns(captured_ns, typical_ns))
+        window = self._windows.close(steps.step, _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind)))
         if window is None or opening is None or window.last_step < window.first_step:
             return  # a capture without a complete step is of no use; what it cost is in the account
         self._parts.account.count_window()
@@ -277,13 +278,13 @@ class Recorder:
         self._parts.account.spend("clock", new_steps * self._step_cost_ps)
 
 
-def _excess_ns(captured_ns: list[int], typical_ns: int | None) -> int | None:
-    """How much longer the captured steps took than their neighbours: the medians' difference times the number of steps.
+def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None) -> int | None:
+    """How much longer the captured steps took than their neighbours: the quartiles' difference times the steps.
 
-    Medians, because one outlier among the captured steps is the job's own. Below 0 where they were faster. None where
-    there is nothing to compare.
+    Lower quartiles, because a profiler slows every step down, and another process that takes the cores only some.
+    Below 0 where the captured steps were faster. None where there is nothing to compare.
     """
-    if typical_ns is None or not captured_ns:
+    quartile_ns = lower_quartile(captured_ns)
+    if undisturbed_ns is None or quartile_ns is None:
         return None
-    middle_ns = sorted(captured_ns)[len(captured_ns) // 2]
-    return len(captured_ns) * (middle_ns - typical_ns)
+    return len(captured_ns) * (quartile_ns - undisturbed_ns)

@@ -26,6 +26,9 @@ RECENT_STEPS = 64
 TYPICAL_STEPS = 9
 """A typical step takes the median of the last so many: four outliers do not move it."""
 
+UNDISTURBED_STEPS = 16
+"""Steps that captured ones are compared with."""
+
 NOT_KNOWN = -1
 
 _NO_KIND = -1
@@ -192,14 +195,12 @@ class StepClock:
         None where there is none among the last `RECENT_STEPS`. The ring keeps its rows until they are overwritten,
         taken or not. In plain Python, because NumPy takes 300 µs for what these few numbers need 10 µs.
         """
-        _, start, _, end, _, kinds, captured = self._ring
-        durations: list[int] = []
-        for row in self._recent():
-            if not captured[row] and (kind is None or kinds[row] == kind):
-                durations.append(end[row] - start[row])
-                if len(durations) == TYPICAL_STEPS:
-                    break
-        return _median(durations)
+        durations = self._uncaptured_ns(kind, TYPICAL_STEPS)
+        return sorted(durations)[len(durations) // 2] if durations else None
+
+    def undisturbed_ns(self, kind: int) -> int | None:
+        """Lower quartile of the last `UNDISTURBED_STEPS` uncaptured steps of a kind; None where there is none."""
+        return lower_quartile(self._uncaptured_ns(kind, UNDISTURBED_STEPS))
 
     def captured_ns(self) -> list[int]:
         """Durations of the run of captured steps that ended last, the newest first."""
@@ -230,6 +231,16 @@ class StepClock:
         """Take the stretches outside every step, as (start, end) in nanoseconds."""
         taken, self.outside = self.outside, []
         return taken
+
+    def _uncaptured_ns(self, kind: int | None, count: int) -> list[int]:
+        _, start, _, end, _, kinds, captured = self._ring
+        durations: list[int] = []
+        for row in self._recent():
+            if not captured[row] and (kind is None or kinds[row] == kind):
+                durations.append(end[row] - start[row])
+                if len(durations) == count:
+                    break
+        return durations
 
     def _recent(self) -> Iterator[int]:
         """Places of the last rows in the ring, the newest first."""
@@ -305,5 +316,6 @@ class StepClock:
         return total_ns
 
 
-def _median(values: Sequence[int]) -> int | None:
-    return sorted(values)[len(values) // 2] if values else None
+def lower_quartile(values: Sequence[int]) -> int | None:
+    """The value with a quarter of the others below it: other processes' interference hardly moves it. None of none."""
+    return sorted(values)[len(values) // 4] if values else None
