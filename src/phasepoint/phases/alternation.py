@@ -56,12 +56,12 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
     best: NDArray[np.float64] | None = None
     for chunk in _CHUNKS:
         size = min(chunk, len(values))
+        n_chunks = len(values) // size
+        chunks = values[: n_chunks * size].reshape(n_chunks, size)
+        chunks = np.clip(chunks - np.median(chunks, axis=1, keepdims=True), -_CLIP, _CLIP)
         for period in range(2, min(LONGEST, size // _LEAST_CYCLES) + 1):
             rounds = size // period
-            n_chunks = len(values) // (rounds * period)
-            chunks = values[: n_chunks * rounds * period].reshape(n_chunks, rounds * period)
-            chunks = chunks - np.median(chunks, axis=1, keepdims=True)
-            folded = np.clip(chunks, -_CLIP, _CLIP).reshape(n_chunks, rounds, period).mean(axis=1)
+            folded = chunks[:, : rounds * period].reshape(n_chunks, rounds, period).mean(axis=1)
             folded -= folded.mean(axis=1, keepdims=True)
             gain = rounds * (folded**2).sum(axis=1) / sigma**2 - _by_chance(period, n_chunks)
             score = float(np.maximum(gain, 0).sum())

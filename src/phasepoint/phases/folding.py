@@ -55,9 +55,9 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
     if most < least:
         return []
     centred = values - values.mean()
-    size = 1 << int(np.ceil(np.log2(2 * n)))
-    spectrum = np.fft.rfft(centred, size)
-    auto = np.fft.irfft(spectrum * np.conj(spectrum), size)[: most + 2]
+    size = _fast_size(n + most + 2)
+    spectrum = np.fft.rfft(centred.astype(np.float32), size)
+    auto = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, size)[: most + 2].astype(np.float64)
     if auto[0] <= 0:
         return []
     z = auto / auto[0] * n / np.sqrt(n - np.arange(most + 2))
@@ -71,6 +71,11 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
     # Every multiple of a period peaks too: those nearly as high as the highest, shortest first.
     height = auto[peak] * n / (n - peak)
     return [int(p) for p in peak[height > 0.8 * height.max()][:4]]
+
+
+def _fast_size(least: int) -> int:
+    """The smallest of 2, 3 and 5 times a power of two that is at least `least`."""
+    return min(factor << max(int(np.ceil(np.log2(least / factor))), 0) for factor in (2, 3, 5))
 
 
 def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[FoldedBlock]:

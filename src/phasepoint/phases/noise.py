@@ -6,6 +6,9 @@ from numpy.typing import NDArray
 _MAD_TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 
+_ENOUGH = 100_000
+"""Differences that give a median to half a percent."""
+
 _LAGS = 16
 """Distances at which neighbours are compared: one of them fits any alternation of up to as many steps."""
 
@@ -24,7 +27,8 @@ def estimate_noise(values: NDArray[np.float64]) -> float:
         values: log durations in the run's order, `[n]`.
     """
     lags = range(1, max(min(_LAGS, len(values) // 3), 1) + 1)
-    spread = [float(np.median(np.abs(values[lag:] - values[:-lag]))) for lag in lags]
+    every = max(len(values) // _ENOUGH, 1)
+    spread = [float(np.median(np.abs(values[lag::every] - values[:-lag:every]))) for lag in lags]
     # The least of many is biased low; it is only believed where it is clearly less: in an alternation.
     usual = float(np.median(spread))
     typical = usual if min(spread) > 0.75 * usual else min(spread)

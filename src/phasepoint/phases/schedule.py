@@ -40,13 +40,14 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     m = len(events)
     if m < 3:
         return None
-    pairs = np.zeros(n // 3 + 1, np.int64)
+    lags = []
     for ahead in range(1, min(m - 1, max(_MOST_PAIRS // m, 8)) + 1):
         lag = events[ahead:] - events[:-ahead]
         lag = lag[lag <= n // 3]
         if len(lag) == 0:
             break
-        pairs += np.bincount(lag, minlength=len(pairs))
+        lags.append(lag)
+    pairs = np.bincount(np.concatenate(lags), minlength=n // 3 + 1) if lags else np.zeros(n // 3 + 1, np.int64)
     pairs[:_LEAST_PERIOD] = 0
     # Multiples of a period are hit nearly as often; the smallest of those that are is the period.
     period = int(np.flatnonzero(pairs >= 0.85 * pairs.max())[0]) if pairs.any() else 0
