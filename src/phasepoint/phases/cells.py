@@ -7,7 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.captured import COMPILING, INPUT, N_WORK, PARTS
-from phasepoint.phases.sampling import CellSample, CellShares, bounded_scatter, cell_shares, cut_work, own_scatter
+from phasepoint.phases.sampling import (
+    BORROWED,
+    CellSample,
+    CellShares,
+    bounded_scatter,
+    cell_shares,
+    cut_work,
+    own_scatter,
+)
 from phasepoint.phases.strata import Sampled, group_strata
 
 Int64s = NDArray[np.int64]
@@ -35,7 +43,7 @@ class Fit:
         far: shares of work beyond 3 medians.
         input: share of the wait that is `input`.
         compiling: share of the compilation that is `compiling`.
-        spread: `[k]`, variance of the base shares between groups.
+        spread: `[k]`, variance of the base shares from one group to another.
         rest: `[n_strata, N_CELLS]`, sizes of the uncaptured steps.
         squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
         borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
@@ -66,16 +74,16 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     parts = sampled.captured.parts_ps.astype(np.float64)
     quantities = np.column_stack([parts[:, :N_WORK], extra])
     exposed = _fit_waits(sampled, parts)
-    sizes = _sizes(sampled, parts, exposed)
-    base, long, far = sizes[row, BASE], sizes[row, LONG], sizes[row, FAR]
     group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
+    sizes = _sizes(sampled, parts, exposed, (group, borrowed))
+    base, long, far = sizes[row, BASE], sizes[row, LONG], sizes[row, FAR]
     shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
     left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
     long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
     if long_shares is not None:
         left = left - long[:, None] * long_shares.ratio
     far_shares = _fit_excess(far, left, sampled.cluster, weight)
-    rest, squares = _rest(sizes, sampled.stratum, row, len(sampled.strata))
+    rest, squares = _rest(sizes, sampled.stratum, row, borrowed)
     return Fit(
         group=group,
         base=shares,
@@ -105,13 +113,27 @@ def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, Cell
     return found[0], found[1]
 
 
-def _sizes(sampled: Sampled, parts: Floats, exposed: tuple[CellShares | None, CellShares | None]) -> Floats:
-    """Size of every cell of every step `[n_steps, N_CELLS]`; work is known of captured steps, predicted of others."""
+def _sizes(
+    sampled: Sampled, parts: Floats, exposed: tuple[CellShares | None, CellShares | None], groups: tuple[Int64s, Bools]
+) -> Floats:
+    """Size of every cell of every step `[n_steps, N_CELLS]`; work is known of captured steps, predicted of others.
+
+    Args:
+        sampled: the run seen through its windows.
+        parts: of the captured steps.
+        exposed: shares of the waits.
+        groups: group of every stratum, and whether it has too few windows of its own. Such a stratum is taken to be
+            a slow form of the one that lends its windows: what its steps last longer counts as excess.
+    """
     waits = np.column_stack([sampled.times.input_ps, sampled.times.compile_ps]).astype(np.float64)
     work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
     work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
     median = np.array([np.median(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
+    group, borrowed = groups
+    for lender in np.flatnonzero(~borrowed).tolist():
+        borrowers = borrowed & (group == group[lender])
+        median[borrowers] = np.minimum(median[borrowers], median[lender])
     return np.column_stack([*cut_work(work, median[sampled.stratum] if len(median) else work), waits])
 
 
@@ -177,16 +199,23 @@ def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats) -> Cel
     total = ratio[:N_WORK].sum()
     if total > 0:
         ratio[:N_WORK] /= total
-    return CellShares(ratio, shares.scatter, shares.known, shares.freedom)
+    # What is left over carries the scatter of base as well, and can seem to vary by more than a share can.
+    scatter = np.minimum(shares.scatter, bounded_scatter(ratio, len(sample.x)))
+    return CellShares(ratio, scatter, shares.known, shares.freedom)
 
 
-def _rest(sizes: Floats, stratum: Int64s, row: Int64s, n: int) -> tuple[Floats, Floats]:
-    """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps."""
+def _rest(sizes: Floats, stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple[Floats, Floats]:
+    """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps.
+
+    A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps.
+    """
+    n = len(borrowed)
     rest = np.ones(len(stratum), bool)
     rest[row] = False
     totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
     where = np.flatnonzero(rest)
-    blocks, block = np.unique(stratum[where] * (len(stratum) + 1) + where // BLOCK_STEPS, return_inverse=True)
+    within = np.where(borrowed[stratum[where]], 0, where // BLOCK_STEPS)
+    blocks, block = np.unique(stratum[where] * (len(stratum) + 1) + within, return_inverse=True)
     owner = blocks // (len(stratum) + 1)
     for cell in range(N_CELLS):
         size = np.bincount(block, sizes[where, cell], len(blocks))
@@ -196,7 +225,9 @@ def _rest(sizes: Floats, stratum: Int64s, row: Int64s, n: int) -> tuple[Floats, 
 
 
 def _spread(ratios: Sequence[Floats], k: int) -> Floats:
-    """Variance of the base shares between groups; with one group, the most that a share can vary."""
-    if len(ratios) >= 2:
-        return np.asarray(np.var(ratios, axis=0, ddof=1), np.float64)
-    return bounded_scatter(ratios[0]) if len(ratios) else np.zeros(k)
+    """Variance of the base shares between groups, drawn towards that of a share that may be anything, as one group."""
+    if not len(ratios):
+        return np.zeros(k)
+    found = np.array(ratios)
+    squares = ((found - found.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray((squares + BORROWED * bounded_scatter(found.mean(axis=0), 1)) / len(found), np.float64)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
 from phasepoint.phases.captured import N_WORK, PARTS
 from phasepoint.phases.cells import BASE, COMPILE, FAR, LONG, WAIT, Fit, exposed_part
-from phasepoint.phases.sampling import BORROWED, CellShares, bounded_scatter
+from phasepoint.phases.sampling import CellShares, bounded_scatter
 from phasepoint.phases.strata import Stratum
 
 Int64s = NDArray[np.int64]
@@ -92,8 +92,7 @@ def _variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
         freedoms.append(base.freedom)
         lent = mine[fit.borrowed[mine]]
         if len(lent):
-            scatter = np.maximum(fit.spread, BORROWED * bounded_scatter(base.ratio, 1))
-            rows.append(_with_waits(scatter * (fit.rest[lent, BASE] ** 2).sum()))
+            rows.append(_with_waits(fit.spread * float(fit.rest[lent, BASE].sum()) ** 2))
             freedoms.append(np.inf)
         for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
             if shares is None:
