@@ -158,55 +158,14 @@ def _index_of(key, lut, keys, indices):
     return np.int32(-1)
 
 
-@numba.njit(cache=True, inline="always")
-def _read_event(
-    data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
-):
-    """XEvent: metadata_id=1, offset_ps=2, duration_ps=3, stats=4, num_occurrences=5.
-
-    Straight through the order in which every serializer writes the fields, each test in its own place: a loop over fields
-    of any kind takes several times as long.
-
-    Returns the metadata's index, offset, duration, a mask of the slots found, and whether the event was in that order.
-    """
-    key = offset = duration = mask = np.int64(0)
-    at = pos
-    if at < end and data[at] == 0x08:
-        key, at = read_varint(data, at + 1, end)
-    if 0 <= at < end and data[at] == 0x10:
-        offset, at = read_varint(data, at + 1, end)
-    if 0 <= at < end and data[at] == 0x18:
-        duration, at = read_varint(data, at + 1, end)
-    index = _index_of(key, meta_lut, meta_ids, meta_index)
-    wanted = index < 0 or (meta_class[index] != IGNORE and meta_class[index] != STOP)
-    while 0 <= at < end - 1 and data[at] == 0x22 and data[at + 1] < 0x80:
-        start = at + 2
-        at = start + np.int64(data[at + 1])
-        if at > end:
-            break
-        if not wanted:
-            continue
-        if not (at - start > 3 and data[start] == 0x08 and data[start + 1] < 0x80):
-            return index, offset, duration, mask, False
-        slot = slot_lut[data[start + 1]]
-        if slot < 0:
-            continue
-        tag = data[start + 2]
-        if tag not in {0x18, 0x20, 0x38} or (slot == 1) != (tag == 0x38):  # uint64, int64, reference
-            return index, offset, duration, mask, False
-        slots[slot], stop = read_varint(data, start + 3, at)
-        kinds[slot] = -1
-        mask |= np.int64(1) << slot
-        if stop != at:
-            return index, offset, duration, mask, False
-    return index, offset, duration, mask, at == end
-
-
 @numba.njit(cache=True)
 def _read_any_event(
     data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
 ):
-    """As `_read_event`, its fields in any order; the last value tells whether the event can be placed."""
+    """XEvent: metadata_id=1, offset_ps=2, duration_ps=3, stats=4, num_occurrences=5, in any order.
+
+    Returns the metadata's index, offset, duration, a mask of the slots found, and whether the event can be placed.
+    """
     key = offset = duration = mask = np.int64(0)
     placed = True
     while pos < end:
@@ -338,12 +297,44 @@ def _decode(data, bounds, base_ps, line_level, tables, capacity, careful):
             if line_level[i] < 0 and state == INTACT:
                 ignored += 1
                 continue
-            if careful is None:  # decided when this is compiled: only the reader that is used is in the loop
-                index, offset, duration, mask, placed = _read_event(
-                    data, value, value + length, meta_lut, meta_ids, meta_index, meta_class,
-                    slot_lut, slot_ids, slot_index, slots, sizes,
-                )  # fmt: skip
-                if not placed:
+            if careful is None:  # decided when this is compiled: only one of the two readers is in the loop
+                # Straight through the order in which serializers write the fields, each test in its own place; a loop
+                # over fields of any kind, or a call with these arrays, takes several times as long.
+                stop = value + length
+                number = offset = duration = mask = np.int64(0)
+                at = value
+                if at < stop and data[at] == 0x08:
+                    number, at = read_varint(data, at + 1, stop)
+                if 0 <= at < stop and data[at] == 0x10:
+                    offset, at = read_varint(data, at + 1, stop)
+                if 0 <= at < stop and data[at] == 0x18:
+                    duration, at = read_varint(data, at + 1, stop)
+                index = meta_lut[number] if 0 <= number < len(meta_lut) else np.int32(-1)
+                if index < 0 and len(meta_ids):
+                    at = -1  # an id too large for the array
+                wanted = index >= 0 and meta_class[index] != IGNORE and meta_class[index] != STOP
+                while 0 <= at < stop - 1 and data[at] == 0x22 and data[at + 1] < 0x80:
+                    stat, at = at + 2, at + 2 + np.int64(data[at + 1])
+                    if not wanted:
+                        continue
+                    if at > stop or at - stat <= 3 or data[stat] != 0x08 or data[stat + 1] >= 0x80:
+                        at = -1
+                        break
+                    slot = slot_lut[data[stat + 1]]
+                    if slot < 0:
+                        continue
+                    tag = data[stat + 2]  # uint64, int64 or reference, the last only for the op's name
+                    if slot == _SLOT_OP and tag != 0x38 or slot != _SLOT_OP and tag != 0x18 and tag != 0x20:
+                        at = -1
+                        break
+                    slots[slot], ended = read_varint(data, stat + 3, at)
+                    sizes[slot] = -1
+                    mask |= np.int64(1) << slot
+                    if ended != at:
+                        at = -1
+                        break
+                placed = True
+                if at != stop:
                     odd = True
                     break
             else:
