@@ -57,7 +57,7 @@ class Job:
         self.clock._stop(loader)
 
     def optimize(self, optimizer=None):
-        self.clock._optimizer_stepped(optimizer or self.optimizer, (), {})
+        self.clock._optimizer_stepped(optimizer or self.optimizer)
 
     def told(self):
         assert self.late.guard.reason is None

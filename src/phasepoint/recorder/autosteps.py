@@ -236,8 +236,14 @@ class AutoRecorder:
 def start_from_environ() -> None:
     """Begin to look for steps if this process was started by `phasepoint record`. Never raises an `Exception`."""
     value = os.environ.get(VARIABLE)
-    if value:
-        AutoRecorder(AutoOptions.from_environ(value)).install()
+    if not value:
+        return
+    try:
+        options = AutoOptions.from_environ(value)
+    except (ValueError, TypeError) as error:
+        sys.stderr.write(f"phasepoint: not recorded: {VARIABLE} holds no options: {error}\n")
+        return
+    AutoRecorder(options).install()
 
 
 def _call_at_end_of_child(handler: Callable[[], object]) -> None:

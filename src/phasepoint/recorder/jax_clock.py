@@ -3,7 +3,8 @@
 JAX has no public hook for executions. Two private places see all of them without changing what the job calls: the
 post hook that the compiled fast path calls after every cached execution (JAX's own NaN check uses it), and
 `ExecuteReplicated.__call__`, through which the first executions and those with effects go. Measured with jax 0.10.2
-on 2 shared cores (2026-11-21): an execution of a 2 × 2 function takes 3.1 µs without and 3.4 µs with the hook.
+on 2 shared cores (2026-11-21), CPU time of an execution that takes 3.2 µs without: 2.4 µs more for the step program,
+1.1 µs for another jitted function of the job, 0.2 µs for an eager expression.
 
 A step begins when the program has been dispatched and ends when it has been dispatched again. Which program it is
 shows after a few executions: the one with the most executions times bytes taken and given. That choice is looked at
@@ -19,7 +20,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +123,7 @@ class JaxClock:
         self.guard = late.guard
         self._late = late
         self._names: dict[int, tuple[weakref.ref[Any], str | None]] = {}
+        self._ignored: set[int] = set()
         self._post_hook: _PostHook | None = None
         self._reset()
 
@@ -135,7 +137,7 @@ class JaxClock:
         execute = getattr(pxla, "ExecuteReplicated", None)
         if execute is not None:
             patch_attribute(execute, "__call__", self._wrap_execute)
-        self._post_hook = _PostHook.find(self._executed_fast)
+        self._post_hook = _PostHook.find(self._executed_fast, self._ignored)
         if self._post_hook is not None:
             self._post_hook.arm()
             self._post_hook.stay()
@@ -162,10 +164,23 @@ class JaxClock:
     def _executed_fast(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
         known = self._names.get(id(function))
         if known is None or known[0]() is not function:
-            known = self._names[id(function)] = (weakref.ref(function), _function_name(function))
+            known = self._name(function)
         name = known[1]
         if name is not None:
             self._executed(name, lambda: _leaf_bytes((args, kwargs, out)))
+
+    def _name(self, function: Any) -> tuple[weakref.ref[Any], str | None]:
+        """Remember a function's name for as long as it lives; JAX's own are not told of again."""
+        number, ignored = id(function), self._ignored
+
+        def forget(_: object) -> None:
+            ignored.discard(number)
+
+        name = _function_name(function)
+        if name is None:
+            ignored.add(number)
+        known = self._names[number] = (weakref.ref(function, forget), name)
+        return known
 
     def _executed(self, name: str, size_bytes: Callable[[], int]) -> None:
         thread = threading.get_ident()
@@ -202,17 +217,23 @@ class JaxClock:
 class _PostHook:
     """The function that JAX calls after each cached execution; the one that was there stays in force behind ours."""
 
-    def __init__(self, state: Any, executed: PostHook) -> None:
+    def __init__(self, state: Any, executed: PostHook, ignored: Container[int]) -> None:
         self._state = state
+        self._ignored = ignored
         self._executed = executed
         self._next: PostHook | None = None
         self._hook = self._call
 
     @staticmethod
-    def find(executed: PostHook) -> "_PostHook | None":
-        """JAX's place for the function; None where this JAX has it elsewhere."""
+    def find(executed: PostHook, ignored: Container[int]) -> "_PostHook | None":
+        """JAX's place for the function; None where this JAX has it elsewhere.
+
+        Args:
+            executed: called with function, arguments, named arguments and results.
+            ignored: `id` of the functions that it is not called with.
+        """
         state = getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
-        return _PostHook(state, executed) if hasattr(state, "set_global") else None
+        return _PostHook(state, executed, ignored) if hasattr(state, "set_global") else None
 
     def arm(self) -> None:
         """Put ours in, if it is not there."""
@@ -240,7 +261,8 @@ class _PostHook:
                 add_hooks(update, in_thread)
 
     def _call(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
-        self._executed(function, args, kwargs, out)
+        if id(function) not in self._ignored:
+            self._executed(function, args, kwargs, out)
         if self._next is not None:
             self._next(function, args, kwargs, out)
 

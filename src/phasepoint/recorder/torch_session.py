@@ -3,7 +3,7 @@
 The private way (`torch.autograd._prepare_profiler`, `_enable_profiler`, `_disable_profiler`) captures all threads, can
 be stopped on any, and never builds Python's event lists. Measured on 2 shared cores with torch 2.13 (2026-11-21), a
 window of 5 steps and 1,100 JSON events: start 0.3 ms, stop 1.5 ms; the public API takes 0.6 ms and 2.2 ms. Writing and
-reading the JSON takes 2 ms either way. Host memory stays flat over 1,000 windows (`benchmarks/torch_memory.py`);
+reading the JSON takes 2 ms either way. Host memory stays flat over 1,000 windows (`benchmarks/overhead.py --windows`);
 pytorch#193348 is about the event lists.
 
 Kineto gives its capture as a file only: it goes through a memory file system where there is one.

@@ -1,10 +1,25 @@
 """Python runs this at the start of every process under `phasepoint record`, whose PYTHONPATH begins with this folder.
 
-It begins to look for training steps and then makes room for the `sitecustomize` that would have run instead of it.
+It waits for the first import of JAX or PyTorch to begin to look for steps, so that other processes pay nothing, and
+makes room for the `sitecustomize` that would have run instead of it.
 """
 
 import os
 import sys
+
+_FRAMEWORKS = ("jax", "torch")
+
+
+class _FirstImport:
+    """A finder that finds nothing: it starts the recorder when a framework is asked for, then leaves."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
+        if fullname not in _FRAMEWORKS:
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        _start()
+        specs = (finder.find_spec(fullname, path, target) for finder in list(sys.meta_path))  # type: ignore[arg-type]
+        return next((spec for spec in specs if spec is not None), None)
 
 
 def _start() -> None:
@@ -17,16 +32,10 @@ def _start() -> None:
 
 
 def _tell_at_exit(reason: str) -> None:
-    """Say why nothing was recorded, if this turns out to be a process that trains."""
     import atexit
 
-    def tell() -> None:
-        if "jax" in sys.modules or "torch" in sys.modules:
-            sys.stderr.write(
-                f"phasepoint: not recorded: {reason} in {sys.executable}; install phasepoint into that environment\n"
-            )
-
-    atexit.register(tell)
+    message = f"phasepoint: not recorded: {reason} in {sys.executable}; install phasepoint into that environment\n"
+    atexit.register(lambda: sys.stderr.write(message))
 
 
 def _run_the_next_one() -> None:
@@ -45,5 +54,5 @@ def _run_the_next_one() -> None:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes 10 ms to import at each start
 sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _HERE]  # noqa: PTH100
-_start()
+sys.meta_path.insert(0, _FirstImport())  # type: ignore[arg-type]
 _run_the_next_one()
