@@ -1,4 +1,4 @@
-"""Two real training jobs with quick steps for `benchmarks/estimates.py`: training, evaluation, a slow input, a slow part."""
+"""Two real training jobs with quick steps for `benchmarks/estimates.py`: training, evaluation, a slow input."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def batches(rng: np.random.Generator, n: int, shape: tuple[int, ...], *, slow: b
 
 
 def blocks(seconds: float) -> Iterator[tuple[str, bool]]:
-    """Training and evaluation in turn until the time is up; the input is slow in the third quarter of it."""
+    """Training and evaluation in turn until the time is up; the input is slow from half of it to 70 %."""
     began = time.monotonic()
     while (passed := time.monotonic() - began) < seconds:
         slow = 0.5 <= passed / seconds < 0.7
@@ -79,7 +79,9 @@ def run_torch(out: str, seconds: float) -> None:
     torch.set_num_threads(1)
     rng, shape = np.random.default_rng(0), (48, 28, 28, 1)
     net = nn.Sequential(
-        nn.Conv2d(1, 8, 3, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
+        *(nn.Conv2d(1, 8, 3, stride=2), nn.ReLU()),
+        *(nn.Conv2d(8, 16, 3, stride=2), nn.ReLU()),
+        *(nn.Flatten(), nn.LazyLinear(10)),
     )
     net(torch.zeros(1, 1, 28, 28))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)

@@ -46,5 +46,10 @@ def test_outside_steps_checkpoints_and_hosts():
     assert text == "60 % of 2 × 5.00 s passed outside steps; 30 % 2 checkpoints; 10 % eval, outside steps"
 
 
+def test_phases_of_one_sort_are_one_part():
+    text = verdict({"train-1": 3 * S, "compiling": 4 * S, "train-2": 3 * S}, phases=[replace(PHASE, name="train-2")])
+    assert text == "60 % of 10.0 s went into train steps; 40 % compiling"
+
+
 def test_nothing_recorded():
     assert verdict({}) == "nothing was recorded: no steps and no time"

@@ -92,7 +92,7 @@ def _variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
         freedoms.append(base.freedom)
         lent = mine[fit.borrowed[mine]]
         if len(lent):
-            rows.append(_with_waits(fit.spread * float(fit.rest[lent, BASE].sum()) ** 2))
+            rows.append(_with_waits(fit.spread * float((fit.rest[lent, BASE] ** 2).sum())))
             freedoms.append(np.inf)
         for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
             if shares is None:

@@ -1,5 +1,6 @@
 """The verdict: what the run's time went into, in one sentence."""
 
+import re
 from collections.abc import Sequence
 
 from phasepoint.core.units import format_ps
@@ -18,21 +19,30 @@ def write_verdict(
 
     Args:
         account: wall time by what the clock saw.
-        phases: the run's phases, for the op that stands out in each.
+        phases: the run's phases, largest first, for the op that stands out in each sort.
         events: for where the waiting and the compiling was.
         hosts: how many took part.
         elapsed_ps: sessions' time on one host.
     """
     if not account.total_ps:
         return "nothing was recorded: no steps and no time"
-    named = [part for part in account.parts if part.share >= LEAST_SHARE][:MAX_PARTS] or list(account.parts[:1])
+    families: dict[str, float] = {}
+    for part in account.parts:
+        families[_family(part.name)] = families.get(_family(part.name), 0.0) + part.share
+    ranked = sorted(families.items(), key=lambda item: -item[1])
+    named = [(name, share) for name, share in ranked if share >= LEAST_SHARE][:MAX_PARTS] or ranked[:1]
     of = f"{hosts} × {format_ps(elapsed_ps)}" if hosts > 1 else format_ps(account.total_ps)
     words = []
-    for index, part in enumerate(named):
+    for index, (name, share) in enumerate(named):
         total = f" of {of}" if index == 0 else ""
-        verb = "" if index else ("passed " if OUTSIDE in part.name else "went into ")
-        words.append(f"{_percent(part.share)}{total} {verb}{_name(part.name, phases, events)}")
+        verb = "" if index else ("passed " if OUTSIDE in name else "went into ")
+        words.append(f"{_percent(share)}{total} {verb}{_name(name, phases, events)}")
     return "; ".join(words)
+
+
+def _family(name: str) -> str:
+    """A phase's sort: `train` for train-1, train-2, …; the verdict speaks of sorts, the table of phases."""
+    return re.sub(r"-\d+$", "", name)
 
 
 def _name(part: str, phases: Sequence[PhaseSummary], events: Sequence[RunEvent]) -> str:
@@ -47,7 +57,7 @@ def _name(part: str, phases: Sequence[PhaseSummary], events: Sequence[RunEvent])
         return part
     if part.startswith("input stall"):
         return f"work in {part} steps"
-    phase = next((phase for phase in phases if phase.name == part), None)
+    phase = next((phase for phase in phases if _family(phase.name) == part), None)
     return f"{part} steps{_standing_out(phase.top_ops) if phase else ''}"
 
 
