@@ -1,9 +1,7 @@
-"""Order statistics in integers, and the cluster ratio estimator on which whole-run estimates stand.
+"""Order statistics and apportioning in integers, and the quantiles and degrees of freedom behind intervals.
 
-Arrays of picoseconds stay integers; ratios and variances are floats. SciPy is imported where it is used.
+Arrays of picoseconds stay integers; variances are floats. SciPy is imported where it is used.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -38,26 +36,6 @@ def quantile_ps(values: IntArray, q: float) -> int:
 def median_ps(values: IntArray) -> int:
     """The lower median: one of the values (`quantile_ps` at one half)."""
     return quantile_ps(values, 0.5)
-
-
-def weighted_quantile_ps(values: IntArray, weights: FloatArray, q: float) -> int:
-    """The smallest value at or below which a share q of the weight lies.
-
-    Args:
-        values: `[n]`, n ≥ 1.
-        weights: `[n]`, not negative, not all zero.
-        q: 0–1.
-
-    Raises:
-        ValueError: no values, no weight, or q outside 0–1.
-    """
-    total = float(weights.sum()) if len(values) else 0.0
-    if total <= 0 or not 0 <= q <= 1:
-        raise ValueError(f"a weighted quantile needs some weight and 0 ≤ q ≤ 1, got weight {total:g} and q {q:g}")
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    index = int(np.searchsorted(reached, q * reached[-1] * (1 - 1e-12)))
-    return int(values[order[min(index, len(values) - 1)]])
 
 
 def median_absolute_deviation_ps(values: IntArray) -> int:
@@ -106,54 +84,6 @@ def apportion(total: int, weights: FloatArray) -> IntArray:
     else:  # beyond 2^53 the floors themselves are off; what is left goes to the largest part
         parts[int(np.argmax(weights))] += left
     return parts
-
-
-@dataclass(frozen=True)
-class ClusterRatio:
-    """Ratios of cluster totals, with the spread that a new draw of clusters would give them.
-
-    Attributes:
-        ratio: `[k]`, total of y over total of x.
-        residuals: `[n, k]`, what each cluster adds to the error of `ratio`; their squares add up to `variance`.
-        variance: `[k]`, of `ratio`, before any finite population correction.
-        freedom: degrees of freedom of `variance`.
-    """
-
-    ratio: FloatArray
-    residuals: FloatArray
-    variance: FloatArray
-    freedom: float
-
-
-def cluster_ratio(y: FloatArray, x: FloatArray, weights: FloatArray | None = None) -> ClusterRatio:
-    """The ratio estimator over a sample of clusters of unequal size, with its jackknife variance.
-
-    R = Σ w y / Σ w x; its variance is (n − 1) / n · Σ (e / (1 − h))² with e = w (y − R x) / Σ w x and h the cluster's
-    share of Σ w x, so that a cluster which dominates the sample is not taken for a good fit.
-
-    Args:
-        y: `[n, k]`, cluster totals of k quantities.
-        x: `[n]`, cluster totals of the size, with a sum above 0.
-        weights: `[n]`, inverse inclusion probabilities up to a factor; None for all equal.
-
-    Raises:
-        ValueError: fewer than two clusters, or no size.
-
-    Source: Cochran, Sampling Techniques (3rd ed.), eq. 6.13 (ratio estimator), 11.30 (clusters of unequal size in
-        ratio to size); the division by 1 − h is the delete-one jackknife of the same ratio (ch. 6.17). Unequal
-        weights lower the degrees of freedom to Kish's effective sample size less one.
-    """
-    n_clusters = len(x)
-    w = np.ones(n_clusters) if weights is None else weights
-    size = float((w * x).sum())
-    if n_clusters < 2 or size <= 0:
-        raise ValueError(f"a cluster ratio needs two clusters with some size, got {n_clusters} of size {size:g}")
-    ratio = (w[:, None] * y).sum(axis=0) / size
-    leverage = np.minimum(w * x / size, 0.99)
-    errors = w[:, None] * (y - x[:, None] * ratio) / size / (1 - leverage)[:, None]
-    residuals = errors * np.sqrt(1 - 1 / n_clusters)
-    effective = w.sum() ** 2 / (w**2).sum()
-    return ClusterRatio(ratio, residuals, (residuals**2).sum(axis=0), float(max(effective - 1, 1)))
 
 
 def satterthwaite_freedom(variances: FloatArray, freedom: FloatArray) -> FloatArray:
