@@ -84,7 +84,7 @@ wall, cpu = time.perf_counter() - start, time.process_time() - cpu
 print(json.dumps({
     "wall_s": wall, "cpu_s": cpu, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     "base_bytes": base, "import_s": imported - begin, "warm_up_s": warm - imported,
-    "events": capture.conversion.column("events")[0].as_py(), "spans": capture.spans.num_rows, "ops": capture.ops.num_rows,
+    "events": capture.conversion.column("events")[0].as_py(),
 }))
 """
 
@@ -118,7 +118,9 @@ def fresh_copy(trace):
     """XProf keeps results beside the file it reads: each of its runs gets the file under a new name."""
     folder = Path(tempfile.mkdtemp())
     target = folder / "host.xplane.pb"
-    os.link(trace, target) if os.stat(trace).st_dev == os.stat(folder).st_dev else target.write_bytes(trace.read_bytes())
+    os.link(trace, target) if os.stat(trace).st_dev == os.stat(folder).st_dev else target.write_bytes(
+        trace.read_bytes()
+    )
     return target
 
 

@@ -1,4 +1,4 @@
-"""A small JAX job recorded by the test itself: several threads, a scan, a parallel convolution, executions that queue."""
+"""A small JAX job recorded by the test itself: several threads, a scan, a parallel convolution, queues."""
 
 import functools
 

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -185,7 +186,9 @@ def test_programs_are_written_once_however_many_windows_carry_them(tmp_path):
     assert programs
     assert len(programs) == len(set(programs))
     assert set(run.table("programs").column("first_window").to_pylist()) == {0}
-    layers = [pa.table({"x": run.table("ops").filter(pa.compute.field("window") == w).column("category")}) for w in (0, 1)]
+    layers = [
+        pa.table({"x": run.table("ops").filter(pa.compute.field("window") == w).column("category")}) for w in (0, 1)
+    ]
     assert layers[0].to_pylist() == layers[1].to_pylist()
 
 
@@ -193,7 +196,7 @@ def test_kept_windows_are_few_and_spread():
     kept = [w for w in range(1_000_000) if keeps_spans(w, 64)]
     assert kept[:64] == list(range(64))
     assert len(kept) == 64 + 32 * 13 + 30
-    assert max(b - a for a, b in zip(kept, kept[1:], strict=False)) <= 16384
+    assert max(b - a for a, b in pairwise(kept)) <= 16384
     assert keeps_spans(12345, None)
     assert not keeps_spans(0, 0)
 

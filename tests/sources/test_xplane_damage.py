@@ -19,7 +19,7 @@ def check(data):
     try:
         capture = read_xplane(data, window=0, epoch_unix_ns=10**18)
     except SourceError as error:
-        assert "byte" in str(error)
+        assert "byte" in str(error)  # noqa: PT017
         return None
     for name in ("spans", "ops", "breakdowns"):
         validate_table(name, getattr(capture, name))

@@ -44,7 +44,9 @@ def tpu_space(*, marks):
         reduce = {"program_id": 99, "hlo_category": "all-reduce"}
         tpu.event("XLA Ops", "%all-reduce.1 = f32[8] all-reduce(%x)", base + 50 * US, 20 * US, of_metadata=reduce)
         copying = {"program_id": 99, "hlo_category": "copy-start"}
-        tpu.event("Async XLA Ops", "%copy-start.2 = f32[8] copy-start(%x)", base + 40 * US, 45 * US, of_metadata=copying)
+        tpu.event(
+            "Async XLA Ops", "%copy-start.2 = f32[8] copy-start(%x)", base + 40 * US, 45 * US, of_metadata=copying
+        )
         tpu.event("Framework Ops", "Net/Dense_0", base + 10 * US, 80 * US)
         tpu.event("XLA TraceMe", "barrier", base + 88 * US, US)
     host = PlaneBuilder(space, "/host:CPU", timestamp_ns=1000)

@@ -28,7 +28,7 @@ class Nesting:
 
     parent: Int64s
     self_ps: Int64s
-    segment_span: Int64s
+    segment_span: NDArray[np.int32]
     segment_start_ps: Int64s
     segment_end_ps: Int64s
     misnested: int
@@ -53,7 +53,7 @@ def nest_spans(
     """
     if not len(track) == len(start_ps) == len(end_ps):
         raise ValueError(f"{len(track)} tracks, {len(start_ps)} starts and {len(end_ps)} ends")
-    track = np.ascontiguousarray(track)
+    track = np.ascontiguousarray(track, None if track.dtype == np.int32 else np.int64)
     start_ps = np.ascontiguousarray(start_ps, np.int64)
     end_ps = np.ascontiguousarray(end_ps, np.int64)
     state = _order_state(track, start_ps, end_ps)
@@ -96,11 +96,11 @@ def _sweep(order, track, start_ps, end_ps, subordinate):  # type: ignore[no-unty
     n = len(track)
     parent = np.full(n, -1, np.int64)
     self_ps = np.zeros(n, np.int64)
-    segment_span = np.empty(2 * n, np.int64)
+    segment_span = np.empty(2 * n, np.int32)
     segment_start = np.empty(2 * n, np.int64)
     segment_end = np.empty(2 * n, np.int64)
-    stack = np.empty(n, np.int64)
-    payer = np.empty(n, np.int64)
+    stack = np.empty(n, np.int32)
+    payer = np.empty(n, np.int32)
     depth = n_segments = misnested = 0
     now = np.int64(0)
     for k in range(n + 1):

@@ -1,8 +1,8 @@
 """Raw captures of a run → parts of its tables. Run by whoever reads the run, or by a converter process beside the job.
 
-Each window's parts carry the window in their name and its `conversions` row is written last, so that a conversion that was
-interrupted, or done twice, is harmless. The raw capture is dropped once its parts are written; one that could not be read
-in full is kept, for a better reader.
+Each window's parts carry the window in their name and its `conversions` row is written last, so that a conversion
+that was interrupted, or done twice, is harmless. The raw capture is dropped once its parts are written; one that
+could not be read in full is kept, for a better reader.
 
     python -m phasepoint.sources.convert RUN        converts at idle priority and writes nothing but the run
 """
@@ -106,7 +106,8 @@ def convert_windows(
 def keeps_spans(window: int, kept_windows: int | None) -> bool:
     """Whether a window's spans are kept: a rule on the window's number alone, so that every converter agrees.
 
-    The first `kept_windows` windows, then every second up to twice as many, every fourth up to four times as many, and so
+    The first `kept_windows` windows, then every second up to twice as many, every fourth up to four times as many,
+    and so
     on: 64 + 32 · log2(windows / 64) windows, spread over the whole run, about 500 out of a million.
     """
     if kept_windows is None:

@@ -1,4 +1,4 @@
-"""Numbering of distinct keys and sums per number: the two loops under every aggregate here. Linear, in compiled code."""
+"""Numbering of distinct keys and sums per number: the loops under every aggregate here. Linear, in compiled code."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 Int64s = NDArray[np.int64]
 
@@ -41,7 +41,7 @@ class PairSums:
         second_sum: exact sum of the second values.
     """
 
-    sample: Int64s
+    sample: NDArray[np.int32]
     count: Int64s
     first_sum: Int64s
     second_sum: Int64s
@@ -59,6 +59,11 @@ def sum_by_pair(
         second_values: `[n_rows]` what else.
     """
     return PairSums(*_sum_by_pair(major, minor, first_values, second_values))
+
+
+def sum_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
+    """`[n_keys]` exact sums of `values` per key; rows numbered below 0 are left out."""
+    return np.asarray(_sum_by(numbers, n_keys, values), np.int64)
 
 
 def first_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
@@ -134,7 +139,7 @@ def _sum_by_pair(major, minor, first_values, second_values):
         order[place[major[i] + 1]] = i
         place[major[i] + 1] += 1
     at = np.full(max(n_minor, 0), -1, np.int64)
-    sample = np.empty(n, np.int64)
+    sample = np.empty(n, np.int32)
     count = np.empty(n, np.int64)
     first_sum = np.empty(n, np.int64)
     second_sum = np.empty(n, np.int64)
@@ -154,11 +159,21 @@ def _sum_by_pair(major, minor, first_values, second_values):
             first_sum[entry] += first_values[i]
             second_sum[entry] += second_values[i]
         sorting = low + np.argsort(minor[sample[low:size]])
-        for column in (sample, count, first_sum, second_sum):
+        sample[low:size] = sample[sorting]
+        for column in (count, first_sum, second_sum):
             column[low:size] = column[sorting]
         for k in range(low, size):
             at[minor[sample[k]]] = -1
-    return sample[:size].copy(), count[:size].copy(), first_sum[:size].copy(), second_sum[:size].copy()
+    return sample[:size], count[:size], first_sum[:size], second_sum[:size]
+
+
+@numba.njit(cache=True)
+def _sum_by(numbers, n_keys, values):
+    sums = np.zeros(n_keys, np.int64)
+    for i in range(len(numbers)):
+        if numbers[i] >= 0:
+            sums[numbers[i]] += values[i]
+    return sums
 
 
 @numba.njit(cache=True)

@@ -1,7 +1,7 @@
 """Protocol-buffer wire format, decoded in place by compiled loops. Every read is bounded; nothing here trusts a length.
 
-Source: protobuf.dev, "Encoding" (varints, tags, wire types 0, 1, 2 and 5). Groups (3, 4) are not used by any schema read
-here and end the message like any other byte that cannot be a tag.
+Source: protobuf.dev, "Encoding" (varints, tags, wire types 0, 1, 2 and 5). Groups (3, 4) are not used by any schema
+read here and end the message like any other byte that cannot be a tag.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 # Functions below are compiled: they take and return plain integers and arrays, and so carry no annotations.
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0911
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.nesting import nest_spans
+from phasepoint.core.nesting import Nesting, nest_spans
 from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
@@ -55,8 +55,8 @@ def read_xplane(
         read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers.
 
     Raises:
-        SourceError: the bytes are no XSpace; the message says how far reading came. Bytes damaged further in are read as
-            far as they go, and `conversion.problem` says what was lost.
+        SourceError: the bytes are no XSpace; the message says how far reading came. Bytes damaged further in are read
+            as far as they go, and `conversion.problem` says what was lost.
     """
     begin = time.process_time_ns()
     buffer = as_bytes(data)
@@ -68,17 +68,18 @@ def read_xplane(
     bounds = find_bounds(events, steps, offset_ps)
     names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
     attribution = attribute_events(events, bounds, dict(names))
-    resolved = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
+    resolved, nesting = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
+    breakdowns, found_steps, misnested = breakdowns_table(resolved, nesting), steps_table(resolved), nesting.misnested
+    del nesting  # the larger half of the memory, before the tables are built
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
     tables = (spans_table(resolved) if keep_spans else TABLES["spans"].empty()), ops_table(resolved)
-    breakdowns, found_steps = breakdowns_table(resolved), steps_table(resolved)
     cost_ps = (time.process_time_ns() - begin) * 1000
-    conversion = _conversion(resolved, attribution, problems, cost_ps)
+    conversion = _conversion(resolved, attribution.orphan_events, misnested, problems=problems, cost_ps=cost_ps)
     return Capture(*tables, breakdowns, hlo.programs, hlo.instructions, conversion, found_steps)
 
 
 def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) -> tuple[HloTables, list[str]]:
-    """The programs, each read by itself where reading them together fails: one damaged proto must not hide the others."""
+    """The programs; each by itself where reading them together fails: one damaged proto must not hide the others."""
     try:
         return read_hlo(protos, window=window), []
     except SourceError:
@@ -107,34 +108,37 @@ def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple
 
 def _resolve(
     events: Events, hlo: HloTables, attribution: Attribution, *, window: int, offset_ps: int, bounds: StepBounds
-) -> Resolved:
+) -> tuple[Resolved, Nesting]:
     known = _known_instructions(events.kinds, hlo.instructions)
     found = [known.get((kind.program, kind.op)) for kind in events.kinds]
     opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
     category = [_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
-    tail_event, tail_ps = events.tails[~runs_others[events.kind[events.tails[:, 0]]]].T
+    tails = events.tails[~runs_others[events.kind[events.tails[:, 0]]]]
     is_work = np.array([kind.level in ("op", "kernel") for kind in events.kinds], np.bool_)
-    subordinate = ~is_work[events.kind]
     nesting = nest_spans(
-        events.track(), events.start_ps, events.start_ps + events.dur_ps, subordinate=subordinate
+        events.track(), events.start_ps, events.start_ps + events.dur_ps, subordinate=~is_work[events.kind]
     )
-    self_ps = nesting.self_ps.copy()
-    self_ps[tail_event] += tail_ps
-    return Resolved(
+    self_ps, total_ps = nesting.self_ps, events.dur_ps
+    if len(tails):
+        total_ps = total_ps.copy()
+        self_ps[tails[:, 0]] += tails[:, 1]
+        total_ps[tails[:, 0]] += tails[:, 1]
+    resolved = Resolved(
         events=events,
         category=category,
         layer=layer,
         step=attribution.step,
         bounds=bounds,
-        nesting=nesting,
+        parent=nesting.parent,
         self_ps=self_ps,
-        tail_event=tail_event,
-        tail_ps=tail_ps,
+        total_ps=total_ps,
+        tails=tails,
         window=window,
         offset_ps=offset_ps,
     )
+    return resolved, nesting
 
 
 def _known_instructions(
@@ -172,7 +176,7 @@ def _layer(kind: Kind, of_instruction: str | None) -> str | None:
     return layer_of_op_name(kind.op_name)
 
 
-def _conversion(resolved: Resolved, attribution: Attribution, problems: Sequence[str], cost_ps: int) -> pa.Table:
+def _conversion(resolved: Resolved, orphans: int, misnested: int, *, problems: Sequence[str], cost_ps: int) -> pa.Table:
     events = resolved.events
     row = {
         "window": resolved.window,
@@ -180,8 +184,8 @@ def _conversion(resolved: Resolved, attribution: Attribution, problems: Sequence
         "spans": len(events.kind),
         "ignored_events": events.ignored,
         "dropped_events": events.dropped,
-        "misnested_events": resolved.nesting.misnested,
-        "orphan_events": attribution.orphan_events,
+        "misnested_events": misnested,
+        "orphan_events": orphans,
         "convert_cost_ps": cost_ps,
         "problem": "; ".join(problems)[:_PROBLEM_CHARACTERS] or None,
     }

@@ -1,7 +1,8 @@
 """Events of one plane, decoded into arrays by one compiled loop.
 
-Bookkeeping of the profiler is recognised by the event's metadata and never becomes a row; what it says about launches and
-completions is kept: a thread-pool region names the task it runs, an `end:` event says when an asynchronous op finished.
+Bookkeeping of the profiler is recognised by the event's metadata and never becomes a row; what it says about launches
+and completions is kept: a thread-pool region names the task it runs, an `end:` event says when an asynchronous op
+finished.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from phasepoint.sources.wire import INTACT, LENGTH, VARINT, Bytes, Int64s, read_
 from phasepoint.sources.xplane_planes import Plane
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917
 
 KEEP, IGNORE, REGION, STOP, RECORD, END = 0, 1, 2, 3, 4, 5
 """What an event is to us, by its metadata: a span; bookkeeping; a pool thread takes up a task; it is done with it;
@@ -68,10 +69,12 @@ class PlaneEvents:
         link: `[n_events]` correlation id with HAS_CORRELATION, run id with HAS_RUN.
         kinds: `[n_kinds, 7]` what events of a kind share: see `KIND_COLUMNS`.
         marks: `[n_marks, 2]` events with a step number: event, number.
-        device_times: `[n, 2]` events placed by the device's own clock, which gave their duration too: event, start in ps.
+        device_times: `[n, 2]` events placed by the device's own clock, which gave their duration too: event, start in
+            ps.
         open: `[n, 2]` ops not seen to complete on their thread: event, id under which completion is announced.
         ends: `[n, 2]` completions not matched on the spot: id, time in ps.
-        entries: `[n, 2]` first op of each execution on a line: event, id of the task in which it ran; below 0 if in none.
+        entries: `[n, 2]` first op of each execution on a line: event, id of the task in which it ran; below 0 if in
+            none.
         records: `[n, 3]` tasks handed over: id, line, time in ps.
         ignored: bookkeeping events.
         dropped: events that could not be read or placed.
@@ -96,8 +99,8 @@ class PlaneEvents:
 
 
 KIND_COLUMNS = ("meta", "op", "op_bytes", "program", "ordinal", "flags", "level")
-"""Of a kind: index of the metadata; id of the text that names its HLO op, or that text's offset where `op_bytes` is not 0;
-program id; device ordinal; which of these are known (HAS_…); the level of its line."""
+"""Of a kind: index of the metadata; id of the text that names its HLO op, or that text's offset where `op_bytes` is
+not 0; program id; device ordinal; which of these are known (HAS_…); the level of its line."""
 
 
 def decode_events(
@@ -123,7 +126,8 @@ def decode_events(
     if counts[2]:  # written by another serializer, or damaged
         arrays, counts, stops = _decode(*arguments, True)
     damaged = [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]
-    return PlaneEvents(*arrays, ignored=int(counts[0]), dropped=int(counts[1]), damaged=damaged)
+    ignored, dropped, _ = counts.tolist()
+    return PlaneEvents(*(*arrays, ignored, dropped, damaged))
 
 
 def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
@@ -189,7 +193,7 @@ def _read_any_event(
 
 @numba.njit(cache=True)
 def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
-    """One XStat, its fields in any order, into its slot; -1 where nobody asked for it or its value is of another type."""
+    """One XStat, in any order, into its slot; -1 where nobody asked for it or its value is of another type."""
     slot = np.int32(-1)
     content = size = np.int64(0)
     kind, state = 0, INTACT
@@ -324,7 +328,7 @@ def _decode(data, bounds, base_ps, line_level, tables, capacity, careful):
                     if slot < 0:
                         continue
                     tag = data[stat + 2]  # uint64, int64 or reference, the last only for the op's name
-                    if slot == _SLOT_OP and tag != 0x38 or slot != _SLOT_OP and tag != 0x18 and tag != 0x20:
+                    if (slot == _SLOT_OP and tag != 0x38) or (slot != _SLOT_OP and tag not in {0x18, 0x20}):
                         at = -1
                         break
                     slots[slot], ended = read_varint(data, stat + 3, at)

@@ -128,15 +128,20 @@ def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | 
         flags=np.concatenate([part.kinds[:, 5] for part in parts]),
         tracks=[_track_name(plane, i) for plane in planes for i in range(len(plane.lines))],
         first=np.concatenate([part.first[:-1] + event_0[i] for i, part in enumerate(parts)] + [event_0[-1:]]),
-        tails=np.concatenate([_asynchronous_tails(part) + (event_0[i], 0) for i, part in enumerate(parts)]),
-        marks=np.concatenate([_host_marks(*pair) + (event_0[i], 0) for i, pair in enumerate(pairs)]),
-        entries=np.concatenate([part.entries + (event_0[i], 0) for i, part in enumerate(parts)]),
-        records=np.concatenate([part.records + (0, track_0[i], 0) for i, part in enumerate(parts)]),
+        tails=_gather_pairs([_asynchronous_tails(part) for part in parts], event_0),
+        marks=_gather_pairs([_host_marks(*pair) for pair in pairs], event_0),
+        entries=_gather_pairs([part.entries for part in parts], event_0),
+        records=np.concatenate([part.records + np.array([0, track_0[i], 0]) for i, part in enumerate(parts)]),
         found=int(event_0[-1]) + ignored + dropped,
         ignored=ignored,
         dropped=dropped,
         problems=[text for pair in pairs for text in _damage(*pair)],
     )
+
+
+def _gather_pairs(parts: Sequence[Int64s], event_0: Int64s) -> Int64s:
+    """Pairs of event and value, the events counted over all planes."""
+    return np.concatenate([pairs + np.array([event_0[i], 0]) for i, pairs in enumerate(parts)])
 
 
 def _join(arrays: list[NDArray], dtype: type) -> NDArray:  # type: ignore[type-arg]

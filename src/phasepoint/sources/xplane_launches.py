@@ -1,9 +1,9 @@
 """When the host launched each program execution of a CPU device.
 
-A launch returns before its execution begins. Executions of several devices name their run in the launch itself. Those of
-one device do not: there the pool task in which an execution's first op ran leads back to the launch that handed it over;
-and an execution that had to wait for the one before it (then that one's last task starts it) is the next of its program
-in the order of launches, counted from its neighbours that are known.
+A launch returns before its execution begins. Executions of several devices name their run in the launch itself. Those
+of one device do not: there the pool task in which an execution's first op ran leads back to the launch that handed it
+over; and an execution that had to wait for the one before it (then that one's last task starts it) is the next of its
+program in the order of launches, counted from its neighbours that are known.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What the planes, lines and event names of an XSpace mean.
 
-Source of the names: openxla/xla, `xla/tsl/profiler/utils/xplane_schema.cc` and `tpu_xplane_utils.cc`, and traces recorded
-with jax 0.10 on CPU and jax 0.6 on AMD GPUs (November 2026).
+Source of the names: openxla/xla, `xla/tsl/profiler/utils/xplane_schema.cc` and `tpu_xplane_utils.cc`, and traces
+recorded with jax 0.10 on CPU and jax 0.6 on AMD GPUs (November 2026).
 """
 
 from collections.abc import Sequence
@@ -65,8 +65,8 @@ def holds_events(plane: Plane) -> bool:
 def line_levels(plane: Plane) -> list[str | None]:
     """The level of each line's events; None for lines that repeat what other lines hold.
 
-    A plane with streams (GPU) holds kernels there, and everything named is derived from them. A plane without (TPU) holds
-    its programs, ops and asynchronous ops in named lines.
+    A plane with streams (GPU) holds kernels there, and everything named is derived from them. A plane without (TPU)
+    holds its programs, ops and asynchronous ops in named lines.
     """
     names = [line.name for line in plane.lines]
     if is_host(plane):

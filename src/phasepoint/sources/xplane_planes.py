@@ -1,4 +1,5 @@
-"""The skeleton of an XSpace: planes, lines, and the names their events refer to. Events themselves are decoded elsewhere.
+"""The skeleton of an XSpace: planes, lines, and the names their events refer to. Events themselves are decoded
+elsewhere.
 
 Source of the schema: openxla/xla, `xla/tsl/profiler/protobuf/xplane.proto` (November 2026); field numbers stand where
 they are used. Metadata comes after the lines in a plane, so a plane is walked before any event is read.
@@ -118,8 +119,8 @@ def read_planes(data: Bytes) -> tuple[list[Plane], list[str]]:
     planes = [_read_plane(data, start, end) for start, end in spans]
     if not any(plane.name for plane in planes):
         raise SourceError(
-            f"XPlane capture of {len(data)} bytes: no plane with a name among {len(planes)}; expected a serialized XSpace"
-            ". The file is probably not an XPlane capture; check its path."
+            f"XPlane capture of {len(data)} bytes: no plane with a name among {len(planes)}; expected a serialized "
+            "XSpace. The file is probably not an XPlane capture; check its path."
         )
     problems = [_state_text("the capture", space)] if space.state != INTACT else []
     problems += [f"the profiler reports: {read_text(data, span)[:200]}" for span in space.spans(2)]

@@ -31,10 +31,10 @@ class Resolved:
         layer: per kind, its module path, None where unknown.
         step: `[n_events]` index into `bounds`, -1 outside.
         bounds: the steps.
-        nesting: parents, self times and segments on the tracks.
+        parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
         self_ps: `[n_events]` self time with the asynchronous tails.
-        tail_event: `[n_tails]` events that went on after they left their track.
-        tail_ps: `[n_tails]` for how long.
+        total_ps: `[n_events]` duration with the asynchronous tails.
+        tails: `[n_tails, 2]` events that went on after they left their track: event, for how long in ps.
         window: the window's number.
         offset_ps: the profile's start from the session's epoch.
     """
@@ -44,21 +44,12 @@ class Resolved:
     layer: Sequence[str | None]
     step: NDArray[np.int32]
     bounds: StepBounds
-    nesting: Nesting
+    parent: Int64s
     self_ps: Int64s
-    tail_event: Int64s
-    tail_ps: Int64s
+    total_ps: Int64s
+    tails: Int64s
     window: int
     offset_ps: int
-
-    @property
-    def total_ps(self) -> Int64s:
-        """`[n_events]` duration with the asynchronous tails."""
-        total_ps = self.events.dur_ps
-        if len(self.tail_event):
-            total_ps = total_ps.copy()
-            total_ps[self.tail_event] += self.tail_ps
-        return total_ps
 
 
 def spans_table(resolved: Resolved) -> pa.Table:
@@ -69,17 +60,16 @@ def spans_table(resolved: Resolved) -> pa.Table:
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
     unlinked = (events.flags & (HAS_CORRELATION | HAS_RUN)) == 0
-    parent = resolved.nesting.parent
     return table_from_columns(
         "spans",
         {
             "window": np.full(n, resolved.window, np.int64),
             "span": np.arange(n, dtype=np.int64),
-            "parent": pa.array(parent, mask=parent < 0),
+            "parent": pa.array(resolved.parent, mask=resolved.parent < 0),
             "level": _by_kind(events.kind, [k.level for k in kinds]),
             "category": _by_kind(events.kind, resolved.category),
             "name": _by_kind(events.kind, [k.name for k in kinds]),
-            "start_ps": events.start_ps + resolved.offset_ps,
+            "start_ps": events.start_ps + resolved.offset_ps if resolved.offset_ps else events.start_ps,
             "dur_ps": resolved.total_ps,
             "self_ps": resolved.self_ps,
             "device": _by_kind(events.kind, [k.device for k in kinds]),
@@ -116,15 +106,16 @@ def ops_table(resolved: Resolved) -> pa.Table:
     )
 
 
-def breakdowns_table(resolved: Resolved) -> pa.Table:
+def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
     """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture."""
     bounds = resolved.bounds
-    layers = _device_layers(resolved)
-    host = _host_activity(resolved)
+    layers = _device_layers(resolved, nesting)
+    host = _host_activity(resolved, nesting)
     devices = sorted(layers)
     parts = [partition([*layers[device], host], bounds.start_ps, bounds.end_ps) for device in devices]
     wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
-    _, device, category = np.indices(wall_ps.shape, np.int32, sparse=True)
+    device = np.arange(len(devices), dtype=np.int32)[:, None]
+    category = np.arange(len(CATEGORIES), dtype=np.int32)
     return table_from_columns(
         "breakdowns",
         {
@@ -180,8 +171,8 @@ def _track_column(resolved: Resolved) -> pa.DictionaryArray:
     events = resolved.events
     names = [*events.tracks, *(f"{name} (async)" for name in events.tracks)]
     track = events.track()
-    if len(resolved.tail_event):
-        track[resolved.tail_event] += np.int32(len(events.tracks))
+    if len(resolved.tails):
+        track[resolved.tails[:, 0]] += np.int32(len(events.tracks))
     return pa.DictionaryArray.from_arrays(pa.array(track), pa.array(names, pa.string()))
 
 
@@ -189,20 +180,21 @@ def _step_column(resolved: Resolved, step: NDArray[np.int32]) -> pa.Array:
     return pa.array(np.append(resolved.bounds.step, 0)[step], mask=step < 0)
 
 
-def _device_layers(resolved: Resolved) -> dict[str, list[IntervalSet]]:
+def _device_layers(resolved: Resolved, nesting: Nesting) -> dict[str, list[IntervalSet]]:
     """For each device the time in which it computes, communicates and moves data, by its innermost ops and kernels."""
-    events, nesting = resolved.events, resolved.nesting
+    events = resolved.events
     devices = sorted({k.device for k in events.kinds if k.level in ("op", "kernel")})
     codes = [_layer_code(k, c, devices) for k, c in zip(events.kinds, resolved.category, strict=True)]
     code = np.array(codes, np.int32)
-    segment_code = code[events.kind[nesting.segment_span]]
-    tail_code = code[events.kind[resolved.tail_event]]
-    leaves = events.start_ps[resolved.tail_event] + events.dur_ps[resolved.tail_event]
+    segment_code = code.astype(np.int16)[events.kind][nesting.segment_span]
+    row, tail_ps = resolved.tails.T
+    tail_code = code[events.kind[row]]
+    ends = events.start_ps[row] + resolved.total_ps[row]
     sets = []
     for i in range(3 * len(devices)):
         on, late = segment_code == i, tail_code == i
         track_time = union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])
-        tails = union(leaves[late], leaves[late] + resolved.tail_ps[late])
+        tails = union(ends[late] - tail_ps[late], ends[late])
         sets.append(unite((track_time, tails)))
     return {device: sets[3 * i : 3 * i + 3] for i, device in enumerate(devices)}
 
@@ -213,9 +205,9 @@ def _layer_code(kind: Kind, category: str, devices: Sequence[str]) -> int:
     return 3 * devices.index(kind.device) + _BUSY.index(category)
 
 
-def _host_activity(resolved: Resolved) -> IntervalSet:
+def _host_activity(resolved: Resolved, nesting: Nesting) -> IntervalSet:
     """Time in which some thread of the host works; marks and waits are no work."""
-    events, nesting = resolved.events, resolved.nesting
+    events = resolved.events
     works = [k.device == "host" and k.level == "runtime" and not is_wait(k.name) for k in events.kinds]
     on = np.array(works, np.bool_)[events.kind[nesting.segment_span]]
     return union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])

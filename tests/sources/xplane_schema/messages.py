@@ -1,4 +1,4 @@
-"""XSpace as protobuf messages, declared at run time: an encoder and a second reader that share no code with the source."""
+"""XSpace as protobuf messages, declared at run time: a second reader that shares no code with the source."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 

@@ -5,6 +5,7 @@ Knows CPU traces only: threads of `/host:CPU`, ops by their `hlo_op`, completion
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xplane_schema.messages import XSpace
 
@@ -89,7 +90,7 @@ def painted(members):
         reach[id(span)] = min([span.end, *later])
     edges = sorted({s.start for s in members} | {s.end for s in members})
     active, pending = [], list(reversed(members))
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         while pending and pending[-1].start <= low:
             active.append(pending.pop())
         active = [s for s in active if reach[id(s)] > low]
@@ -115,9 +116,7 @@ def breakdown(spans, category_of, low, high, device, is_idle):
                 layers["host"].append((a, b))
     edges = sorted({low, high} | {t for part in layers.values() for ab in part for t in ab if low < t < high})
     total = dict.fromkeys([*layers, "idle"], 0)
-    for name, part in layers.items():
-        part.sort()
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         owner = next((n for n, part in layers.items() if any(x <= a and b <= y for x, y in part)), "idle")
         total[owner] += b - a
     return total

@@ -1,0 +1,51 @@
+"""Real traces of others, from the folder that PHASEPOINT_DATA names."""
+
+import os
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from phasepoint.sources.xplane import read_xplane
+
+FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "xplane"
+pytestmark = [
+    pytest.mark.data,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/xplane"),
+]
+
+
+def read(name):
+    return read_xplane((FOLDER / name).read_bytes(), window=0)
+
+
+@pytest.mark.parametrize("name", ["gpu_jax_te_attention.xplane.pb", "mi300_jax_conv.xplane.pb"])
+def test_real_gpu_traces_account_for_every_event_and_close(name):
+    capture = read(name)
+    row = capture.conversion.to_pylist()[0]
+    assert row["events"] == row["spans"] + row["ignored_events"]
+    assert (row["dropped_events"], row["problem"]) == (0, None)
+    for step in capture.steps.to_pylist():
+        for device in set(capture.breakdowns.column("device").to_pylist()):
+            mask = pc.and_(
+                pc.equal(capture.breakdowns.column("step"), step["step"]),
+                pc.equal(capture.breakdowns.column("device").cast("string"), device),
+            )
+            assert pc.sum(capture.breakdowns.filter(mask).column("wall_ps")).as_py() == step["dur_ps"]
+
+
+def test_kernels_of_an_attention_layer():
+    capture = read("gpu_jax_te_attention.xplane.pb")
+    kernels = [s for s in capture.spans.to_pylist() if s["level"] == "kernel"]
+    assert len(kernels) == 150
+    assert {s["device"] for s in kernels} == {"gpu:0"}
+    assert capture.conversion.column("orphan_events").to_pylist() == [0]
+    assert capture.steps.num_rows == 5
+    assert all(s["step"] is not None for s in kernels)
+
+
+def test_a_convolution_spread_over_eight_gpus():
+    capture = read("mi300_jax_conv.xplane.pb")
+    assert capture.steps.num_rows == 10
+    devices = {s["device"] for s in capture.spans.to_pylist() if s["level"] == "kernel"}
+    assert devices == {"gpu:0", "gpu:7"}
