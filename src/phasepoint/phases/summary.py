@@ -172,9 +172,8 @@ def _of(count: int, total: int) -> str:
 def _budget(run: Run) -> float | None:
     """The budget that the recorder noted in its session; continuous capture has none."""
     for shard in run.shards:
-        text = shard.session.notes.get("budget")
-        if text is not None and text != "None":
-            return float(text)
+        with suppress(KeyError, ValueError):  # a run is untrusted input: what is no number is not known
+            return float(shard.session.notes["budget"])
     return None
 
 

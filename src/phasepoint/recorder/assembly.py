@@ -101,7 +101,7 @@ class _Assembly:
             controller=BudgetController(self._options.budget, account, prior),
             session=session,
             windows=WindowRunner(session, self._clock, account, max_steps=self._options.window_steps),
-            output=RunOutput(lambda: _open_writer(self._options.path, session, epoch)),
+            output=RunOutput(lambda: _open_writer(self._options, session, epoch)),
             inbox=Inbox(),
         )
 
@@ -146,7 +146,7 @@ def _torch_session() -> ProfilerSession:
     return TorchSession()
 
 
-def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
+def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
     """Create the run where there is none and become the writer of this rank's shard."""
     from phasepoint.recorder.ranks import open_ranked_shard
     from phasepoint.store import create_run
@@ -154,7 +154,7 @@ def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWri
     probe = session.probe()
     devices = session.devices()
     url = create_run(
-        path,
+        options.path,
         command=job_command(),
         frameworks=framework_versions(),
         devices=devices,
@@ -167,7 +167,11 @@ def _open_writer(path: str, session: ProfilerSession, epoch: Epoch) -> "ShardWri
         profiler_clock=session.clock,
         framework=probe.framework or None,
         devices=devices,
-        notes={"profiler_api": f"{probe.api}: {probe.reason}", "pid": str(os.getpid())},
+        notes={
+            "profiler_api": f"{probe.api}: {probe.reason}",
+            "pid": str(os.getpid()),
+            **({} if options.budget is None else {"budget": str(options.budget)}),
+        },
     )
 
 
