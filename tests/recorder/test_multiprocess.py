@@ -39,8 +39,10 @@ GLOO = """
 
 FAMILY = """
     import multiprocessing
-    import subprocess
     import sys
+
+    if sys.argv[1:] == ["fork"]:
+        import torch  # once for all children; also a process with torch that makes no step
 
     def train(steps):
         import torch
@@ -54,12 +56,11 @@ FAMILY = """
 
     if __name__ == "__main__":
         context = multiprocessing.get_context(sys.argv[1])
-        children = [context.Process(target=train, args=(steps,)) for steps in (11, 12, 13)]
+        children = [context.Process(target=train, args=(steps,)) for steps in (11, 12)]
         for child in children:
             child.start()
         for child in children:
             child.join()
-        subprocess.run([sys.executable, "-c", "import torch; torch.ones(2) + 1"], check=True)
         sys.exit(max(child.exitcode for child in children))
 """
 
@@ -102,10 +103,10 @@ def test_children_of_a_job_without_ranks(tmp_path, method):
     )
     assert (done.returncode, done.stderr) == (0, "")
     run = open_run(tmp_path / "run")
-    assert [shard.name for shard in run.shards] == ["host=00000", "host=00001", "host=00002"]
+    assert [shard.name for shard in run.shards] == ["host=00000", "host=00001"]
     counts = run.table("steps", columns=["step"]).group_by("host").aggregate([("step", "count")])
     # steps from optimizer step to optimizer step: one less than optimizer steps
-    assert sorted(counts["step_count"].to_pylist()) == [10, 11, 12]
+    assert sorted(counts["step_count"].to_pylist()) == [10, 11]
 
 
 @pytest.mark.torch

@@ -1,8 +1,8 @@
 """Which of the job's processes this is, so that each writes a shard of its own into one run.
 
 The rank comes from JAX if its distributed runtime has been started, else from the launcher's environment. Nothing is
-started to find out. Where nobody says, the process takes the first number that no live process owns and that no process
-of the same launch had: several processes without a rank still write one run, in the order in which they came.
+started to find out. Where nobody says, the process takes the first number that no process of the same job has or had:
+several processes without a rank still write one run, in the order in which they came.
 """
 
 import os
@@ -84,13 +84,17 @@ def open_ranked_shard(
 
 
 def _siblings(path: str | PathLike[str], launch: str | None) -> set[int]:
-    """Numbers that processes of the same launch have, whether they still run or not."""
+    """Numbers of the processes of the same job, whether they still run or not.
+
+    They have the same launch; without one, they are those that run and those that began after the first of these.
+    """
     from phasepoint.store import open_run
 
-    if launch is None:
-        return set()
     shards = open_run(path).shards
-    return {s.host for s in shards if s.session is not None and s.session.notes.get(_LAUNCH_NOTE) == launch}
+    if launch is not None:
+        return {shard.host for shard in shards if shard.session.notes.get(_LAUNCH_NOTE) == launch}
+    began_ns = min((shard.started_unix_ns for shard in shards if shard.state == "live"), default=None)
+    return set() if began_ns is None else {shard.host for shard in shards if shard.started_unix_ns >= began_ns}
 
 
 def _jax_rank() -> int | None:
