@@ -118,9 +118,7 @@ def fresh_copy(trace):
     """XProf keeps results beside the file it reads: each of its runs gets the file under a new name."""
     folder = Path(tempfile.mkdtemp())
     target = folder / "host.xplane.pb"
-    os.link(trace, target) if os.stat(trace).st_dev == os.stat(folder).st_dev else target.write_bytes(
-        trace.read_bytes()
-    )
+    target.symlink_to(trace.resolve())
     return target
 
 

@@ -17,7 +17,7 @@ from phasepoint.sources.wire import INTACT, LENGTH, VARINT, Bytes, Int64s, read_
 from phasepoint.sources.xplane_planes import Plane
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917
+# ruff: noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917, PLR1714
 
 KEEP, IGNORE, REGION, STOP, RECORD, END = 0, 1, 2, 3, 4, 5
 """What an event is to us, by its metadata: a span; bookkeeping; a pool thread takes up a task; it is done with it;
@@ -328,7 +328,7 @@ def _decode(data, bounds, base_ps, line_level, tables, capacity, careful):
                     if slot < 0:
                         continue
                     tag = data[stat + 2]  # uint64, int64 or reference, the last only for the op's name
-                    if (slot == _SLOT_OP and tag != 0x38) or (slot != _SLOT_OP and tag not in {0x18, 0x20}):
+                    if (slot == _SLOT_OP and tag != 0x38) or (slot != _SLOT_OP and tag != 0x18 and tag != 0x20):
                         at = -1
                         break
                     slots[slot], ended = read_varint(data, stat + 3, at)
