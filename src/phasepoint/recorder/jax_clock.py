@@ -39,12 +39,19 @@ MOST_EARLY_EXECUTIONS = 1024
 
 _INTERNAL = ("jax.", "jax._src.", "jaxlib.")
 _PARALLEL = "jax._src.pmap"
+_UNKNOWN_JAX = (
+    "phasepoint: steps not recorded: this version of JAX does not tell of its executions where we look; "
+    "call phasepoint.record in the script\n"
+)
 _NOT_A_NAME = re.compile(r"[^0-9A-Za-z_]")
 _MODULE_NAME = re.compile(r"(?:jit|pmap)(?:_(?P<old>.+)|\((?P<new>.+)\))")
 """`jit_train_step`, or `jit(train_step)` in newer versions."""
 
 PostHook = Callable[[Any, Any, Any, Any], object]
 """Takes the function, its positional and named arguments, and its results."""
+
+ReadHook = Callable[[], PostHook | None]
+WriteHook = Callable[[PostHook], object]
 
 
 @dataclass
@@ -124,7 +131,6 @@ class JaxClock:
         self._late = late
         self._names: dict[int, tuple[weakref.ref[Any], str | None]] = {}
         self._ignored: set[int] = set()
-        self._post_hook: _PostHook | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -135,12 +141,13 @@ class JaxClock:
         """Put the hooks in; JAX must have been imported."""
         pxla = sys.modules.get("jax._src.interpreters.pxla")
         execute = getattr(pxla, "ExecuteReplicated", None)
-        if execute is not None:
-            patch_attribute(execute, "__call__", self._wrap_execute)
-        self._post_hook = _PostHook.find(self._executed_fast, self._ignored)
-        if self._post_hook is not None:
-            self._post_hook.arm()
-            self._post_hook.stay()
+        post_hook = _PostHook.find(self._executed_fast, self._ignored)
+        if execute is None or post_hook is None:
+            atexit.register(sys.stderr.write, _UNKNOWN_JAX)
+            return
+        patch_attribute(execute, "__call__", self._wrap_execute)
+        post_hook.arm()
+        post_hook.stay()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self._exit)
 
@@ -217,10 +224,11 @@ class JaxClock:
 class _PostHook:
     """The function that JAX calls after each cached execution; the one that was there stays in force behind ours."""
 
-    def __init__(self, state: Any, executed: PostHook, ignored: Container[int]) -> None:
-        self._state = state
-        self._ignored = ignored
+    def __init__(self, executed: PostHook, ignored: Container[int], *, read: ReadHook, write: WriteHook) -> None:
         self._executed = executed
+        self._ignored = ignored
+        self._read = read
+        self._write = write
         self._next: PostHook | None = None
         self._hook = self._call
 
@@ -232,15 +240,23 @@ class _PostHook:
             executed: called with function, arguments, named arguments and results.
             ignored: `id` of the functions that it is not called with.
         """
-        state = getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
-        return _PostHook(state, executed, ignored) if hasattr(state, "set_global") else None
+        state: Any = getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
+        if hasattr(state, "set_global"):
+            return _PostHook(executed, ignored, read=state.get_global, write=state.set_global)
+        older: Any = getattr(sys.modules.get("jax._src.lib"), "jax_jit", None)  # seen in jax 0.6.2
+        if not hasattr(older, "global_state"):
+            return None
+        state = older.global_state()
+        return _PostHook(
+            executed, ignored, read=lambda: state.post_hook, write=lambda hook: setattr(state, "post_hook", hook)
+        )
 
     def arm(self) -> None:
         """Put ours in, if it is not there."""
-        current = self._state.get_global()
+        current = self._read()
         if current is not self._hook:
             self._next = current
-            self._state.set_global(self._hook)
+            self._write(self._hook)
 
     def stay(self) -> None:
         """Stay in place when `jax_debug_nans` or `jax_debug_infs` is set, which puts JAX's own check there."""
