@@ -1,6 +1,7 @@
 """`summarize_run`: everything that the first screen shows, put together from a run's tables."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
