@@ -16,6 +16,9 @@ CAP = 6.0
 """Most that one step may argue for a level (log likelihood): as much as a step 3.5 standard deviations off."""
 
 _BLOCK = 5
+_SCATTER = 4.5
+_MANY = 6
+_SPARE = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,13 +57,16 @@ def long_price(n: int) -> float:
     return float(np.clip(CAP * n / 60, switch_price(n), 12 * CAP))
 
 
-def fit_levels(values: NDArray[np.float64], sigma: float, *, price: float | None = None) -> Levels:
+def fit_levels(
+    values: NDArray[np.float64], sigma: float, *, price: float | None = None, shaded: bool = False
+) -> Levels:
     """Fit levels to `values` `[n]`: a grid first, then the levels that its segments gather at.
 
     Args:
         values: log durations.
         sigma: standard deviation of a value.
         price: price of a change; `switch_price(n)` where it is left out.
+        shaded: whether levels that shade into each other are one; a slow drift is one such.
     """
     from phasepoint.phases.kernels import cheapest_levels
 
@@ -68,11 +74,11 @@ def fit_levels(values: NDArray[np.float64], sigma: float, *, price: float | None
     price = switch_price(len(values)) if price is None else price
     path = cheapest_levels(values, _grid(values, sigma), sigma, price, CAP)
     starts = segment_starts(path)
-    centre = gather_levels(values, starts, sigma, gap)
+    centre = gather_levels(values, starts, sigma, gap, shaded=shaded)
     for _ in range(2):
         path = cheapest_levels(values, centre, sigma, price, CAP)
         starts = segment_starts(path)
-        centre = gather_levels(values, starts, sigma, gap)
+        centre = gather_levels(values, starts, sigma, gap, shaded=shaded)
     nearest = np.abs(_segment_levels(values, starts, sigma)[:, None] - centre[None, :]).argmin(axis=1)
     label = np.repeat(nearest, np.diff(np.append(starts, len(values))))
     return Levels(*_drop_passing(label.astype(np.int64), centre, values), sigma, gap)
@@ -109,38 +115,70 @@ def _segment_levels(values: NDArray[np.float64], starts: IntArray, sigma: float)
     return middle + np.add.reduceat(np.where(inside, off, 0.0), starts) / n_inside
 
 
-def gather_levels(values: NDArray[np.float64], starts: IntArray, sigma: float, gap: float) -> NDArray[np.float64]:
+def gather_levels(
+    values: NDArray[np.float64], starts: IntArray, sigma: float, gap: float, *, shaded: bool
+) -> NDArray[np.float64]:
     """Levels that segments gather at, rising: the closest two are joined until all are apart.
 
-    Two groups of segments are apart when their centres differ by `gap` and by four standard errors of a
-    typical segment of either.
+    Two groups of segments are apart when their centres differ by `gap`, by four standard errors of a typical
+    segment of either, and, where `shaded`, by `_SCATTER` times what segments scatter within their groups: levels
+    that shade into each other, because the machine is shared, are one.
     """
     length = np.diff(np.append(starts, len(values))).astype(float)
     level = _segment_levels(values, starts, sigma)
-    centre, weight, count = _binned(level, length, min(gap, sigma) / 4)
-    while len(centre) > 1:
-        error = sigma * np.sqrt(count / weight)
-        needed = np.maximum(gap, 4 * np.maximum(error[1:], error[:-1]))
-        closeness = np.diff(centre) / needed
+    group = _binned(level, length, min(gap, sigma) / 4)
+    while len(group.weight) > 1:
+        closeness = np.diff(group.centre) / group.needed(sigma, gap, shaded)
         i = int(closeness.argmin())
-        if closeness[i] >= 1 and len(centre) <= 64:
+        if closeness[i] >= 1 and len(group.weight) <= 64:
             break
-        joined = weight[i] + weight[i + 1]
-        centre[i] = (centre[i] * weight[i] + centre[i + 1] * weight[i + 1]) / joined
-        weight[i], count[i] = joined, count[i] + count[i + 1]
-        centre, weight, count = (np.delete(a, i + 1) for a in (centre, weight, count))
-    return centre
+        group = group.joined(i)
+    return group.centre
 
 
-def _binned(
-    level: NDArray[np.float64], length: NDArray[np.float64], width: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Segments gathered into at most 512 bins: centre, steps, segments of each."""
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Groups of segments, `[n_groups]` each: sums over their segments, weighted by their steps."""
+
+    weight: NDArray[np.float64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+    count: NDArray[np.float64]
+
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        return self.first / self.weight
+
+    def needed(self, sigma: float, gap: float, shaded: bool) -> NDArray[np.float64]:
+        """Distance at which neighbouring groups are apart, `[n_groups - 1]`."""
+        variance = sigma**2 * self.count / self.weight
+        error = np.sqrt(variance)
+        inside = np.maximum(self.second / self.weight - self.centre**2 - 2 * variance, 0)
+        spare = self.count.sum() - len(self.count)
+        if shaded and spare >= _SPARE:
+            pooled = float((inside * self.weight).sum() / self.weight.sum()) * float(self.count.sum() / spare)
+            scatter = np.sqrt(np.where(self.count >= _MANY, np.maximum(inside, pooled), pooled))
+        else:
+            scatter = np.zeros(len(inside))
+        least = np.maximum(4 * np.maximum(error[1:], error[:-1]), _SCATTER * np.maximum(scatter[1:], scatter[:-1]))
+        return np.asarray(np.maximum(gap, least))
+
+    def joined(self, i: int) -> "_Groups":
+        """The same groups with `i` and the next one as one."""
+        return _Groups(
+            *(
+                np.concatenate([a[:i], [a[i] + a[i + 1]], a[i + 2 :]])
+                for a in (self.weight, self.first, self.second, self.count)
+            )
+        )
+
+
+def _binned(level: NDArray[np.float64], length: NDArray[np.float64], width: float) -> _Groups:
+    """Segments gathered into at most 512 bins."""
     width = max(width, float(np.ptp(level)) / 512)
-    _, bins = np.unique(np.floor(level / width), return_inverse=True)
-    weight = np.bincount(bins, length).astype(np.float64)
-    centre = np.bincount(bins, level * length).astype(np.float64) / weight
-    return centre, weight, np.bincount(bins).astype(np.float64)
+    bins = np.unique(np.floor(level / width), return_inverse=True)[1]
+    sums = [np.bincount(bins, w).astype(np.float64) for w in (length, length * level, length * level**2)]
+    return _Groups(sums[0], sums[1], sums[2], np.bincount(bins).astype(np.float64))
 
 
 def _drop_passing(

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.alternation import find_alternation
-from phasepoint.phases.changepoints import fit_levels, long_price, segment_starts
-from phasepoint.phases.drift import find_drifts
+from phasepoint.phases.changepoints import Levels, fit_levels, long_price, segment_starts
+from phasepoint.phases.drift import find_drifts, is_ramp
 from phasepoint.phases.events import find_events
 from phasepoint.phases.noise import estimate_noise, least_gap
 from phasepoint.phases.result import IntArray
@@ -27,24 +27,31 @@ class ClockLabels:
     Attributes:
         label: `[n]`.
         slow: steps far longer than their phase, `[n]`.
+        event: steps of cycles, schedules and compilation, `[n]`; the others are on the run's levels.
         roles: what a label is known to be.
     """
 
     label: IntArray
     slow: NDArray[np.bool_]
+    event: NDArray[np.bool_]
     roles: dict[int, str] = field(default_factory=dict)
 
 
-def label_by_clock(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> ClockLabels:
-    """Label log durations `[n]`; `compiles` `[n]` marks steps known to have compiled.
+def label_by_clock(values: NDArray[np.float64], *, starts_run: bool) -> ClockLabels:
+    """Label log durations `[n]`.
 
     The order is: a first level fit; cycles and scheduled events as what departs from it; levels again without
     them; drifts among those levels. Each step helps the next, and every one leaves outliers where they are.
+
+    Args:
+        values: log durations.
+        starts_run: whether the first value is the run's first step, which may have compiled.
     """
     n = len(values)
     if n < LEAST_STEPS:
-        return _few(values, compiles)
-    first = _first_compiles(values, compiles)
+        return one_phase(n, np.zeros(n, bool))
+    first = np.zeros(n, bool)
+    first[0] = starts_run and values[0] - np.median(values[1:LEAST_STEPS]) > _LONG
     sigma = estimate_noise(values[~first])
     plain = ~first
     turn, event = _events(values, plain, sigma)
@@ -57,20 +64,12 @@ def label_by_clock(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> 
         label[first] = label.max() + 1
         roles[int(label.max())] = "compile"
     slow = base & ~first & (values - fitted > max(4 * sigma, float(np.log(2))))
-    return ClockLabels(label, slow, roles)
+    return ClockLabels(label, slow, ~base | first, roles)
 
 
-def _few(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> ClockLabels:
-    label = compiles.astype(np.int64)
-    roles = {1: "compile"} if compiles.any() and not compiles.all() else {}
-    return ClockLabels(label, np.zeros(len(values), bool), roles)
-
-
-def _first_compiles(values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Steps known to compile, and a first step three times as long as those after it."""
-    first = compiles.copy()
-    first[0] |= bool(values[0] - np.median(values[1:LEAST_STEPS]) > _LONG)
-    return first
+def one_phase(n: int, slow: NDArray[np.bool_]) -> ClockLabels:
+    """All of `n` steps alike."""
+    return ClockLabels(np.zeros(n, np.int64), slow, np.zeros(n, bool))
 
 
 def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float) -> tuple[IntArray, IntArray]:
@@ -94,7 +93,7 @@ def _base_labels(
     roles: dict[int, str] = {}
     if base.sum() < LEAST_STEPS:
         return label, roles, fitted
-    levels = fit_levels(values[base], sigma)
+    levels = _levels(values[base], sigma)
     mine = levels.label.copy()
     next_label = len(levels.centre)
     for group in _components(levels.centre, sigma):
@@ -107,6 +106,16 @@ def _base_labels(
             next_label += 1
     label[base], fitted[base] = mine, levels.fitted
     return label, roles, fitted
+
+
+def _levels(values: NDArray[np.float64], sigma: float) -> Levels:
+    """Levels; those that shade into each other are one, unless because of a drift."""
+    fine, shaded = fit_levels(values, sigma), fit_levels(values, sigma, shaded=True)
+    if len(fine.centre) == len(shaded.centre):
+        return shaded
+    stairs = [group for group in _components(fine.centre, sigma) if len(group) >= 3]
+    ramps = [is_ramp(values[np.isin(fine.label, group)], sigma, fine.gap) for group in stairs]
+    return fine if ramps and all(ramps) else shaded
 
 
 def _components(centre: NDArray[np.float64], sigma: float) -> list[IntArray]:
@@ -143,7 +152,7 @@ def _extra_labels(label: IntArray, extra: IntArray, values: NDArray[np.float64],
             continue
         label[members] = label.max() + 1
         if len(members) >= _LEAST_SPLIT:
-            levels = fit_levels(values[members], max(sigma, estimate_noise(values[members])))
+            levels = fit_levels(values[members], max(sigma, estimate_noise(values[members])), shaded=True)
             if len(levels.centre) > 1 and np.diff(levels.centre).min() > _APART:
                 label[members] += levels.label
     return label

@@ -98,13 +98,9 @@ def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, 
 
 def _ramp(values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float) -> tuple[int, int] | None:
     """Begin and end of the ramp within a span, or null where the staircase `edges` explains it better."""
-    size = max(len(values) // _BLOCKS, 1)
-    n_blocks = len(values) // size
-    means = np.median(values[: n_blocks * size].reshape(n_blocks, size), axis=1)
-    weight = 1 / (sigma**2 * (1.0 if size == 1 else 1.57) / size + (gap / 4) ** 2)
-    at = (np.arange(n_blocks) + 0.5) * size
-    # Back from logarithms: what makes steps drift (a list, a cache that grows) adds the same time to each.
-    means = np.exp(_clip_far(means - np.median(means), sigma))
+    means, size, variance = _blocks(values, sigma)
+    weight = 1 / (variance + (gap / 4) ** 2)
+    at = (np.arange(len(means)) + 0.5) * size
     stairs = 0.0
     for a, b in pairwise(edges):
         inside = means[(at >= a) & (at < b)]
@@ -117,6 +113,25 @@ def _ramp(values: NDArray[np.float64], edges: IntArray, sigma: float, gap: float
     if not (worth and long_enough and abs(height) >= 2 * gap):
         return None
     return _snap(first * size, len(values)), _snap(last * size, len(values))
+
+
+def is_ramp(values: NDArray[np.float64], sigma: float, gap: float) -> bool:
+    """Whether one level, one ramp and one level explain all of `values` `[n]`, to within a third of `gap`."""
+    means, _, variance = _blocks(values, sigma)
+    allowed = 1.5 * variance + (gap / 3) ** 2
+    return len(values) >= LEAST_STEPS and _best_ramp(means, 1e6)[0] / 1e6 / len(means) < allowed
+
+
+def _blocks(values: NDArray[np.float64], sigma: float) -> tuple[NDArray[np.float64], int, float]:
+    """Middles of blocks in units of the middle of all, steps of a block, and the variance of a middle.
+
+    Back from logarithms: what makes steps drift (a list, a cache that grows) adds the same time to each.
+    """
+    size = max(len(values) // _BLOCKS, 1)
+    n_blocks = len(values) // size
+    means = np.median(values[: n_blocks * size].reshape(n_blocks, size), axis=1)
+    means = np.exp(_clip_far(means - np.median(means), sigma))
+    return means, size, sigma**2 * (1.0 if size == 1 else 1.57) / size
 
 
 def _clip_far(means: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:

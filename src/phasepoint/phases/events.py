@@ -109,13 +109,20 @@ def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: floa
     """Events on no schedule that are too alike, or too short, to be one-off trouble."""
     found = []
     fast = np.flatnonzero(far & (np.expm1(residual) < -max(5 * sigma, 0.35)))
-    if len(fast) >= 3:
+    if len(fast) >= 3 and _stands_apart(residual, fast):
         found.append(fast)
     slow = np.flatnonzero(far & (residual > max(5 * sigma, 0.5)))
     like = _densest(residual[slow], max(4 * sigma, 0.1))
     if like is not None:
         found.append(slow[like])
     return found
+
+
+def _stands_apart(residual: NDArray[np.float64], members: IntArray) -> bool:
+    """Whether fewer steps lie half-way to the level than in the cluster: a long tail is no cluster."""
+    level = float(np.median(residual[members]))
+    between = (residual < 0.4 * level) & (residual > 0.75 * level)
+    return int(between.sum()) < len(members)
 
 
 def _densest(values: NDArray[np.float64], width: float) -> IntArray | None:

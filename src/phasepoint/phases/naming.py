@@ -144,6 +144,8 @@ def _checkpoint(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
 
 def _eval(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     fewer = bool(phase.ops) and phase.ops < main.ops
+    if phase.ops and phase.ops == main.ops:
+        return None
     if phase.recurs and phase.n_steps < main.n_steps and (_slowness(phase, main) < 0.8 or fewer):
         why = "a part of the training step's ops" if fewer else f"{_slowness(phase, main):.2f} × as long"
         return "eval", f"stretches that return, {why}"

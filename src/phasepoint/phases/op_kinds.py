@@ -35,9 +35,10 @@ def kinds_by_ops(vectors: OpVectors) -> tuple[IntArray, int]:
 
 def _signatures(vectors: OpVectors) -> tuple[IntArray, int]:
     """Equal op counts, equal signature: a sum of products with fixed random words, in any order of rows."""
-    words = np.random.default_rng(20211).integers(1, 2**63, len(vectors.names), dtype=np.int64).astype(np.uint64)
+    n_keys = int(vectors.key.max()) + 1
+    words = np.random.default_rng(20211).integers(1, 2**63, n_keys, dtype=np.int64).astype(np.uint64)
     count = np.where(vectors.vector_entry, vectors.count, 0).astype(np.uint64)
-    term = words[vectors.op] * count
+    term = words[vectors.key] * count
     total = np.add.reduceat(term, vectors.start[:-1])
     found, signature = np.unique(total, return_inverse=True)
     return signature.astype(np.int64), len(found)
@@ -47,7 +48,7 @@ def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArr
     """Mean count and share of self time of every op, by signature, `[n_places, n_ops]` each."""
     owner_place = np.repeat(place, np.diff(vectors.start))
     use = (owner_place >= 0) & vectors.vector_entry
-    codes, op = np.unique(vectors.op[use], return_inverse=True)
+    codes, op = np.unique(vectors.key[use], return_inverse=True)
     shape = (n_places, max(len(codes), 1))
     cell = owner_place[use] * shape[1] + op.ravel()
     counts = np.bincount(cell, vectors.count[use], shape[0] * shape[1]).reshape(shape).astype(np.float64)

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.phases.op_regimes import regimes_of_kinds
 from phasepoint.phases.result import IntArray
 
 _LONGEST_CYCLE = 64
 _PURE = 0.97
-_MISMATCH = 1.5
 _PRICE = 8.0
 _LEAST = 3
 
@@ -59,7 +59,7 @@ def _spread(members: IntArray, seen: IntArray, kinds: IntArray) -> IntArray:
     cycle = _cycle(members[seen], kinds)
     if cycle is not None:
         return cycle[members % len(cycle)]
-    regime = _regimes(kinds)
+    regime = regimes_of_kinds(kinds, _PRICE)
     bounds = np.searchsorted(np.arange(len(members)), (seen[1:] + seen[:-1]) / 2, side="right")
     owner = np.searchsorted(bounds, np.arange(len(members)), side="right")
     spread = regime[owner]
@@ -80,27 +80,6 @@ def _cycle(at: IntArray, kinds: IntArray) -> IntArray | None:
         if pure >= _PURE and (table.sum(axis=1) >= 2).all():
             return np.asarray(table.argmax(axis=1), np.int64)
     return None
-
-
-def _regimes(kinds: IntArray) -> IntArray:
-    """Captured kinds `[n_seen]` without stretches too short to change what lies between the windows.
-
-    Least number of mismatches plus a price per change (Viterbi).
-    """
-    found, codes = np.unique(kinds, return_inverse=True)
-    total = np.zeros(len(found))
-    back = np.empty((len(kinds), len(found)), np.int32)
-    for t, code in enumerate(codes):
-        best = int(total.argmin())
-        stay = total <= total[best] + _PRICE
-        back[t] = np.where(stay, np.arange(len(found)), best)
-        total = np.where(stay, total, total[best] + _PRICE) + _MISMATCH * (np.arange(len(found)) != code)
-    path = np.empty(len(kinds), np.int64)
-    state = int(total.argmin())
-    for t in range(len(kinds) - 1, -1, -1):
-        path[t] = state
-        state = int(back[t, state])
-    return np.asarray(found[path], np.int64)
 
 
 def _label_of_kind(

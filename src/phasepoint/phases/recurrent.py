@@ -1,10 +1,13 @@
 """Recurring phases: kinds of step from hints and ops, levels, cycles and events from the step clock. The default."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from phasepoint.phases.clock_labels import label_by_clock
+from phasepoint.phases.clock_labels import label_by_clock, one_phase
+from phasepoint.phases.input_stall import find_input_stalls
 from phasepoint.phases.op_kinds import kinds_by_ops
 from phasepoint.phases.op_labels import refine_by_ops
+from phasepoint.phases.op_regimes import split_by_regimes
 from phasepoint.phases.result import IntArray, Labelling
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
@@ -13,27 +16,51 @@ _ALL = 0.98
 
 
 def label_recurrent(series: StepSeries, vectors: OpVectors | None) -> Labelling:
-    """Label the run: hints first, ops where every step was seen, then the clock, then ops where some steps were.
+    """Label the run: what is known first (compilation, hints, ops, waiting for data), then what the clock tells.
 
-    Hints (`kind`) keep steps apart whatever the clock says; within a hint there may be several levels.
+    Hints (`kind`) keep steps apart whatever the clock says; within the hint that
+    most of the time went into there may be several levels.
     """
-    values = np.log(np.maximum(series.dur_ps, 1))
+    values, stalled = _clock(series)
     compiles = _compiling(series)
     kind, notes = _op_kinds(series.n, vectors)
     label = np.zeros(series.n, np.int64)
     slow = np.zeros(series.n, bool)
-    roles: dict[int, str] = {}
-    next_label = 0
-    for members in _groups(series, kind):
-        found = label_by_clock(values[members], compiles[members])
+    roles: dict[int, str] = {0: "compile"} if compiles.any() else {}
+    next_label = 1
+    for members in _groups(series, kind, values, compiles):
+        found = label_by_clock(values[members], starts_run=members[0] == 0)
+        if _is_named_aside(series, members):
+            found = one_phase(len(members), found.slow)
         mine = refine_by_ops(found.label, kind[members], values[members])
+        mine = _with_stalls(mine, stalled[members] & ~found.event)
         roles |= {next_label + number: role for number, role in found.roles.items()}
         label[members], slow[members] = next_label + mine, found.slow
         next_label += int(mine.max()) + 1
     return Labelling(label, notes, roles, slow)
 
 
-def _compiling(series: StepSeries) -> np.ndarray:
+def _is_named_aside(series: StepSeries, members: IntArray) -> bool:
+    """Whether the job itself named these steps, and they are less than half of its time: then they are one phase."""
+    return bool(series.kind[members[0]] >= 0) and 2 * int(series.dur_ps[members].sum()) < int(series.dur_ps.sum())
+
+
+def _clock(series: StepSeries) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches."""
+    stalled = np.zeros(series.n, bool)
+    own_ps = series.dur_ps
+    if series.input_ps is not None:
+        stalled = find_input_stalls(series.dur_ps, series.input_ps)
+        own_ps = np.where(stalled, series.dur_ps - series.input_ps, series.dur_ps)
+    return np.log(np.maximum(own_ps, 1)), stalled
+
+
+def _with_stalls(label: IntArray, stalled: NDArray[np.bool_]) -> IntArray:
+    """Labels with one more for the steps on the run's levels that wait for data."""
+    return np.where(stalled, label.max() + 1, label) if stalled.any() else label
+
+
+def _compiling(series: StepSeries) -> NDArray[np.bool_]:
     """Steps that spent more than half of their time compiling, `[n]`."""
     if series.compile_ps is None:
         return np.zeros(series.n, bool)
@@ -51,18 +78,25 @@ def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[IntArray, tuple[str, .
     return kind, ()
 
 
-def _groups(series: StepSeries, kind: IntArray) -> list[IntArray]:
-    """Steps that hints, and ops where nearly all steps were captured, keep together, in order of appearance."""
+def _groups(
+    series: StepSeries, kind: IntArray, values: NDArray[np.float64], compiles: NDArray[np.bool_]
+) -> list[IntArray]:
+    """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
+
+    Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.
+    """
     groups = []
     for hint in range(-1, len(series.kinds)):
         members = np.flatnonzero(series.kind == hint)
         if len(members) == 0:
             continue
         known = kind[members] >= 0
-        if known.mean() < _ALL:
-            groups.append(members)
-            continue
-        common = np.bincount(kind[members][known]).argmax()
-        mine = np.where(known, kind[members], common)
-        groups += [members[mine == number] for number in np.unique(mine)]
+        if _is_named_aside(series, members):
+            mine = np.zeros(len(members), np.int64)
+        elif known.mean() >= _ALL:
+            mine = np.where(known, kind[members], np.bincount(kind[members][known]).argmax())
+        else:
+            mine = split_by_regimes(kind[members], values[members], compiles[members])
+        left = ~compiles[members]
+        groups += [members[left & (mine == number)] for number in np.unique(mine[left])]
     return groups

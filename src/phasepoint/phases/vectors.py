@@ -57,6 +57,7 @@ class OpVectors:
         self_ps: self time, `[n_entries]`.
         names: op names, by code.
         categories: category by code, null where the table does not say.
+        key: what stands for "the same op" when steps are compared: the op and, within one attempt, its program.
         vector_entry: whether the entry takes part in comparing steps (device work, where levels are known).
     """
 
@@ -67,6 +68,7 @@ class OpVectors:
     self_ps: IntArray
     names: tuple[str, ...]
     categories: tuple[str | None, ...]
+    key: IntArray
     vector_entry: NDArray[np.bool_]
 
     @property
@@ -156,6 +158,7 @@ def read_ops(ops: pa.Table | None, series: StepSeries) -> OpVectors | None:
         self_ps=self_ps[keep],
         names=names,
         categories=_categories(ops, layered, len(names)),
+        key=_keys(ops, op, series)[keep],
         vector_entry=_device_rows(ops)[keep],
     )
 
@@ -281,6 +284,16 @@ def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...], IntArray]:
         raise ValueError(f"table 'ops', column 'op': {encoded.null_count} nulls; every op must have a name")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, tuple(str(name) for name in encoded.dictionary.to_pylist()), codes
+
+
+def _keys(ops: pa.Table, op: IntArray, series: StepSeries) -> IntArray:
+    """Code of op and program. Program numbers mean nothing in another attempt, so there the op alone counts."""
+    program = _optional_numbers(ops, "program")
+    if program is None or (series.attempt != series.attempt[0]).any():
+        return op
+    codes = np.unique(program, return_inverse=True)[1].astype(np.int64)
+    both = codes * (int(op.max()) + 1) + op
+    return np.asarray(np.unique(both, return_inverse=True)[1], np.int64)
 
 
 def _categories(ops: pa.Table, codes: IntArray, n_ops: int) -> tuple[str | None, ...]:
