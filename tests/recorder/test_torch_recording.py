@@ -33,7 +33,7 @@ def train(steps, save):
 def test_steps_windows_and_checkpoints_of_a_real_job(tmp_path, capfd):
     path = tmp_path / "net.pt"
     expected = train(lambda loader: loader, lambda net: None)
-    with record(tmp_path / "run", budget=None, window_steps=3) as run:
+    with record(tmp_path / "run", budget=None, window_steps=3, framework="torch") as run:
         recorded = train(run.steps, lambda net: torch.save(net.state_dict(), path))
     assert run.off_reason is None
     assert recorded == expected
@@ -62,7 +62,7 @@ def test_steps_windows_and_checkpoints_of_a_real_job(tmp_path, capfd):
 
 
 def test_the_users_profiler_in_the_middle_of_a_recording(tmp_path):
-    with record(tmp_path / "run", budget=None, window_steps=2) as run:
+    with record(tmp_path / "run", budget=None, window_steps=2, framework="torch") as run:
         weight = torch.ones(8, 8, requires_grad=True)
         for step in run.steps(range(30)):
             if step == 10:
