@@ -201,3 +201,49 @@ def test_top_ops_are_exact_sums_with_their_category():
         ("dot", "compute", 2**54 + 2, 4),
         ("copy", "data_movement", 11, 2),
     ]
+
+
+def test_stall_is_seen_where_steps_last_no_longer():
+    waiting = (np.arange(400) >= 150) & (np.arange(400) < 250)
+    dur_ps = noisy(np.ones(400), 0.05)
+    input_ps = np.where(waiting, dur_ps * 6 // 10, dur_ps // 50)
+    result = detect_phases(run(dur_ps, input_ps=input_ps))
+    assert by_segment(result) == [(0, 149, "train"), (150, 249, "input stall"), (250, 399, "train")]
+
+
+def test_same_op_names_in_another_program_are_other_ops():
+    captured = (np.arange(0, 1000, 25)[:, None] + np.arange(5)).ravel()
+    table = ops([FULL] * 1000, captured)
+    program = np.where(table.column("step").to_numpy() < 500, 7, 9)
+    result = detect_phases(run(noisy(np.ones(1000))), table.append_column("program", pa.array(program)))
+    assert len(result.segments) == 2
+    assert abs(result.segments[1].first_step - 500) <= 20
+    assert len(detect_phases(run(noisy(np.ones(1000))), table).phases) == 1
+
+
+def test_change_of_ops_is_put_where_the_step_compiled():
+    sets = [FULL] * 620 + [OTHER] * 380
+    captured = (np.arange(0, 1000, 50)[:, None] + np.arange(5)).ravel()
+    dur_ps = noisy(np.ones(1000))
+    dur_ps[620] *= 8
+    compile_ps = np.where(np.arange(1000) == 620, dur_ps * 7 // 8, 0)
+    result = detect_phases(run(dur_ps, compile_ps=compile_ps), ops(sets, captured))
+    assert [(s.first_step, s.last_step) for s in result.segments] == [(0, 619), (620, 620), (621, 999)]
+
+
+def test_wandering_step_times_are_one_phase():
+    rng = np.random.default_rng(0)
+    wander = np.zeros(5000)
+    for i in range(1, 5000):
+        wander[i] = 0.98 * wander[i - 1] + np.sqrt(1 - 0.98**2) * rng.standard_normal()
+    kinds = np.arange(5000) % 60 >= 55
+    dur_ps = noisy(np.exp(0.1 * wander) * np.where(kinds, 0.4, 1.0), 0.03)
+    result = detect_phases(run(dur_ps))
+    assert np.array_equal(result.labels, kinds.astype(int))
+
+
+def test_what_the_job_names_aside_is_one_phase():
+    kind = pa.array(["eval" if i % 20 >= 16 else None for i in range(400)], pa.string())
+    mean = np.where(np.arange(400) % 20 >= 16, np.where(np.arange(400) < 200, 0.3, 0.7), 1.0)
+    result = detect_phases(run(noisy(mean, 0.02), kind=kind))
+    assert names(result) == ["train", "eval"]
