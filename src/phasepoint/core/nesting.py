@@ -62,8 +62,12 @@ def nest_spans(
     order = np.lexsort((-end_ps, start_ps, track)) if state == _UNSORTED else np.arange(0)
     if subordinate is None:
         subordinate = np.zeros(len(track), np.bool_)
-    parent, self_ps, *segments, misnested = _sweep(order, track, start_ps, end_ps, subordinate)
-    return Nesting(parent, self_ps, segments[0], segments[1], segments[2], int(misnested))
+    n = len(track)
+    parent, self_ps = np.full(n, -1, np.int64), np.zeros(n, np.int64)
+    segments = (np.empty(2 * n, np.int32), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64))
+    size, misnested = _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segments)
+    span, begin, end = segments
+    return Nesting(parent, self_ps, span[:size], begin[:size], end[:size], int(misnested))
 
 
 _SORTED, _UNSORTED, _REVERSED_SPAN = 0, 1, 2
@@ -88,17 +92,13 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
 
 
 @numba.njit(cache=True)
-def _sweep(order, track, start_ps, end_ps, subordinate):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top.
 
     `payer` is who is charged while a span is the innermost: itself, or the span that it is subordinate to.
     """
     n = len(track)
-    parent = np.full(n, -1, np.int64)
-    self_ps = np.zeros(n, np.int64)
-    segment_span = np.empty(2 * n, np.int32)
-    segment_start = np.empty(2 * n, np.int64)
-    segment_end = np.empty(2 * n, np.int64)
+    segment_span, segment_start, segment_end = segments
     stack = np.empty(n, np.int32)
     payer = np.empty(n, np.int32)
     depth = n_segments = misnested = 0
@@ -132,4 +132,4 @@ def _sweep(order, track, start_ps, end_ps, subordinate):  # type: ignore[no-unty
         payer[depth] = payer[depth - 1] if under_other else i
         stack[depth] = i
         depth += 1
-    return parent, self_ps, segment_span[:n_segments], segment_start[:n_segments], segment_end[:n_segments], misnested
+    return n_segments, misnested

@@ -58,7 +58,11 @@ def sum_by_pair(
         first_values: `[n_rows]` what to add up.
         second_values: `[n_rows]` what else.
     """
-    return PairSums(*_sum_by_pair(major, minor, first_values, second_values))
+    n = len(major)
+    sums = (np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+    size = _sum_by_pair(major, minor, first_values, second_values, sums)
+    sample, count, first_sum, second_sum = sums
+    return PairSums(sample[:size], count[:size], first_sum[:size], second_sum[:size])
 
 
 def sum_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
@@ -125,7 +129,7 @@ def mix_key(a, b, c, d):
 
 
 @numba.njit(cache=True)
-def _sum_by_pair(major, minor, first_values, second_values):
+def _sum_by_pair(major, minor, first_values, second_values, sums):
     """Rows in buckets by major key (a counting sort); within a bucket the minor keys add up in one scratch row."""
     n = len(major)
     n_major, n_minor = (major.max() + 2, minor.max() + 1) if n else (1, 0)
@@ -139,10 +143,7 @@ def _sum_by_pair(major, minor, first_values, second_values):
         order[place[major[i] + 1]] = i
         place[major[i] + 1] += 1
     at = np.full(max(n_minor, 0), -1, np.int64)
-    sample = np.empty(n, np.int32)
-    count = np.empty(n, np.int64)
-    first_sum = np.empty(n, np.int64)
-    second_sum = np.empty(n, np.int64)
+    sample, count, first_sum, second_sum = sums
     size = 0
     for bucket in range(n_major):
         low = size
@@ -164,7 +165,7 @@ def _sum_by_pair(major, minor, first_values, second_values):
             column[low:size] = column[sorting]
         for k in range(low, size):
             at[minor[sample[k]]] = -1
-    return sample[:size], count[:size], first_sum[:size], second_sum[:size]
+    return size
 
 
 @numba.njit(cache=True)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 import numba
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
@@ -87,6 +90,31 @@ def read_varint(data, pos, end):
         byte = np.int64(data[pos])
         pos += 1
         value |= (byte & 0x7F) << shift  # the tenth byte's bits beyond 64 fall off, as protobuf has it
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    return np.int64(0), -2 if shift >= 70 else -1
+
+
+@intrinsic
+def _byte_at(typing_context, address, offset):
+    """The byte at an address: what `data[i]` is, without the count of references that a call with an array costs."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(pointer), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@numba.njit(cache=True)
+def read_varint_at(address, pos, end):
+    """As `read_varint`, of the bytes at an address; the caller keeps them alive, `end` bounds what is read."""
+    value = shift = np.int64(0)
+    while pos < end and shift < 70:
+        byte = _byte_at(address, pos)
+        pos += 1
+        value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, pos
         shift += 7
