@@ -28,7 +28,7 @@ from phasepoint.recorder.windows import WindowRunner
 if TYPE_CHECKING:
     from phasepoint.store import ShardWriter
 
-PRIVATE_PRIOR = WindowCost(5 * PS_PER_MS, 20 * PS_PER_MS, 55 * PS_PER_MS, 20 * PS_PER_MS)
+PRIVATE_PRIOR = WindowCost(5 * PS_PER_MS, 10 * PS_PER_MS, 40 * PS_PER_MS, 15 * PS_PER_MS)
 """What a window is taken to cost before the first was seen; measured windows of small networks cost 3–30 ms."""
 
 PUBLIC_PRIOR = WindowCost(50 * PS_PER_MS, 100 * PS_PER_MS, PS_PER_S, 100 * PS_PER_MS)
