@@ -11,9 +11,7 @@ class PlaneBuilder:
 
     def line(self, name):
         if name not in self._lines:
-            self._lines[name] = self.plane.lines.add(
-                id=len(self._lines) + 1, name=name, timestamp_ns=self.timestamp_ns
-            )
+            self._lines[name] = self.plane.lines.add(id=len(self._lines) + 1, name=name, timestamp_ns=self.timestamp_ns)
         return self._lines[name]
 
     def stat_id(self, name):
