@@ -73,3 +73,10 @@ def test_the_main_phase_is_never_what_only_compiles():
 )
 def test_return_period(starts, period):
     assert find_return_period(np.array(starts)) == period
+
+
+def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
+    returning = {"starts": RETURNS, "median_ps": 40}
+    assert [name for name, _ in name_phases([MAIN, phase(1, **returning)])] == ["train", "eval"]
+    named = name_phases([MAIN, phase(1, **returning), phase(2, hint="eval")])
+    assert [name for name, _ in named] == ["train-1", "train-2", "eval"]

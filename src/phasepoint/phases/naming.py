@@ -66,7 +66,10 @@ Rule = Callable[[Evidence, Evidence], tuple[str, str] | None]
 def name_phases(evidence: Sequence[Evidence]) -> tuple[tuple[str, str], ...]:
     """A name and its reason for every phase, in the order given; names are unique."""
     main = max(evidence, key=_main_rank)
-    named = [_name(phase, main) for phase in evidence]
+    # A job that names its evaluation itself leaves nothing to guess: what it did not name is no evaluation.
+    names_eval = any(phase.hint is not None and phase.hint.startswith("eval") for phase in evidence)
+    rules = [rule for rule in _RULES if not (names_eval and rule is _eval)]
+    named = [_name(phase, main, rules) for phase in evidence]
     sorts = [name for name, _ in named]
     seen: dict[str, int] = {}
     result = []
@@ -81,8 +84,8 @@ def _main_rank(phase: Evidence) -> tuple[bool, int, int]:
     return (plain and not _compiles(phase), phase.total_ps, phase.n_steps)
 
 
-def _name(phase: Evidence, main: Evidence) -> tuple[str, str]:
-    for rule in _RULES:
+def _name(phase: Evidence, main: Evidence, rules: Sequence[Rule]) -> tuple[str, str]:
+    for rule in rules:
         found = rule(phase, main)
         if found is not None:
             return found
