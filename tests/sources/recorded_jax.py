@@ -36,3 +36,29 @@ def record(*, wait_each_step):
                 loss.block_until_ready()
     jax.block_until_ready((p, loss))
     return session.stop()
+
+
+@functools.cache
+def record_twice():
+    """Two captures of one program; only the first carries it."""
+    import jax
+    import jax.numpy as jnp
+    from jax._src.lib import _profiler
+
+    @jax.jit
+    def forward(x):
+        with jax.named_scope("Encoder"):
+            return jnp.tanh(x @ x).sum()
+
+    x = jnp.ones((64, 64))
+    forward(x).block_until_ready()
+    captures = []
+    for with_programs in (True, False):
+        options = _profiler.ProfileOptions()
+        options.python_tracer_level, options.host_tracer_level, options.enable_hlo_proto = 0, 2, with_programs
+        session = _profiler.ProfilerSession(options)
+        for k in range(3):
+            with jax.profiler.StepTraceAnnotation("phasepoint.step", step_num=k):
+                forward(x).block_until_ready()
+        captures.append(session.stop())
+    return tuple(captures)

@@ -192,6 +192,23 @@ def test_programs_are_written_once_however_many_windows_carry_them(tmp_path):
     assert layers[0].to_pylist() == layers[1].to_pylist()
 
 
+@pytest.mark.jax
+def test_ops_have_their_layer_in_windows_that_carry_no_programs(tmp_path):
+    from recorded_jax import record_twice
+
+    path = str(tmp_path / "run")
+    create_run(path)
+    with_programs, without = record_twice()
+    with_shard(path, [window_row(0), window_row(1)], {0: with_programs, 1: without})
+    convert_windows(path)
+    run = open_run(path)
+    assert set(run.table("programs").column("first_window").to_pylist()) == {0}
+    ops = run.table("ops").to_pylist()
+    layers = [{row["op"]: row["layer"] for row in ops if row["window"] == w and row["level"] == "op"} for w in (0, 1)]
+    assert layers[0] == layers[1]
+    assert "Encoder" in layers[1].values()
+
+
 def test_kept_windows_are_few_and_spread():
     kept = [w for w in range(1_000_000) if keeps_spans(w, 64)]
     assert kept[:64] == list(range(64))

@@ -30,7 +30,10 @@ class KnownPrograms:
         return cls(*tables)
 
     def read(self, protos: Mapping[int, bytes], *, window: int) -> HloTables:
-        """The tables of the programs of one capture; only those never seen are decoded.
+        """All programs known with this capture; only those never seen are decoded.
+
+        Most captures carry no program, since the recorder asks for each one once; their ops are those of programs
+        that an earlier window brought.
 
         Raises:
             SourceError: a proto cannot be decoded.
@@ -42,7 +45,7 @@ class KnownPrograms:
                 _append(self._tables.programs, read.programs), _append(self._tables.instructions, read.instructions)
             )
             self._known |= missing.keys()
-        return HloTables(_of(self._tables.programs, protos), _of(self._tables.instructions, protos))
+        return self._tables
 
     def take_new(self, capture: Capture) -> HloTables:
         """The capture's programs that no part of the shard holds yet; from now on they count as written."""
@@ -55,6 +58,6 @@ def _append(table: pa.Table, rows: pa.Table) -> pa.Table:
     return pa.concat_tables([table, rows]).unify_dictionaries().combine_chunks()
 
 
-def _of(table: pa.Table, programs: Mapping[int, bytes] | set[int]) -> pa.Table:
+def _of(table: pa.Table, programs: set[int]) -> pa.Table:
     wanted = pa.array(np.array(sorted(programs), np.int64))
     return table.filter(pc.is_in(table.column("program"), value_set=wanted))

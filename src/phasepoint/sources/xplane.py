@@ -83,14 +83,14 @@ def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) 
     try:
         return read_hlo(protos, window=window), []
     except SourceError:
-        parts, problems = [read_hlo({}, window=window)], []
+        whole, problems = {}, []
     for program, proto in protos.items():
         try:
-            parts.append(read_hlo({program: proto}, window=window))
+            read_hlo({program: proto}, window=window)
+            whole[program] = proto
         except SourceError as error:
             problems.append(str(error))
-    programs = pa.concat_tables([part.programs for part in parts]).unify_dictionaries()
-    return HloTables(programs, pa.concat_tables([part.instructions for part in parts]).unify_dictionaries()), problems
+    return read_hlo(whole, window=window), problems
 
 
 def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple[int, list[str]]:
