@@ -38,9 +38,10 @@ def convolution_flop(proto: Any, lhs: Shape, rhs: Shape, result: Shape) -> int:
         )
         for place, window in enumerate(proto.window.dimensions)
     ]
-    input_features = lhs.dims[numbers.input_feature_dimension] // max(proto.feature_group_count, 1)
-    batch = lhs.dims[numbers.input_batch_dimension] // max(proto.batch_group_count, 1)
-    return FLOP_PER_FMA * input_features * result.dims[numbers.output_feature_dimension] * batch * prod(positions)
+    input_features: int = lhs.dims[numbers.input_feature_dimension] // max(proto.feature_group_count, 1)
+    batch: int = lhs.dims[numbers.input_batch_dimension] // max(proto.batch_group_count, 1)
+    output_features: int = result.dims[numbers.output_feature_dimension]
+    return FLOP_PER_FMA * input_features * output_features * batch * prod(positions)
 
 
 def valid_positions(window: Any, input_size: int, kernel_size: int, output_size: int) -> int:
