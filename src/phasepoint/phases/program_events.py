@@ -1,5 +1,6 @@
 """Which program a compilation made: by name, and whether the same function was compiled before with other shapes."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,8 @@ class ProgramSeen:
         attempt: restarts before it.
         name: name of the compiled module.
         step: first step of the window in which it was first seen.
-        version: 0 for the first program of this name, 1 for the next, …
+        version: programs of this name that were first seen in an earlier window.
+        instructions: its size.
         main: whether it has at least a tenth of the instructions of the run's largest program; the others are the
             small programs that a framework makes for single operations.
     """
@@ -28,6 +30,7 @@ class ProgramSeen:
     name: str
     step: int
     version: int
+    instructions: int
     main: bool
 
 
@@ -41,12 +44,13 @@ def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, .
         if step is not None:
             rows.append((row["host"], row["attempt"], step, row["program"], row["name"], row["instructions"]))
     largest = max((row[-1] for row in rows), default=0)
-    seen: dict[tuple[int, int, str], int] = {}
+    steps_of: dict[tuple[int, int, str], list[int]] = {}
     found = []
     for host, attempt, step, _, name, instructions in sorted(rows):
-        version = seen.get((host, attempt, name), 0)
-        seen[host, attempt, name] = version + 1
-        found.append(ProgramSeen(host, attempt, name, step, version, 10 * instructions >= largest))
+        steps = steps_of.setdefault((host, attempt, name), [])
+        version = bisect_left(steps, step)
+        steps.append(step)
+        found.append(ProgramSeen(host, attempt, name, step, version, instructions, 10 * instructions >= largest))
     return tuple(found)
 
 
@@ -71,7 +75,7 @@ def name_compilation(
     key = (stretch.session.host, stretch.session.attempt)
     mine = [p for p in programs if (p.host, p.attempt) == key and p.step >= first and (until is None or p.step < until)]
     again = [p for p in mine if p.version and p.main]
-    named = again or [p for p in mine if p.main]
+    named = sorted(again or [p for p in mine if p.main], key=lambda p: -p.instructions)
     names = "".join(f" {name}" for name in list(dict.fromkeys(p.name for p in named))[:3])
     if again:
         return "shape-change", f"compiled{names} again, for new shapes or options"
