@@ -152,9 +152,8 @@ def speed(quick: bool) -> list[dict]:
 
 
 def print_speed(rows: list[dict]) -> None:
-    print(
-        f"\n{'method':10} {'scenario':12} {'captured':>9} {'steps':>10} {'op rows':>10} {'time':>9} {'before':>9} {'peak':>9}"
-    )
+    print(f"\n{'method':10} {'scenario':12} {'captured':>9} {'steps':>10} {'op rows':>10}", end="")
+    print(f" {'time':>9} {'before':>9} {'peak':>9}")
     for r in rows:
         print(f"{r['method']:10} {r['scenario']:12} {100 * r['fraction']:>7.1f} % {r['n']:>10,} {r['ops_rows']:>10,} "
               f"{r['seconds']:>7.3f} s {r['before_mb']:>6.0f} MB {r['peak_mb']:>6.0f} MB")  # fmt: skip
