@@ -18,6 +18,32 @@ with record(sys.argv[1], budget=None) as run:
 """
 
 
+BOTH = """
+import sys
+import jax, torch
+from phasepoint.recorder import record
+with record(sys.argv[1], budget=None) as run:
+    if sys.argv[2] == "torch":
+        step, value = torch.tanh, torch.ones(64, 64)
+    else:
+        step, value = jax.jit(jax.numpy.tanh), jax.numpy.ones((64, 64))
+    for _ in run.steps(range(12)):
+        value = step(value)
+"""
+
+
+@pytest.mark.jax
+@pytest.mark.torch
+@pytest.mark.parametrize(("framework", "capture_format"), [("torch", "kineto"), ("jax", "xplane")])
+def test_of_two_imported_frameworks_the_one_that_works_is_captured(tmp_path, framework, capture_format):
+    command = [sys.executable, "-c", BOTH, str(tmp_path / "run"), framework]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    run = open_run(str(tmp_path / "run"))
+    assert run.table("steps").num_rows == 12
+    assert set(run.table("windows")["format"].to_pylist()) == {capture_format}
+
+
 @pytest.mark.torch
 def test_windows_open_when_the_framework_is_imported_later(tmp_path):
     done = subprocess.run(

@@ -129,9 +129,20 @@ class _Dismantling:
 
 def _framework_session(framework: str | None, guard: Guard) -> ProfilerSession:
     """The session of the framework asked for, or of the one that the job has imported, or will."""
-    name = framework or ("jax" if "jax" in sys.modules else "torch" if "torch" in sys.modules else None)
     makers = {"jax": _jax_session, "torch": _torch_session}
-    return LateSession(makers, guard) if name is None else makers[name]()
+    imported = [framework] if framework else [name for name in makers if name in sys.modules]
+    if not imported:
+        return LateSession(makers, guard)
+    if len(imported) > 1 and _used_framework() != "jax":
+        return LateSession(makers, guard, decide=_used_framework)
+    return makers[imported[0]]()
+
+
+def _used_framework() -> str:
+    """Of JAX and PyTorch, both imported, the one that works: JAX once its backends run."""
+    from phasepoint.recorder.jax_session import backends_started
+
+    return "jax" if backends_started() else "torch"
 
 
 def _jax_session() -> ProfilerSession:

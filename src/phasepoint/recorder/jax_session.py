@@ -120,7 +120,7 @@ class JaxSession:
         """Local devices, `cpu:0 cpu`; empty until JAX has started its backends, which is not ours to do."""
         import jax
 
-        if not _backends_started():
+        if not backends_started():
             return []
         return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.local_devices()]
 
@@ -128,7 +128,7 @@ class JaxSession:
         """Bytes in use on the first device; None on CPU, which keeps no account."""
         import jax
 
-        if not self._has_memory_stats or not _backends_started():
+        if not self._has_memory_stats or not backends_started():
             return None
         stats = jax.local_devices()[0].memory_stats()
         self._has_memory_stats = bool(stats)
@@ -246,7 +246,7 @@ def _user_state() -> Any:
     return getattr(module, "_profile_state", None)
 
 
-def _backends_started() -> bool:
+def backends_started() -> bool:
     """Whether asking for devices is harmless: it would start the backends, before `jax.distributed.initialize`."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     started = getattr(bridge, "backends_are_initialized", None)

@@ -1,4 +1,4 @@
-"""The session of a job that imports its framework only after the recording began: none at first, then that one's."""
+"""The session of a job whose framework is not known when the recording begins: none at first, then that one's."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,15 +15,25 @@ class LateSession:
     Args:
         makers: framework's module name → makes its session.
         guard: keeps what goes wrong out of the job's `import` statement.
+        decide: says which framework it is, asked before the first window, where both have been imported already: a
+            PyTorch job may import JAX through its checkpoint library, a JAX job PyTorch for its loader.
     """
 
-    def __init__(self, makers: dict[str, Callable[[], ProfilerSession]], guard: Guard) -> None:
+    def __init__(
+        self,
+        makers: dict[str, Callable[[], ProfilerSession]],
+        guard: Guard,
+        *,
+        decide: Callable[[], str] | None = None,
+    ) -> None:
         self.guard = guard
+        self._makers = makers
+        self._decide = decide
         self._become(NoSession())
         self._installers: list[Callable[[ProfilerSession], Remove]] = []
         self._removes: list[Remove] = []
         self._adopted = False
-        for name, make in makers.items():
+        for name, make in makers.items() if decide is None else ():
             self._removes.append(when_imported(name, lambda make=make: self._adopt(make)))  # type: ignore[misc]
 
     @guarded
@@ -48,6 +58,8 @@ class LateSession:
 
     def busy(self) -> bool:
         """Whether no window can open now; always before the import."""
+        if self._decide is not None and not self._adopted:
+            self._adopt(self._makers[self._decide()])
         return self._session.busy()
 
     def drain(self) -> None:
