@@ -63,3 +63,35 @@ def test_times_near_the_limit_of_64_bits_stay_exact():
 def test_an_interval_that_ends_before_it_starts_is_refused():
     with pytest.raises(ValueError, match="none before its start"):
         union(np.array([5]), np.array([4]))
+
+
+@given(pairs, st.lists(st.booleans(), min_size=25, max_size=25))
+def test_union_takes_only_the_chosen(spans, chosen):
+    array = np.array(spans, np.int64).reshape(-1, 2)
+    where = np.array(chosen[: len(spans)], np.bool_)
+    result = union(array[:, 0], array.sum(1), where=where)
+    assert points_of(result) == points([span for span, wanted in zip(spans, chosen, strict=False) if wanted])
+
+
+def test_union_of_many_is_the_union_of_few():
+    random = np.random.default_rng(7)
+    for n_runs in (1, 3, 20_000):
+        start = np.concatenate([np.sort(run) for run in np.array_split(random.integers(0, 10**6, 20_000), n_runs)])
+        end = start + random.integers(0, 40, len(start))
+        where = random.random(len(start)) < 0.9
+        few = unite(
+            [union(start[i : i + 1000], end[i : i + 1000], where=where[i : i + 1000]) for i in range(0, 20_000, 1000)]
+        )
+        many = union(start, end, where=where)
+        covered = np.zeros(10**6 + 41, np.int64)
+        np.add.at(covered, start[where], 1)
+        np.add.at(covered, end[where], -1)
+        assert many.total_ps == few.total_ps == int((np.cumsum(covered) > 0).sum())
+        assert (many.start_ps[1:] > many.end_ps[:-1]).all()
+        assert (many.end_ps > many.start_ps).all()
+
+
+def test_union_of_many_refuses_a_reversed_interval():
+    start = np.arange(5000)
+    with pytest.raises(ValueError, match="none before its start"):
+        union(start, start - 1)

@@ -27,24 +27,36 @@ class IntervalSet:
         return int((self.end_ps - self.start_ps).sum())
 
 
+_MANY = 4096
+"""From so many intervals on, loading the compiled merge pays; few are not worth the import."""
+
+_NOT_INTERVALS = "intervals need as many ends as starts, none before its start"
+
 EMPTY = IntervalSet(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def union(start_ps: Int64s, end_ps: Int64s) -> IntervalSet:
+def union(start_ps: Int64s, end_ps: Int64s, *, where: NDArray[np.bool_] | None = None) -> IntervalSet:
     """The union of any intervals, in any order, overlapping or not; those of no length vanish.
 
     Args:
         start_ps: `[n]` starts, ps.
         end_ps: `[n]` ends, ps.
+        where: `[n]` which of them; None takes all.
 
     Raises:
         ValueError: an interval ends before it starts, or the lengths differ.
     """
     start_ps = np.asarray(start_ps, np.int64)
     end_ps = np.asarray(end_ps, np.int64)
-    if start_ps.shape != end_ps.shape or np.any(end_ps < start_ps):
-        raise ValueError("intervals need as many ends as starts, none before its start")
+    if start_ps.shape != end_ps.shape:
+        raise ValueError(_NOT_INTERVALS)
+    if len(start_ps) >= _MANY:
+        return _union_of_many(start_ps, end_ps, np.empty(0, np.bool_) if where is None else where)
+    if np.any(end_ps < start_ps):
+        raise ValueError(_NOT_INTERVALS)
     kept = end_ps > start_ps
+    if where is not None:
+        kept &= where
     start_ps, end_ps = start_ps[kept], end_ps[kept]
     if not len(start_ps):
         return EMPTY
@@ -118,12 +130,29 @@ def partition(layers: Sequence[IntervalSet], low_ps: Int64s, high_ps: Int64s) ->
     reached = EMPTY
     before = np.zeros(len(low_ps), np.int64)
     for column, layer in enumerate(layers):
-        reached = unite((reached, layer))
+        if not len(layer.start_ps):
+            continue  # its column stays 0
+        reached = unite((reached, layer)) if len(reached.start_ps) else layer
         covered = covered_ps(reached, low_ps, high_ps)
         result[:, column] = covered - before
         before = covered
     result[:, -1] = high_ps - low_ps - before
     return result
+
+
+def _union_of_many(start_ps: Int64s, end_ps: Int64s, where: NDArray[np.bool_]) -> IntervalSet:
+    from phasepoint.core.interval_merge import join_runs, merge_pairs
+
+    capacity = int(np.count_nonzero(where)) if len(where) else len(start_ps)
+    start, end, begin = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity + 1, np.int64)
+    n_runs = join_runs(np.ascontiguousarray(start_ps), np.ascontiguousarray(end_ps), where, start, end, begin)
+    if n_runs < 0:
+        raise ValueError(_NOT_INTERVALS)
+    while n_runs > 1:
+        into = np.empty(begin[n_runs], np.int64), np.empty(begin[n_runs], np.int64)
+        n_runs = merge_pairs(start, end, *into, begin, n_runs)
+        start, end = into
+    return IntervalSet(start[: begin[n_runs]], end[: begin[n_runs]])
 
 
 def _covered_before(covered: IntervalSet, time_ps: Int64s) -> Int64s:

@@ -73,7 +73,7 @@ def nest_spans(
 _SORTED, _UNSORTED, _REVERSED_SPAN = 0, 1, 2
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether spans stand by track, start, longest first; or one of them ends before it starts."""
     state = _SORTED
@@ -91,7 +91,7 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
     return state
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top.
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN201, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917
 
 Int64s = NDArray[np.int64]
 
@@ -26,8 +26,9 @@ def number_keys(*columns: NDArray[np.int32] | Int64s) -> tuple[NDArray[np.int32]
     n_rows = len(columns[0])
     zeros = np.broadcast_to(np.int64(0), n_rows)
     wide = [np.asarray(column).astype(np.int64, copy=False) for column in columns] + [zeros] * (4 - len(columns))
-    numbers, first = _number_keys(*(np.ascontiguousarray(c) if len(columns) > i else c for i, c in enumerate(wide)))
-    return numbers, first
+    numbers = np.empty(n_rows, np.int32)
+    wide = [np.ascontiguousarray(c) if len(columns) > i else c for i, c in enumerate(wide)]
+    return numbers, np.asarray(_number_keys(*wide, numbers), np.int64)
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,23 @@ def sum_by_pair(
     """
     n = len(major)
     sums = (np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
-    size = _sum_by_pair(major, minor, first_values, second_values, sums)
+    size = _sum_by_pair(major, minor, first_values, second_values, np.empty(n, np.int32), sums)
     sample, count, first_sum, second_sum = sums
     return PairSums(sample[:size], count[:size], first_sum[:size], second_sum[:size])
+
+
+def place_in(time: Int64s, start: Int64s, end: Int64s) -> NDArray[np.int32]:
+    """`[n]` the interval that holds each instant, -1 where none does; fast where the instants go through time.
+
+    Args:
+        time: `[n]` instants.
+        start: `[n_intervals]` starts, sorted.
+        end: `[n_intervals]` ends; no interval reaches into the next.
+    """
+    arrays = (np.ascontiguousarray(column, np.int64) for column in (time, start, end))
+    index = np.empty(len(time), np.int32)
+    _place_in(*arrays, index)
+    return index
 
 
 def sum_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
@@ -78,10 +93,9 @@ def first_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
 # Compiled loops.
 
 
-@numba.njit(cache=True)
-def _number_keys(a, b, c, d):
+@numba.njit(cache=True, nogil=True)
+def _number_keys(a, b, c, d, numbers):
     n = len(a)
-    numbers = np.empty(n, np.int32)
     first = np.empty(1024, np.int64)
     table = np.full(4096, -1, np.int32)
     count = 0
@@ -115,10 +129,10 @@ def _number_keys(a, b, c, d):
                 while table[slot] >= 0:
                     slot = (slot + 1) & mask
                 table[slot] = key
-    return numbers, first[:count].copy()
+    return first[:count].copy()
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True, nogil=True, inline="always")
 def mix_key(a, b, c, d):
     """A multiplicative hash of four integers. Source of the constant: 2^64 / golden ratio (Knuth, TAOCP 3, 6.4)."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
@@ -128,8 +142,8 @@ def mix_key(a, b, c, d):
     return np.int64((h ^ (h >> np.uint64(32))) >> np.uint64(1))
 
 
-@numba.njit(cache=True)
-def _sum_by_pair(major, minor, first_values, second_values, sums):
+@numba.njit(cache=True, nogil=True)
+def _sum_by_pair(major, minor, first_values, second_values, order, sums):
     """Rows in buckets by major key (a counting sort); within a bucket the minor keys add up in one scratch row."""
     n = len(major)
     n_major, n_minor = (major.max() + 2, minor.max() + 1) if n else (1, 0)
@@ -137,7 +151,6 @@ def _sum_by_pair(major, minor, first_values, second_values, sums):
     for i in range(n):
         begin[major[i] + 2] += 1
     begin = np.cumsum(begin)
-    order = np.empty(n, np.int32)
     place = begin.copy()
     for i in range(n):
         order[place[major[i] + 1]] = i
@@ -159,16 +172,55 @@ def _sum_by_pair(major, minor, first_values, second_values, sums):
             count[entry] += 1
             first_sum[entry] += first_values[i]
             second_sum[entry] += second_values[i]
-        sorting = low + np.argsort(minor[sample[low:size]])
-        sample[low:size] = sample[sorting]
-        for column in (count, first_sum, second_sum):
-            column[low:size] = column[sorting]
         for k in range(low, size):
             at[minor[sample[k]]] = -1
+        _sort_by_minor(minor, low, size, sums)
     return size
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
+def _sort_by_minor(minor, low, high, sums):
+    """Shell's sort of one bucket's entries in place: NumPy's sorts take a second to compile. Source of the gaps:
+    Knuth, TAOCP 3, 5.2.1 (Pratt's 1, 4, 13, 40, …)."""
+    sample, count, first_sum, second_sum = sums
+    gap = 1
+    while 3 * gap + 1 < high - low:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(low + gap, high):
+            row, rows, one, two = sample[k], count[k], first_sum[k], second_sum[k]
+            j = k
+            while j >= low + gap and minor[sample[j - gap]] > minor[row]:
+                i = j - gap
+                sample[j], count[j], first_sum[j], second_sum[j] = sample[i], count[i], first_sum[i], second_sum[i]
+                j = i
+            sample[j], count[j], first_sum[j], second_sum[j] = row, rows, one, two
+        gap //= 3
+
+
+@numba.njit(cache=True, nogil=True)
+def _place_in(time, start, end, index):
+    n, at = len(start), -1  # the last interval that began by then: tracks go through time, so it is near the one before
+    for i in range(len(time)):
+        t = time[i]
+        if at >= 0 and start[at] > t:
+            low, high = -1, at
+        elif at + 1 < n and start[at + 1] <= t:
+            at += 1
+            low, high = at, (at + 1 if at + 1 == n or start[at + 1] > t else n)
+        else:
+            low, high = at, at + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if start[middle] <= t:
+                low = middle
+            else:
+                high = middle
+        at = low
+        index[i] = at if at >= 0 and t < end[at] else -1
+
+
+@numba.njit(cache=True, nogil=True)
 def _sum_by(numbers, n_keys, values):
     sums = np.zeros(n_keys, np.int64)
     for i in range(len(numbers)):
@@ -177,7 +229,7 @@ def _sum_by(numbers, n_keys, values):
     return sums
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _first_by(numbers, n_keys, values):
     first = np.full(n_keys, -1, np.int64)
     for i in range(len(numbers)):

@@ -6,6 +6,7 @@ difference of two Unix times in ns. What cannot be read or placed is counted, an
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -62,19 +63,24 @@ def read_xplane(
     buffer = as_bytes(data)
     planes, problems = read_planes(buffer)
     profile_start_ns = profile_start_unix_ns(planes)
-    events = gather_events(buffer, planes, profile_start_ns)
-    hlo, hlo_problems = _read_hlo(read_hlo, hlo_protos(buffer, planes), window)
     offset_ps, clock_problems = _offset_ps(profile_start_ns, epoch_unix_ns)
-    bounds = find_bounds(events, steps, offset_ps)
-    names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
-    attribution = attribute_events(events, bounds, dict(names))
-    resolved, nesting = _resolve(events, hlo, attribution, window=window, offset_ps=offset_ps, bounds=bounds)
-    breakdowns, found_steps, misnested = breakdowns_table(resolved, nesting), steps_table(resolved), nesting.misnested
-    del nesting  # the larger half of the memory, before the tables are built
+    with ThreadPoolExecutor(1) as other:  # compiled loops and Arrow run beside each other
+        reading = other.submit(_read_hlo, read_hlo, hlo_protos(buffer, planes), window)
+        events = gather_events(buffer, planes, profile_start_ns)
+        hlo, hlo_problems = reading.result()
+        bounds = find_bounds(events, steps, offset_ps)
+        names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
+        attributing = other.submit(attribute_events, events, bounds, dict(names))
+        resolved, nesting = _resolve(events, hlo, attributing, window=window, offset_ps=offset_ps, bounds=bounds)
+        breakdowns, found_steps = breakdowns_table(resolved, nesting), steps_table(resolved)
+        misnested, orphans = nesting.misnested, attributing.result().orphan_events
+        del nesting  # before the largest tables are built
+        adding = other.submit(ops_table, resolved)
+        spans = spans_table(resolved) if keep_spans else TABLES["spans"].empty()
+        tables = spans, adding.result()
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
-    tables = (spans_table(resolved) if keep_spans else TABLES["spans"].empty()), ops_table(resolved)
     cost_ps = (time.process_time_ns() - begin) * 1000
-    conversion = _conversion(resolved, attribution.orphan_events, misnested, problems=problems, cost_ps=cost_ps)
+    conversion = _conversion(resolved, orphans, misnested, problems=problems, cost_ps=cost_ps)
     return Capture(*tables, breakdowns, hlo.programs, hlo.instructions, conversion, found_steps)
 
 
@@ -107,7 +113,7 @@ def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple
 
 
 def _resolve(
-    events: Events, hlo: HloTables, attribution: Attribution, *, window: int, offset_ps: int, bounds: StepBounds
+    events: Events, hlo: HloTables, attributing: Future[Attribution], *, window: int, offset_ps: int, bounds: StepBounds
 ) -> tuple[Resolved, Nesting]:
     known = _known_instructions(events.kinds, hlo.instructions)
     found = [known.get((kind.program, kind.op)) for kind in events.kinds]
@@ -129,7 +135,7 @@ def _resolve(
         events=events,
         category=category,
         layer=layer,
-        step=attribution.step,
+        step=attributing.result().step,
         bounds=bounds,
         parent=nesting.parent,
         self_ps=self_ps,

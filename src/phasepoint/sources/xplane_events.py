@@ -1,23 +1,18 @@
-"""Events of one plane, decoded into arrays by one compiled loop.
+"""The compiled loop that decodes events of lines into arrays.
 
 Bookkeeping of the profiler is recognised by the event's metadata and never becomes a row; what it says about launches
 and completions is kept: a thread-pool region names the task it runs, an `end:` event says when an asynchronous op
 finished.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from phasepoint.sources.dense import mix_key
-from phasepoint.sources.wire import INTACT, LENGTH, VARINT, Bytes, Int64s, read_field, read_varint_at
-from phasepoint.sources.xplane_planes import Plane
+from phasepoint.sources.wire import INTACT, LENGTH, VARINT, read_field, read_varint_at
 
 # mypy: disable-error-code="no-untyped-def"
-# ruff: noqa: ANN001, ANN202, PLR0912, PLR0915, PLR0917, PLR1714
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0912, PLR0915, PLR0917, PLR1714
 
 KEEP, IGNORE, REGION, STOP, RECORD, END = 0, 1, 2, 3, 4, 5
 """What an event is to us, by its metadata: a span; bookkeeping; a pool thread takes up a task; it is done with it;
@@ -50,114 +45,14 @@ _DEVICE_TIME = 1 << 9 | 1 << 10
 _KIND_MASK = _OP | _PROGRAM | _RUN | _CORRELATION | _STEP | IS_ROOT | HAS_DEVICE_ID
 """The plain names of slots and their bits, as compiled loops want constants."""
 
-_LUT_SIZE = 1 << 20
-"""Ids below this are looked up in an array; profilers count from 1, so only damaged bytes hold larger ones."""
-
 LIMIT_PS = 1 << 60
 """Times beyond ± 13 days of the profile's start cannot be placed: with the session's epoch they must fit 64 bits."""
-
-
-@dataclass(frozen=True)
-class PlaneEvents:
-    """Events of one plane.
-
-    Attributes:
-        first: `[n_lines + 1]` where each line's events begin; `first[i] : first[i + 1]` are those of line i.
-        kind: `[n_events]` index into `kinds`.
-        start_ps: `[n_events]` start, counted like the lines' time stamps.
-        dur_ps: `[n_events]` duration.
-        link: `[n_events]` correlation id with HAS_CORRELATION, run id with HAS_RUN.
-        kinds: `[n_kinds, 7]` what events of a kind share: see `KIND_COLUMNS`.
-        marks: `[n_marks, 2]` events with a step number: event, number.
-        device_times: `[n, 2]` events placed by the device's own clock, which gave their duration too: event, start in
-            ps.
-        open: `[n, 2]` ops not seen to complete on their thread: event, id under which completion is announced.
-        ends: `[n, 2]` completions not matched on the spot: id, time in ps.
-        entries: `[n, 2]` first op of each execution on a line: event, id of the task in which it ran; below 0 if in
-            none.
-        records: `[n, 3]` tasks handed over: id, line, time in ps.
-        ignored: bookkeeping events.
-        dropped: events that could not be read or placed.
-        damaged: lines whose bytes are damaged: `(line, offset)`.
-    """
-
-    first: Int64s
-    kind: NDArray[np.int32]
-    start_ps: Int64s
-    dur_ps: Int64s
-    link: Int64s
-    kinds: Int64s
-    marks: Int64s
-    device_times: Int64s
-    open: Int64s
-    ends: Int64s
-    entries: Int64s
-    records: Int64s
-    ignored: int
-    dropped: int
-    damaged: list[tuple[int, int]]
-
-
-KIND_COLUMNS = ("meta", "op", "op_bytes", "program", "ordinal", "flags", "level")
-"""Of a kind: index of the metadata; id of the text that names its HLO op, or that text's offset where `op_bytes` is
-not 0; program id; device ordinal; which of these are known (HAS_…); the level of its line."""
-
-
-def decode_events(
-    data: Bytes, plane: Plane, *, base_ns: int, meta_class: NDArray[np.int8], line_level: NDArray[np.int8]
-) -> PlaneEvents:
-    """Decode every event of a plane.
-
-    Args:
-        data: the whole XSpace.
-        plane: the plane.
-        base_ns: what the lines' time stamps count from: 0, or a Unix time in ns where they are absolute.
-        meta_class: `[n_metadata]` KEEP, IGNORE, …
-        line_level: `[n_lines]` a number for the level of the line's events; below 0 for lines that repeat what others
-            hold: their events are counted as ignored.
-    """
-    bounds = np.array([(line.start, line.end) for line in plane.lines], np.int64).reshape(-1, 2)
-    base_ps = np.array([_line_base_ps(line.timestamp_ns, base_ns) for line in plane.lines], np.int64)
-    meta = _id_table({int(key): i for i, key in enumerate(plane.meta_id)})
-    slot = _id_table({key: SLOTS[name] for key, name in plane.stat_name.items() if name in SLOTS})
-    capacity = sum(line.events for line in plane.lines)
-    outputs = (
-        np.empty(capacity, np.int32),
-        *(np.empty(capacity, np.int64) for _ in range(3)),
-        *(np.empty((capacity, 2), np.int64) for _ in range(5)),
-        np.empty((capacity, 3), np.int64),
-    )  # here, not in the compiled loop: NumPy asks for huge pages, which halves the time of the first read
-    arguments = (data, data.ctypes.data, bounds, base_ps, line_level, (*meta, meta_class, *slot), outputs)
-    arrays, counts, stops = _decode(*arguments, None)
-    if counts[2]:  # written by another serializer, or damaged
-        arrays, counts, stops = _decode(*arguments, True)
-    damaged = [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]
-    ignored, dropped, _ = counts.tolist()
-    return PlaneEvents(*(*arrays, ignored, dropped, damaged))
-
-
-def _line_base_ps(timestamp_ns: int, base_ns: int) -> int:
-    """A line's time in ps, pushed out of range (so that its events are dropped) where it does not fit."""
-    base_ps = (timestamp_ns - base_ns) * 1000
-    return base_ps if abs(base_ps) < LIMIT_PS else 2 * LIMIT_PS - 1
-
-
-def _id_table(index_of: Mapping[int, int]) -> tuple[NDArray[np.int32], Int64s, NDArray[np.int32]]:
-    """Id → index: an array for small ids, sorted pairs for the others; -1 is unknown.
-
-    An id of one byte that is in neither is -1 without looking further."""
-    small = {key: index for key, index in index_of.items() if 0 <= key < _LUT_SIZE}
-    large = sorted((key, index) for key, index in index_of.items() if not 0 <= key < _LUT_SIZE)
-    lut = np.full(max(max(small, default=0) + 1, 256), -1, np.int32)  # any one byte can be looked up
-    lut[list(small.keys())] = list(small.values())
-    keys = np.array([key for key, _ in large], np.int64)
-    return lut, keys, np.array([index for _, index in large], np.int32)
 
 
 # Compiled loops.
 
 
-@numba.njit(cache=True, inline="always")
+@numba.njit(cache=True, nogil=True, inline="always")
 def _index_of(key, lut, keys, indices):
     if 0 <= key < len(lut):
         return lut[key]
@@ -168,7 +63,7 @@ def _index_of(key, lut, keys, indices):
     return np.int32(-1)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _read_any_event(
     data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
 ):
@@ -197,7 +92,7 @@ def _read_any_event(
     return _index_of(key, meta_lut, meta_ids, meta_index), offset, duration, mask, placed
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
     """One XStat, in any order, into its slot; -1 where nobody asked for it or its value is of another type."""
     slot = np.int32(-1)
@@ -219,7 +114,7 @@ def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds)
     return slot
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _hash_kind(data, key):
     """Equal for equal kinds; an inline text counts by its bytes, wherever it stands."""
     op = key[1]
@@ -228,7 +123,7 @@ def _hash_kind(data, key):
     return mix_key(key[0], op, key[3], key[4] << 40 ^ key[5] << 8 ^ key[6] ^ key[2] << 20)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _is_kind(data, key, known):
     for column in (0, 2, 3, 4, 5, 6):
         if known[column] != key[column]:
@@ -239,7 +134,7 @@ def _is_kind(data, key, known):
     return key[2] > 0 or known[1] == key[1]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _kind_of(data, key, kinds, n_kinds, table):
     """Number of a kind, entered at the end if it is new; and the lists, which may have grown."""
     place = _hash_kind(data, key) & (len(table) - 1)
@@ -258,13 +153,15 @@ def _kind_of(data, key, kinds, n_kinds, table):
         place = _hash_kind(data, key) & (len(table) - 1)
         while table[place] >= 0:
             place = (place + 1) & (len(table) - 1)
-    kinds[n_kinds] = key
+    for column in range(7):  # assigning a row takes seconds to compile
+        kinds[n_kinds, column] = key[column]
     table[place] = n_kinds
     return n_kinds, kinds, table
 
 
-@numba.njit(cache=True)
-def _decode(data, address, bounds, base_ps, line_level, tables, outputs, careful):
+@numba.njit(cache=True, nogil=True)
+def decode_lines(data, address, bounds, base_ps, line_level, tables, outputs, careful):
+    """Events of some lines into `outputs`; `careful` reads fields in any order, None the usual one only."""
     # Longer than the house likes: one loop over bytes whose state is all local; in parts it is several times as slow.
     meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index = tables
     kind, start, dur, link, marks, device_times, opened, ends, entries, records = outputs

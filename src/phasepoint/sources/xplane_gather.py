@@ -8,15 +8,13 @@ from numpy.typing import NDArray
 
 from phasepoint.core.tables import LEVELS
 from phasepoint.sources.wire import Bytes, Int64s, read_text
+from phasepoint.sources.xplane_decode import KIND_COLUMNS, PlaneEvents, decode_events
 from phasepoint.sources.xplane_events import (
     HAS_CORRELATION,
     HAS_DEVICE_ID,
     HAS_OP,
     HAS_PROGRAM,
     HAS_STEP,
-    KIND_COLUMNS,
-    PlaneEvents,
-    decode_events,
 )
 from phasepoint.sources.xplane_lines import classify_names, is_host, line_levels
 from phasepoint.sources.xplane_planes import Plane

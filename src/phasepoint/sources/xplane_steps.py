@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.sources.dense import place_in
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane_gather import Events
@@ -37,11 +38,7 @@ class StepBounds:
 
     def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
         """`[n]` index of the step that holds each instant, -1 outside every step."""
-        if not len(self.step):
-            return np.full(len(time_ps), -1, np.int32)
-        index = np.searchsorted(self.start_ps, time_ps, side="right").astype(np.int32) - 1
-        index[(index >= 0) & (time_ps >= self.end_ps[index])] = -1
-        return index
+        return place_in(time_ps, self.start_ps, self.end_ps)
 
 
 @dataclass(frozen=True)

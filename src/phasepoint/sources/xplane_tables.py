@@ -109,10 +109,10 @@ def ops_table(resolved: Resolved) -> pa.Table:
 def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
     """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture."""
     bounds = resolved.bounds
-    layers = _device_layers(resolved, nesting)
-    host = _host_activity(resolved, nesting)
-    devices = sorted(layers)
-    parts = [partition([*layers[device], host], bounds.start_ps, bounds.end_ps) for device in devices]
+    sets = _busy_sets(resolved, nesting)
+    devices = _working_devices(resolved.events.kinds)
+    layers = [[*sets[3 * i : 3 * i + 3], sets[-1]] for i in range(len(devices))]
+    parts = [partition(of_device, bounds.start_ps, bounds.end_ps) for of_device in layers]
     wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
     device = np.arange(len(devices), dtype=np.int32)[:, None]
     category = np.arange(len(CATEGORIES), dtype=np.int32)
@@ -180,34 +180,38 @@ def _step_column(resolved: Resolved, step: NDArray[np.int32]) -> pa.Array:
     return pa.array(np.append(resolved.bounds.step, 0)[step], mask=step < 0)
 
 
-def _device_layers(resolved: Resolved, nesting: Nesting) -> dict[str, list[IntervalSet]]:
-    """For each device the time in which it computes, communicates and moves data, by its innermost ops and kernels."""
+def _segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
+    """`[n_kinds]` which set of busy time a kind's own time falls into, -1 for none.
+
+    Three for each device (compute, communication, data movement; its ops and kernels), then the host's work; marks and
+    waits are no work.
+    """
+    devices = _working_devices(kinds)
+    labels = np.full(len(kinds), -1, np.int16)
+    for i, (kind, one) in enumerate(zip(kinds, category, strict=True)):
+        if kind.level in ("op", "kernel") and one in _BUSY:
+            labels[i] = 3 * devices.index(kind.device) + _BUSY.index(one)
+        elif kind.device == "host" and kind.level == "runtime" and not is_wait(kind.name):
+            labels[i] = 3 * len(devices)
+    return labels
+
+
+def _working_devices(kinds: Sequence[Kind]) -> list[str]:
+    return sorted({k.device for k in kinds if k.level in ("op", "kernel")})
+
+
+def _busy_sets(resolved: Resolved, nesting: Nesting) -> list[IntervalSet]:
+    """The time of each label of `_segment_labels`: on the tracks, and asynchronously after them."""
     events = resolved.events
-    devices = sorted({k.device for k in events.kinds if k.level in ("op", "kernel")})
-    codes = [_layer_code(k, c, devices) for k, c in zip(events.kinds, resolved.category, strict=True)]
-    code = np.array(codes, np.int32)
-    segment_code = code.astype(np.int16)[events.kind][nesting.segment_span]
+    label = _segment_labels(events.kinds, resolved.category)
+    on_track = label[events.kind[nesting.segment_span]]
     row, tail_ps = resolved.tails.T
-    tail_code = code[events.kind[row]]
+    after = label[events.kind[row]]
     ends = events.start_ps[row] + resolved.total_ps[row]
     sets = []
-    for i in range(3 * len(devices)):
-        on, late = segment_code == i, tail_code == i
-        track_time = union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])
+    for i in range(3 * len(_working_devices(events.kinds)) + 1):
+        on, late = on_track == i, after == i
+        track_time = union(nesting.segment_start_ps, nesting.segment_end_ps, where=on)
         tails = union(ends[late] - tail_ps[late], ends[late])
-        sets.append(unite((track_time, tails)))
-    return {device: sets[3 * i : 3 * i + 3] for i, device in enumerate(devices)}
-
-
-def _layer_code(kind: Kind, category: str, devices: Sequence[str]) -> int:
-    if kind.level not in ("op", "kernel") or category not in _BUSY:
-        return -1
-    return 3 * devices.index(kind.device) + _BUSY.index(category)
-
-
-def _host_activity(resolved: Resolved, nesting: Nesting) -> IntervalSet:
-    """Time in which some thread of the host works; marks and waits are no work."""
-    events = resolved.events
-    works = [k.device == "host" and k.level == "runtime" and not is_wait(k.name) for k in events.kinds]
-    on = np.array(works, np.bool_)[events.kind[nesting.segment_span]]
-    return union(nesting.segment_start_ps[on], nesting.segment_end_ps[on])
+        sets.append(unite((track_time, tails)) if late.any() else track_time)
+    return sets
