@@ -141,3 +141,15 @@ def test_spans_can_be_left_out():
     full, lean = read_xplane(data, window=0), read_xplane(data, window=0, keep_spans=False)
     assert lean.spans.num_rows == 0
     assert lean.ops.equals(full.ops)
+
+
+@modes
+def test_two_threads_read_what_one_reads(wait_each_step, monkeypatch):
+    data = record(wait_each_step=wait_each_step)
+    one = read_xplane(data, window=0)
+    monkeypatch.setattr("phasepoint.sources.xplane_decode._MANY_EVENTS", 1)
+    two = read_xplane(data, window=0)
+    for name in ("spans", "ops", "breakdowns", "steps"):
+        assert getattr(two, name).to_pylist() == getattr(one, name).to_pylist()
+    counts = ("events", "spans", "ignored_events", "dropped_events", "misnested_events", "orphan_events", "problem")
+    assert two.conversion.select(counts).equals(one.conversion.select(counts))
