@@ -68,3 +68,8 @@ def test_satterthwaite():
     freedom = satterthwaite_freedom(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([4.0, 4.0]))
     assert freedom[0] == pytest.approx(8)
     assert np.isinf(freedom[1])
+
+
+def test_apportion_takes_the_least_weight_there_is():
+    assert apportion(1, np.array([0.0, 5e-324])).tolist() == [0, 1]
+    assert apportion(10, np.array([2.2e-309, 2.2e-309])).tolist() == [5, 5]

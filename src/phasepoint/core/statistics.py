@@ -75,7 +75,7 @@ def apportion(total: int, weights: FloatArray) -> IntArray:
         raise ValueError(f"cannot split {total} by weights that add up to {weight:g}")
     if not total:
         return np.zeros(len(weights), np.int64)
-    exact = weights * (total / weight)
+    exact = weights / weight * total  # not total / weight, which overflows for the least of weights
     parts = np.minimum(np.floor(exact), total).astype(np.int64)
     by_remainder = np.argsort(-(exact - parts), kind="stable")
     left = total - sum(map(int, parts))
