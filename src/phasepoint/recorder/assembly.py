@@ -91,7 +91,8 @@ class _Assembly:
 
     def _parts(self, session: ProfilerSession, epoch: Epoch) -> Parts:
         account = CostAccount()
-        prior = PRIVATE_PRIOR if session.probe().api == "private" else PUBLIC_PRIOR
+        # A framework that is not known yet ("none") is taken to have its private interface, as all tested ones do.
+        prior = PUBLIC_PRIOR if session.probe().api == "public" else PRIVATE_PRIOR
         return Parts(
             clock=self._clock,
             epoch=epoch,

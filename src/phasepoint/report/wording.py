@@ -101,13 +101,16 @@ def cost_line(cost: RecordingCost) -> str:
 
 
 def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
-    """The parts of the recording's cost with their names, conversion last: it is not the job's."""
+    """The parts of the recording's cost with their names; they add up to `total_ps`."""
     return [
+        ("entering", cost.entry_ps),
+        ("step clock and planning", cost.clock_ps),
+        ("writing rows (CPU, off the job's thread)", cost.flush_ps),
         ("opening profiler sessions", cost.start_ps),
         ("slower steps while capturing", cost.slowdown_ps),
         ("closing sessions", cost.stop_ps),
         ("writing captures (CPU, off the job's thread)", cost.write_ps),
-        ("converting them (CPU, outside the job)", cost.convert_ps),
+        ("converting them (CPU, beside the job)", cost.convert_ps),
     ]
 
 

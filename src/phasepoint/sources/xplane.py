@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.nesting import Nesting, nest_spans
@@ -153,6 +154,10 @@ def _known_instructions(
     """Opcode, category and layer of the instructions that ran, by program and name."""
     wanted = {(kind.program, kind.op) for kind in kinds if kind.program is not None}
     names = ("program", "op", "opcode", "category", "layer")
+    # A caller of many windows hands over all programs it knows; only the rows of those that ran become Python values.
+    for name, values in (("program", {p for p, _ in wanted}), ("op", {op for _, op in wanted})):
+        column = instructions.column(name)
+        instructions = instructions.filter(pc.is_in(column, value_set=pa.array(sorted(values), column.type)))
     columns = [instructions.column(name).to_pylist() for name in names]
     return {
         (program, op): (opcode, category, layer)
