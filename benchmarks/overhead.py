@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,10 @@ import numpy as np
 
 JOBS = Path(__file__).with_name("overhead_jobs.py")
 CALIBRATION_STEPS = 200
+LAYOUT_BYTES = 4096
+"""The environment of every job is padded by a random length up to this, because where a process's stack and buffers
+come to lie changes its speed by some per cent (Mytkowicz et al., "Producing wrong data without doing anything
+obviously wrong", ASPLOS 2009)."""
 
 
 def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
@@ -47,7 +52,11 @@ def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
     ]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=False
+            command,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "LAYOUT": "x" * random.randrange(LAYOUT_BYTES)},
+            check=False,
         )
         if done.returncode or "phasepoint:" in done.stderr:
             raise SystemExit(f"{framework} {mode}: exit code {done.returncode}\n{done.stderr[-3000:]}")
