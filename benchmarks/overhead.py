@@ -1,10 +1,14 @@
 """What recording costs a training job: wall time, CPU time, memory, and whether it changes the result.
 
-On/off pairs of the same job with the same, fixed number of steps run one after another, each in a process of its own,
-the order within a pair turning with every pair. Reported is the median over pairs of on / off - 1 with a bootstrap
-95 % interval, for wall and for CPU time (user and system, children included), beside the recorder's own account.
+On/off pairs of the same job with the same, fixed number of steps run side by side, each in a process of its own and
+pinned to a core of its own; with every pair they change cores. So a machine whose speed drifts slows both alike, and
+the recorder's thread finds no idle core to hide on. `--turns` runs the two of a pair one after another on all cores
+instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs of
+on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside the
+recorder's own account. `--null` compares the job without recorder with itself: what the arrangement alone makes of it.
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
+    python benchmarks/overhead.py --null                 # off / off
     python benchmarks/overhead.py --quick                # 3 pairs of 15 s
     python benchmarks/overhead.py --peers                # and the frameworks' own profilers left on
     python benchmarks/overhead.py --clock                # the step clock alone, µs a step
@@ -21,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -36,8 +41,8 @@ come to lie changes its speed by some per cent (Mytkowicz et al., "Producing wro
 obviously wrong", ASPLOS 2009)."""
 
 
-def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
-    """One job in a process of its own."""
+def run_job(framework: str, steps: int, mode: str, core: int | None = None) -> dict[str, Any]:
+    """One job in a process of its own, pinned to a core or, with None, free."""
     folder = Path(tempfile.mkdtemp(prefix="phasepoint-overhead-"))
     command = [
         sys.executable,
@@ -50,14 +55,11 @@ def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
         "--out",
         str(folder / "run"),
     ]
+    if core is not None:
+        command += ["--core", str(core)]
+    layout = {"JAX_PLATFORMS": "cpu", "LAYOUT": "x" * random.randrange(LAYOUT_BYTES)}
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=os.environ | {"JAX_PLATFORMS": "cpu", "LAYOUT": "x" * random.randrange(LAYOUT_BYTES)},
-            check=False,
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | layout, check=False)
         if done.returncode or "phasepoint:" in done.stderr:
             raise SystemExit(f"{framework} {mode}: exit code {done.returncode}\n{done.stderr[-3000:]}")
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -66,10 +68,25 @@ def run_job(framework: str, steps: int, mode: str) -> dict[str, Any]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def steps_for(framework: str, seconds: float) -> int:
-    """The number of steps that takes about so long here, from the warm steps of a short run."""
-    step_s = run_job(framework, CALIBRATION_STEPS, "off")["step_s"]
-    return max(CALIBRATION_STEPS, int(seconds / step_s))
+def run_pair(framework: str, steps: int, modes: tuple[str, str], index: int, *, turns: bool) -> list[dict[str, Any]]:
+    """Two jobs, side by side on two cores that they exchange with every pair, or one after another in turning order."""
+    flip = index % 2 == 1
+    if turns:
+        found = {place: run_job(framework, steps, modes[place]) for place in ((1, 0) if flip else (0, 1))}
+        return [found[0], found[1]]
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    with ThreadPoolExecutor(2) as both:
+        jobs = [
+            both.submit(run_job, framework, steps, mode, core)
+            for mode, core in zip(modes, cores[::-1] if flip else cores, strict=True)
+        ]
+        return [job.result() for job in jobs]
+
+
+def steps_for(framework: str, seconds: float, *, turns: bool) -> int:
+    """The number of steps that takes about so long here, from the warm steps of a short pair."""
+    pair = run_pair(framework, CALIBRATION_STEPS, ("off", "off"), 0, turns=turns)
+    return max(CALIBRATION_STEPS, int(seconds / min(job["step_s"] for job in pair)))
 
 
 def bootstrap(values: list[float]) -> tuple[float, float, float]:
@@ -79,17 +96,16 @@ def bootstrap(values: list[float]) -> tuple[float, float, float]:
     return float(np.median(sample)), *(float(q) for q in np.quantile(medians, [0.025, 0.975]))
 
 
-def compare(framework: str, pairs: int, seconds: float) -> dict[str, Any]:
-    """Interleaved on/off pairs."""
-    steps = steps_for(framework, seconds)
+def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bool) -> dict[str, Any]:
+    """Interleaved on/off pairs; with `null` off/off pairs."""
+    steps = steps_for(framework, seconds, turns=turns)
     results: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for index in range(pairs):
-        order = ("off", "on") if index % 2 == 0 else ("on", "off")
-        jobs = {mode: run_job(framework, steps, mode) for mode in order}
-        results.append((jobs["off"], jobs["on"]))
-        off, on = results[-1]
+        off, on = run_pair(framework, steps, ("off", "off" if null else "on"), index, turns=turns)
+        on = {"own_ratio": 0.0, "windows": 0} | on
+        results.append((off, on))
         sys.stderr.write(
-            f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, on {on['wall_s']:.2f} s "
+            f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, {on['mode']} {on['wall_s']:.2f} s "
             f"({on['wall_s'] / off['wall_s'] - 1:+.2%}), CPU {on['cpu_s'] / off['cpu_s'] - 1:+.2%}, "
             f"own account {on['own_ratio']:.2%}, {on['windows']} windows\n"
         )
@@ -97,6 +113,7 @@ def compare(framework: str, pairs: int, seconds: float) -> dict[str, Any]:
     return {
         "framework": framework,
         "steps": steps,
+        "arrangement": "in turns" if turns else "side by side",
         "seconds": median(off["wall_s"] for off, _ in results),
         "wall": bootstrap([on["wall_s"] / off["wall_s"] - 1 for off, on in results]),
         "cpu": bootstrap([on["cpu_s"] / off["cpu_s"] - 1 for off, on in results]),
@@ -111,10 +128,10 @@ def compare(framework: str, pairs: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def compare_peer(framework: str, repeats: int, seconds: float) -> dict[str, Any]:
+def compare_peer(framework: str, repeats: int, seconds: float, *, turns: bool) -> dict[str, Any]:
     """The framework's own profiler left on for the whole job, against the job without."""
-    steps = steps_for(framework, seconds)
-    pairs = [(run_job(framework, steps, "off"), run_job(framework, steps, "peer")) for _ in range(repeats)]
+    steps = steps_for(framework, seconds, turns=turns)
+    pairs = [run_pair(framework, steps, ("off", "peer"), index, turns=turns) for index in range(repeats)]
     return {
         "framework": framework,
         "steps": steps,
@@ -193,7 +210,7 @@ def print_report(figures: dict[str, Any]) -> None:
     for row in figures.get("pairs", []):
         (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
         print(
-            f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s ({row['steps']} steps)\n"
+            f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s {row['arrangement']} ({row['steps']} steps)\n"
             f"       wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]\n"
             f"       own account {row['own_ratio']:.2%}   windows {row['windows']:.0f}  "
             f" run {row['run_bytes'] / 1e6:.1f} MB\n"
@@ -222,10 +239,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.windows:
         return figures | {"memory": [memory(framework, args.windows) for framework in frameworks]}
     figures["clock"] = clock_us()
-    figures["pairs"] = [compare(framework, pairs, seconds) for framework in frameworks]
+    turns = args.turns or len(os.sched_getaffinity(0)) < 2
+    figures["pairs"] = [compare(name, pairs, seconds, turns=turns, null=args.null) for name in frameworks]
     if args.peers:
         repeats = 1 if args.quick else args.peer_repeats
-        figures["peers"] = [compare_peer(framework, repeats, args.peer_seconds) for framework in frameworks]
+        figures["peers"] = [compare_peer(name, repeats, args.peer_seconds, turns=turns) for name in frameworks]
     return figures
 
 
@@ -234,6 +252,8 @@ def main() -> None:
     parser.add_argument("--framework", choices=["jax", "torch", "both"], default="both")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60.0, help="length of a job without recorder")
+    parser.add_argument("--turns", action="store_true", help="one after another on all cores, not side by side")
+    parser.add_argument("--null", action="store_true", help="off / off: the scatter of the arrangement itself")
     parser.add_argument("--peers", action="store_true", help="also the frameworks' own profilers, left on")
     parser.add_argument("--peer-repeats", type=int, default=3)
     parser.add_argument("--peer-seconds", type=float, default=20.0)

@@ -10,6 +10,7 @@ imports of the framework, the data and the model's parameters come before, in ev
 import argparse
 import hashlib
 import json
+import os
 import resource
 import sys
 import tempfile
@@ -172,7 +173,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--mode", choices=["off", "on", "peer"], default="off")
     parser.add_argument("--out", default="")
+    parser.add_argument("--core", type=int, help="run on this core alone")
     args = parser.parse_args()
+    if args.core is not None:
+        os.sched_setaffinity(0, {args.core})
     sys.stdout.write(json.dumps(train(args.framework, args.steps, args.mode, args.out)) + "\n")
 
 
