@@ -3,9 +3,9 @@
 On/off pairs of the same job with the same, fixed number of steps run side by side, each in a process of its own and
 pinned to a core of its own; with every pair they change cores. So a machine whose speed drifts slows both alike, and
 the recorder's thread finds no idle core to hide on. `--turns` runs the two of a pair one after another on all cores
-instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs of
-on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside the
-recorder's own account. `--null` compares the job without recorder with itself: what the arrangement alone makes of it.
+instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs
+of on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside
+the recorder's own account. `--null` compares the job without recorder with itself: the scatter of the arrangement.
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
     python benchmarks/overhead.py --null                 # off / off
@@ -107,7 +107,8 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         sys.stderr.write(
             f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, {on['mode']} {on['wall_s']:.2f} s "
             f"({on['wall_s'] / off['wall_s'] - 1:+.2%}), CPU {on['cpu_s'] / off['cpu_s'] - 1:+.2%}, "
-            f"own account {on['own_ratio']:.2%}, {on['windows']} windows\n"
+            f"own account {on['own_ratio']:.2%}, {on['windows']} windows, "
+            f"results {'equal' if off['digest'] == on['digest'] else 'DIFFER'}\n"
         )
     digests = {job["digest"] for pair in results for job in pair}
     return {
@@ -210,7 +211,8 @@ def print_report(figures: dict[str, Any]) -> None:
     for row in figures.get("pairs", []):
         (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
         print(
-            f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s {row['arrangement']} ({row['steps']} steps)\n"
+            f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s {row['arrangement']} "
+            f"({row['steps']} steps)\n"
             f"       wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]\n"
             f"       own account {row['own_ratio']:.2%}   windows {row['windows']:.0f}  "
             f" run {row['run_bytes'] / 1e6:.1f} MB\n"
