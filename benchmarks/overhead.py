@@ -9,6 +9,7 @@ the recorder's own account. `--null` compares the job without recorder with itse
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
     python benchmarks/overhead.py --null                 # off / off
+    python benchmarks/overhead.py --within               # off and on in turns within one process
     python benchmarks/overhead.py --quick                # 3 pairs of 15 s
     python benchmarks/overhead.py --peers                # and the frameworks' own profilers left on
     python benchmarks/overhead.py --clock                # the step clock alone, µs a step
@@ -35,6 +36,7 @@ import numpy as np
 
 JOBS = Path(__file__).with_name("overhead_jobs.py")
 CALIBRATION_STEPS = 200
+WITHIN_S = 5.0
 LAYOUT_BYTES = 4096
 """The environment of every job is padded by a random length up to this, because where a process's stack and buffers
 come to lie changes its speed by some per cent (Mytkowicz et al., "Producing wrong data without doing anything
@@ -141,6 +143,23 @@ def compare_peer(framework: str, repeats: int, seconds: float, *, turns: bool) -
     }
 
 
+def within(framework: str) -> dict[str, Any]:
+    """Off and on in turns within one process, pinned to a core, WITHIN_S a turn."""
+    core = min(os.sched_getaffinity(0))
+    step_s = run_job(framework, CALIBRATION_STEPS, "off", core)["step_s"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(JOBS), framework, "--mode", "within", "--out", folder, "--core", str(core)]
+        command += ["--steps", str(int(WITHIN_S / step_s))]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"}, check=False
+        )
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    found = json.loads(done.stdout.splitlines()[-1])
+    wall, cpu = (bootstrap([row[column] for row in found["rounds"]]) for column in (0, 1))
+    return {**found, "wall": wall, "cpu": cpu}
+
+
 def clock_us() -> dict[str, float]:
     """What `run.steps` adds to an empty loop's body, in microseconds a step: the median of nine runs."""
     from phasepoint.recorder import record
@@ -219,6 +238,13 @@ def print_report(figures: dict[str, Any]) -> None:
             f"       spread of the job without recorder {row['off_spread']:.2%}   "
             f"bit-identical {'yes' if row['bit_identical'] else 'NO'}"
         )
+    for row in figures.get("within", []):
+        (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
+        print(
+            f"{row['framework']:5s}  within one process, {len(row['rounds'])} × {row['steps']} steps, "
+            f"{row['windows']} windows: wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   "
+            f"CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]"
+        )
     for row in figures.get("peers", []):
         name = "jax.profiler.trace" if row["framework"] == "jax" else "torch.profiler"
         print(f"{row['framework']:5s}  {name} left on: wall {row['wall']:+.1%}   CPU {row['cpu']:+.1%}")
@@ -238,6 +264,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     }
     if args.clock:
         return figures | {"clock": clock_us()}
+    if args.within:
+        return figures | {"within": [within(framework) for framework in frameworks]}
     if args.windows:
         return figures | {"memory": [memory(framework, args.windows) for framework in frameworks]}
     figures["clock"] = clock_us()
@@ -256,6 +284,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="length of a job without recorder")
     parser.add_argument("--turns", action="store_true", help="one after another on all cores, not side by side")
     parser.add_argument("--null", action="store_true", help="off / off: the scatter of the arrangement itself")
+    parser.add_argument("--within", action="store_true", help="only off and on in turns within one process")
     parser.add_argument("--peers", action="store_true", help="also the frameworks' own profilers, left on")
     parser.add_argument("--peer-repeats", type=int, default=3)
     parser.add_argument("--peer-seconds", type=float, default=20.0)

@@ -2,7 +2,8 @@
 
     python benchmarks/overhead_jobs.py jax --steps 500 --mode on --out /tmp/run
 
-Modes: off (no recorder), on (recorded, default budget), peer (the framework's own profiler left on throughout).
+Modes: off (no recorder), on (recorded, default budget), peer (the framework's own profiler left on throughout), within
+(off and on in turns in one process).
 Measured from before the first step to after the last, entering and leaving the recorder (or the peer) included;
 imports of the framework, the data and the model's parameters come before, in every mode alike.
 """
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 WARM_STEPS = 10
+ROUNDS = 14
 
 LARGEST_MAPPED_BYTES = 31 << 20
 """glibc gives large blocks pages of their own, and takes them back, until the first such block is freed; from then on
@@ -160,6 +162,38 @@ def train(framework: str, steps: int, mode: str, out: str) -> dict[str, Any]:
     return figures
 
 
+def alternate(framework: str, rounds: int, steps: int, folder: str) -> dict[str, Any]:
+    """The job without and with recorder in turns within one process: all that differs from process to process is equal.
+
+    Returns:
+        on / off - 1 of the steps' wall and CPU time for each round, entering and leaving the recorder left out.
+    """
+    from phasepoint.recorder import record
+
+    step, _, shape = JOBS[framework]()
+    loader = list(batches(16, shape, 10))
+    bytearray(LARGEST_MAPPED_BYTES)
+
+    def timed(batches: Iterable[Any]) -> tuple[float, float]:
+        wall, cpu = time.perf_counter(), cpu_s()
+        _loop(batches, step, hashlib.sha256())
+        return time.perf_counter() - wall, cpu_s() - cpu
+
+    timed(_repeat(loader, steps))
+    ratios, windows = [], 0
+    for index in range(rounds):
+        found = {}
+        for mode in ("off", "on") if index % 2 == 0 else ("on", "off"):
+            if mode == "off":
+                found[mode] = timed(_repeat(loader, steps))
+                continue
+            with record(f"{folder}/{index}", framework=framework) as run:
+                found[mode] = timed(run.steps(_repeat(loader, steps)))
+            windows += run.cost.windows
+        ratios.append([on / off - 1 for off, on in zip(found["off"], found["on"], strict=True)])
+    return {"framework": framework, "rounds": ratios, "windows": windows, "steps": steps}
+
+
 def _repeat(loader: list[Any], steps: int) -> Iterator[Any]:
     return (loader[index % len(loader)] for index in range(steps))
 
@@ -178,12 +212,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("framework", choices=sorted(JOBS))
     parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--mode", choices=["off", "on", "peer"], default="off")
+    parser.add_argument("--mode", choices=["off", "on", "peer", "within"], default="off")
     parser.add_argument("--out", default="")
     parser.add_argument("--core", type=int, help="run on this core alone")
     args = parser.parse_args()
     if args.core is not None:
         os.sched_setaffinity(0, {args.core})
+    if args.mode == "within":
+        sys.stdout.write(json.dumps(alternate(args.framework, ROUNDS, args.steps, args.out)) + "\n")
+        return
     sys.stdout.write(json.dumps(train(args.framework, args.steps, args.mode, args.out)) + "\n")
 
 

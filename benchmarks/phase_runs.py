@@ -11,6 +11,8 @@ import pyarrow as pa
 
 STEP_PS = 200_000_000_000
 WINDOW = 5
+OUTLIER_RANGE = (3.0, 20.0)
+"""An outlier lasts so many times as long as the step would have."""
 
 # op -> (count, share of op time); "eval" holds a subset of "train", "other" mostly different ops.
 OPS = {
@@ -37,11 +39,16 @@ class Plan:
 
 @dataclass
 class GeneratedRun:
-    """Tables and truth of one run."""
+    """Tables and truth of one run; and, for the oracle alone, how it was made."""
 
     steps: pa.Table
     ops: pa.Table | None
     truth: np.ndarray
+    plan: Plan
+    noise: float
+    outliers: float
+    log_normal: bool
+    captured: np.ndarray
 
 
 def plain(n: int) -> Plan:
@@ -268,7 +275,7 @@ def generate(name: str, seed: int, *, n: int, noise: float, outliers: float, fra
     dur = plan.mean * factor
     odd = rng.random(n) < outliers
     odd[plan.no_outlier] = odd[0] = False
-    dur[odd] *= np.exp(rng.uniform(np.log(3), np.log(20), int(odd.sum())))
+    dur[odd] *= np.exp(rng.uniform(*np.log(OUTLIER_RANGE), int(odd.sum())))
     dur_ps = np.maximum((dur * STEP_PS).astype(np.int64), 1)
     wait = np.clip(plan.input_share * np.exp(0.1 * rng.standard_normal(n)), 0, 0.95)
     steps = pa.table(
@@ -276,7 +283,8 @@ def generate(name: str, seed: int, *, n: int, noise: float, outliers: float, fra
          "start_ps": np.cumsum(dur_ps) - dur_ps}
     )  # fmt: skip
     captured = capture(rng, plan.truth, fraction)
-    return GeneratedRun(steps, op_table(rng, plan, dur_ps, captured, noise), plan.truth)
+    ops = op_table(rng, plan, dur_ps, captured, noise)
+    return GeneratedRun(steps, ops, plan.truth, plan, noise, outliers, seed % 2 == 1, captured)
 
 
 def capture(rng: np.random.Generator, truth: np.ndarray, fraction: float) -> np.ndarray:

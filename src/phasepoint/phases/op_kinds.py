@@ -37,23 +37,30 @@ def _signatures(vectors: OpVectors) -> tuple[IntArray, int]:
     """Equal op counts, equal signature: a sum of products with fixed random words, in any order of rows."""
     n_keys = int(vectors.key.max()) + 1
     words = np.random.default_rng(20211).integers(1, 2**63, n_keys, dtype=np.int64).astype(np.uint64)
-    count = np.where(vectors.vector_entry, vectors.count, 0).astype(np.uint64)
-    term = words[vectors.key] * count
-    total = np.add.reduceat(term, vectors.start[:-1])
+    total = np.empty(vectors.n_captured, np.uint64)
+    for steps, entries in vectors.blocks():
+        count = np.where(vectors.vector_entry[entries], vectors.count[entries], 0).astype(np.uint64)
+        begins = vectors.start[steps] - entries.start
+        total[steps] = np.add.reduceat(words[vectors.key[entries]] * count, begins)
     found, signature = np.unique(total, return_inverse=True)
     return signature.astype(np.int64), len(found)
 
 
 def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean count and share of self time of every op, by signature, `[n_places, n_ops]` each."""
-    owner_place = np.repeat(place, np.diff(vectors.start))
-    use = (owner_place >= 0) & vectors.vector_entry
-    codes, op = np.unique(vectors.key[use], return_inverse=True)
-    shape = (n_places, max(len(codes), 1))
-    cell = owner_place[use] * shape[1] + op.ravel()
-    counts = np.bincount(cell, vectors.count[use], shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    mass = np.bincount(cell, vectors.self_ps[use], shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    counts = counts / np.maximum(np.bincount(place[place >= 0], minlength=n_places), 1)[:, None]
+    in_use = np.zeros(int(vectors.key.max()) + 1, bool)
+    for _, entries in vectors.blocks():
+        in_use[vectors.key[entries][vectors.vector_entry[entries]]] = True
+    column = np.cumsum(in_use) - 1
+    shape = (n_places, max(int(in_use.sum()), 1))
+    counts, mass = np.zeros(shape), np.zeros(shape)
+    for steps, entries in vectors.blocks():
+        row = np.repeat(place[steps], np.diff(np.append(vectors.start[steps], entries.stop)))
+        use = (row >= 0) & vectors.vector_entry[entries]
+        cell = row[use] * shape[1] + column[vectors.key[entries][use]]
+        counts += np.bincount(cell, vectors.count[entries][use], counts.size).reshape(shape)
+        mass += np.bincount(cell, vectors.self_ps[entries][use], counts.size).reshape(shape)
+    counts /= np.maximum(np.bincount(place[place >= 0], minlength=n_places), 1)[:, None]
     untimed = mass.sum(axis=1) == 0
     mass[untimed] = counts[untimed]
     return counts, mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)

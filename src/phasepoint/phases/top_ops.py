@@ -18,15 +18,16 @@ def top_ops_by_phase(vectors: OpVectors, labels: IntArray, n_phases: int) -> tup
         n_phases: phases, numbered from 0.
     """
     n_ops = len(vectors.names)
-    key = labels[vectors.index][vectors.owner] * n_ops + vectors.op
-    pairs, inverse = np.unique(key, return_inverse=True)
-    self_ps = _exact_sums(inverse, vectors.self_ps, len(pairs))
-    count = _exact_sums(inverse, vectors.count, len(pairs))
-    phase, op = np.divmod(pairs, n_ops)
-    return tuple(
-        _top_ops(vectors, op[phase == number], self_ps[phase == number], count[phase == number])
-        for number in range(n_phases)
-    )
+    phase_of = labels[vectors.index]
+    self_ps, count = np.zeros((2, n_phases * n_ops), np.int64)
+    for steps, entries in vectors.blocks():
+        lengths = np.diff(np.append(vectors.start[steps], entries.stop))
+        cell = np.repeat(phase_of[steps], lengths) * n_ops + vectors.op[entries]
+        self_ps += _exact_sums(cell, vectors.self_ps[entries], len(self_ps))
+        count += _exact_sums(cell, vectors.count[entries], len(count))
+    self_ps, count = self_ps.reshape(n_phases, n_ops), count.reshape(n_phases, n_ops)
+    ran = [np.flatnonzero(count[number] | self_ps[number]) for number in range(n_phases)]
+    return tuple(_top_ops(vectors, op, self_ps[number, op], count[number, op]) for number, op in enumerate(ran))
 
 
 def _exact_sums(group: IntArray, values: IntArray, n_groups: int) -> IntArray:

@@ -1,6 +1,6 @@
 """The tables as arrays: the step clock of every step, and op vectors of the captured ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from phasepoint.core.errors import NoDataError
 from phasepoint.phases.result import IntArray
 
 _DEVICE_LEVELS = ("op", "kernel")
-_UNKNOWN_CATEGORY = ""
+_BLOCK_STEPS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +81,12 @@ class OpVectors:
         """Captured step (position in `index`) of each entry, `[n_entries]`."""
         return np.repeat(np.arange(self.n_captured), np.diff(self.start))
 
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Captured steps and their entries, some at a time: a run captured throughout has millions of entries."""
+        for low in range(0, self.n_captured, _BLOCK_STEPS):
+            high = min(low + _BLOCK_STEPS, self.n_captured)
+            yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
+
 
 def read_steps(steps: pa.Table) -> StepSeries:
     """The steps table as arrays in the run's order.
@@ -140,7 +146,8 @@ def read_ops(ops: pa.Table | None, series: StepSeries) -> OpVectors | None:
         return None
     for name in ("step", "op", "count", "self_ps"):
         _column(ops, name, "ops")
-    ops = ops.filter(pc.is_valid(ops.column("step")))
+    if ops.column("step").null_count:
+        ops = ops.filter(pc.is_valid(ops.column("step")))
     if ops.num_rows == 0:
         return None
     step, count, self_ps = (_numbers(ops, name, "ops") for name in ("step", "count", "self_ps"))
@@ -148,16 +155,17 @@ def read_ops(ops: pa.Table | None, series: StepSeries) -> OpVectors | None:
     _refuse_negative(self_ps, step, "self_ps")
     position = _positions(step, _optional_numbers(ops, "attempt"), series)
     keep = _order_by_step(position, _optional_numbers(ops, "host"))
-    op, names, layered = _op_codes(ops)
-    index, begin = np.unique(position[keep], return_index=True)
+    position = position[keep]
+    begin = np.flatnonzero(np.diff(position, prepend=-1))
+    op, names = _op_codes(ops)
     return OpVectors(
-        index=index,
-        start=np.append(begin, len(keep)).astype(np.int64),
+        index=position[begin],
+        start=np.append(begin, len(position)).astype(np.int64),
         op=op[keep],
         count=count[keep],
         self_ps=self_ps[keep],
         names=names,
-        categories=_categories(ops, layered, len(names)),
+        categories=_categories(ops, op, len(names)),
         key=_keys(ops, op, series)[keep],
         vector_entry=_device_rows(ops)[keep],
     )
@@ -267,23 +275,24 @@ def _positions(step: IntArray, attempt: IntArray | None, series: StepSeries) -> 
     return position.astype(np.int64)
 
 
-def _order_by_step(position: IntArray, host: IntArray | None) -> IntArray:
-    if host is None:
-        rising = bool((np.diff(position) >= 0).all())
-        return np.arange(len(position)) if rising else np.argsort(position, kind="stable")
+def _order_by_step(position: IntArray, host: IntArray | None) -> IntArray | slice:
+    """The rows to take, in the run's order; all of them, without a copy, where they stand in it already."""
+    if host is None or (host == host[0]).all():
+        rising = bool((position[1:] >= position[:-1]).all())
+        return slice(None) if rising else np.argsort(position, kind="stable").astype(np.int64)
     order = np.lexsort((host, position))
     begins = np.flatnonzero(np.diff(position[order], prepend=-1))
     lowest = np.repeat(host[order][begins], np.diff(np.append(begins, len(order))))
     return np.asarray(order[host[order] == lowest], np.int64)
 
 
-def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...], IntArray]:
-    """Code per row, names, and the same codes again for looking up categories."""
+def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...]]:
+    """Code per row, and the names."""
     encoded = _encoded(_column(ops, "op", "ops"))
     if encoded.null_count:
         raise ValueError(f"table 'ops', column 'op': {encoded.null_count} nulls; every op must have a name")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist()), codes
+    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
 
 
 def _keys(ops: pa.Table, op: IntArray, series: StepSeries) -> IntArray:
@@ -291,9 +300,11 @@ def _keys(ops: pa.Table, op: IntArray, series: StepSeries) -> IntArray:
     program = _optional_numbers(ops, "program")
     if program is None or (series.attempt != series.attempt[0]).any():
         return op
-    codes = np.unique(program, return_inverse=True)[1].astype(np.int64)
-    both = codes * (int(op.max()) + 1) + op
-    return np.asarray(np.unique(both, return_inverse=True)[1], np.int64)
+    programs = pa.array(program).dictionary_encode()  # hashed: sorting millions of rows takes much more memory
+    both = programs.indices.to_numpy() * (np.int64(op.max()) + 1) + op
+    used = np.zeros(len(programs.dictionary) * (int(op.max()) + 1), np.int64)
+    used[both] = 1
+    return np.asarray((np.cumsum(used) - 1)[both], np.int64)
 
 
 def _categories(ops: pa.Table, codes: IntArray, n_ops: int) -> tuple[str | None, ...]:

@@ -49,7 +49,12 @@ class PairSums:
 
 
 def sum_by_pair(
-    major: NDArray[np.int32], minor: NDArray[np.int32], first_values: Int64s, second_values: Int64s
+    major: NDArray[np.int32],
+    minor: NDArray[np.int32],
+    first_values: Int64s,
+    second_values: Int64s,
+    *,
+    room: tuple[NDArray[np.int32], Int64s] | None = None,
 ) -> PairSums:
     """Add up two columns over equal pairs of keys.
 
@@ -58,12 +63,17 @@ def sum_by_pair(
         minor: `[n_rows]` second key, dense; rows below 0 are left out.
         first_values: `[n_rows]` what to add up.
         second_values: `[n_rows]` what else.
+        room: memory for the result from `pair_room`, which the result keeps; allocated here if None.
     """
-    n = len(major)
-    sums = (np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
-    size = _sum_by_pair(major, minor, first_values, second_values, np.empty(n, np.int32), sums)
-    sample, count, first_sum, second_sum = sums
+    (sample, order), (count, first_sum, second_sum) = pair_room(len(major)) if room is None else room
+    sums = (sample, count, first_sum, second_sum)
+    size = _sum_by_pair(major, minor, first_values, second_values, order, sums)
     return PairSums(sample[:size], count[:size], first_sum[:size], second_sum[:size])
+
+
+def pair_room(n_rows: int) -> tuple[NDArray[np.int32], Int64s]:
+    """Memory for `sum_by_pair`: for a caller that works in a thread of its own, whose allocations are much slower."""
+    return np.empty((2, n_rows), np.int32), np.empty((3, n_rows), np.int64)
 
 
 def place_in(time: Int64s, start: Int64s, end: Int64s) -> NDArray[np.int32]:

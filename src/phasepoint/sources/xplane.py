@@ -26,7 +26,7 @@ from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
 from phasepoint.sources.xplane_steps import Attribution, StepBounds, attribute_events, find_bounds
-from phasepoint.sources.xplane_tables import Resolved, breakdowns_table, ops_table, spans_table, steps_table
+from phasepoint.sources.xplane_tables import Resolved, breakdowns_table, ops_room, ops_table, spans_table, steps_table
 
 ReadPrograms = Callable[..., HloTables]
 
@@ -73,10 +73,10 @@ def read_xplane(
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names))
         resolved, nesting = _resolve(events, hlo, attributing, window=window, offset_ps=offset_ps, bounds=bounds)
+        adding = other.submit(ops_table, resolved, ops_room(len(events.kind)))
         breakdowns, found_steps = breakdowns_table(resolved, nesting), steps_table(resolved)
         misnested, orphans = nesting.misnested, attributing.result().orphan_events
-        del nesting  # before the largest tables are built
-        adding = other.submit(ops_table, resolved)
+        del nesting  # before the largest table is built
         spans = spans_table(resolved) if keep_spans else TABLES["spans"].empty()
         tables = spans, adding.result()
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]

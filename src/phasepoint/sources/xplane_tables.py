@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +11,14 @@ from numpy.typing import NDArray
 from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns
-from phasepoint.sources.dense import sum_by_pair
+from phasepoint.sources.dense import pair_room, sum_by_pair
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
 from phasepoint.sources.xplane_gather import Events, Kind
 from phasepoint.sources.xplane_lines import is_wait
 from phasepoint.sources.xplane_steps import StepBounds
+
+_CHUNK_ROWS = 1 << 16
 
 _BUSY = CATEGORIES[:3]
 """Categories in which a device works."""
@@ -59,46 +62,61 @@ def spans_table(resolved: Resolved) -> pa.Table:
     """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
-    unlinked = (events.flags & (HAS_CORRELATION | HAS_RUN)) == 0
+    indices, numbers = np.empty((5, n), np.int32), np.empty((2, n), np.int64)
+    linked = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
     return table_from_columns(
         "spans",
         {
-            "window": np.full(n, resolved.window, np.int64),
+            "window": _constant(resolved.window, n),
             "span": np.arange(n, dtype=np.int64),
-            "parent": pa.array(resolved.parent, mask=resolved.parent < 0),
-            "level": _by_kind(events.kind, [k.level for k in kinds]),
-            "category": _by_kind(events.kind, resolved.category),
-            "name": _by_kind(events.kind, [k.name for k in kinds]),
+            "parent": _nullable(resolved.parent, resolved.parent >= 0),
+            "level": _by_kind(events.kind, [k.level for k in kinds], indices[0]),
+            "category": _by_kind(events.kind, resolved.category, indices[1]),
+            "name": _by_kind(events.kind, [k.name for k in kinds], indices[2]),
             "start_ps": events.start_ps + resolved.offset_ps if resolved.offset_ps else events.start_ps,
             "dur_ps": resolved.total_ps,
             "self_ps": resolved.self_ps,
-            "device": _by_kind(events.kind, [k.device for k in kinds]),
+            "device": _by_kind(events.kind, [k.device for k in kinds], indices[3]),
             "track": _track_column(resolved),
-            "step": _step_column(resolved, resolved.step),
-            "program": _program_column(events.kind, kinds),
-            "layer": _by_kind(events.kind, resolved.layer),
-            "correlation": pa.array(events.link, mask=unlinked[events.kind]),
+            "step": _step_column(resolved, resolved.step, numbers[0]),
+            "program": _program_column(events.kind, kinds, numbers[1]),
+            "layer": _by_kind(events.kind, resolved.layer, indices[4]),
+            "correlation": _nullable(events.link, linked[events.kind]),
         },
     )
 
 
-def ops_table(resolved: Resolved) -> pa.Table:
-    """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row."""
+OpsRoom = tuple[tuple[NDArray[np.int32], Int64s], NDArray[np.int32], Int64s]
+
+
+def ops_room(n_events: int) -> OpsRoom:
+    """Memory for `ops_table`, which what is untouched of it does not take: a thread's own allocations are slow."""
+    return pair_room(n_events), np.empty((6, n_events), np.int32), np.empty((2, n_events), np.int64)
+
+
+def ops_table(resolved: Resolved, room: OpsRoom) -> pa.Table:
+    """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row.
+
+    Args:
+        resolved: the events.
+        room: from `ops_room`.
+    """
     events, kinds = resolved.events, resolved.events.kinds
     group = _rank_groups(kinds)[events.kind] if kinds else np.empty(0, np.int32)
-    sums = sum_by_pair(resolved.step, group, resolved.total_ps, resolved.self_ps)
-    kind, step = events.kind[sums.sample], resolved.step[sums.sample]
+    sums = sum_by_pair(resolved.step, group, resolved.total_ps, resolved.self_ps, room=room[0])
+    indices, numbers = (columns[:, : len(sums.sample)] for columns in room[1:])
+    kind = np.take(events.kind, sums.sample, out=indices[5], mode="clip")
     return table_from_columns(
         "ops",
         {
-            "window": np.full(len(kind), resolved.window, np.int64),
-            "step": _step_column(resolved, step),
-            "device": _by_kind(kind, [k.device for k in kinds]),
-            "program": _program_column(kind, kinds),
-            "op": _by_kind(kind, [k.op for k in kinds]),
-            "level": _by_kind(kind, [k.level for k in kinds]),
-            "category": _by_kind(kind, resolved.category),
-            "layer": _by_kind(kind, resolved.layer),
+            "window": _constant(resolved.window, len(kind)),
+            "step": _step_column(resolved, resolved.step[sums.sample], numbers[0]),
+            "device": _by_kind(kind, [k.device for k in kinds], indices[0]),
+            "program": _program_column(kind, kinds, numbers[1]),
+            "op": _by_kind(kind, [k.op for k in kinds], indices[1]),
+            "level": _by_kind(kind, [k.level for k in kinds], indices[2]),
+            "category": _by_kind(kind, resolved.category, indices[3]),
+            "layer": _by_kind(kind, resolved.layer, indices[4]),
             "count": sums.count,
             "total_ps": sums.first_sum,
             "self_ps": sums.second_sum,
@@ -121,8 +139,8 @@ def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
         {
             "window": np.full(wall_ps.size, resolved.window, np.int64),
             "step": np.broadcast_to(bounds.step[:, None, None], wall_ps.shape).ravel(),
-            "device": _texts(np.broadcast_to(device, wall_ps.shape).ravel(), devices),
-            "category": _texts(np.broadcast_to(category, wall_ps.shape).ravel(), CATEGORIES),
+            "device": _dictionary(np.broadcast_to(device, wall_ps.shape).ravel(), devices),
+            "category": _dictionary(np.broadcast_to(category, wall_ps.shape).ravel(), CATEGORIES),
             "wall_ps": wall_ps.ravel(),
         },
     )
@@ -141,8 +159,23 @@ def steps_table(resolved: Resolved) -> pa.Table:
     )
 
 
-def _texts(index: NDArray[np.int32], texts: Sequence[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(index), pa.array(texts, pa.string()))
+def _constant(value: int, n: int) -> pa.ChunkedArray:
+    """A column of one value, in chunks that share their memory."""
+    chunk = pa.array(np.full(min(n, _CHUNK_ROWS), value, np.int64))
+    sizes = [_CHUNK_ROWS] * (n // _CHUNK_ROWS) + [n % _CHUNK_ROWS]
+    return pa.chunked_array([chunk.slice(0, size) for size in sizes], pa.int64())
+
+
+def _nullable(values: NDArray[Any], known: NDArray[np.bool_]) -> pa.Array:
+    """A column that is null where nothing is known, around the values' own memory."""
+    bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(values)])
+
+
+def _dictionary(index: NDArray[np.int32], texts: Sequence[str], known: NDArray[np.bool_] | None = None) -> Any:
+    """A dictionary column; the indices are known to be in bounds."""
+    indices = pa.array(index) if known is None else _nullable(index, known)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()), safe=False)
 
 
 def _rank_groups(kinds: Sequence[Kind]) -> NDArray[np.int32]:
@@ -152,19 +185,23 @@ def _rank_groups(kinds: Sequence[Kind]) -> NDArray[np.int32]:
     return np.array([-1 if k.level == "model" else rank[key] for k, key in zip(kinds, keys, strict=True)], np.int32)
 
 
-def _by_kind(kind: NDArray[np.int32], texts: Sequence[str | None]) -> pa.DictionaryArray:
-    """A dictionary column whose value depends on the kind alone."""
+def _by_kind(kind: NDArray[np.int32], texts: Sequence[str | None], into: NDArray[np.int32]) -> pa.DictionaryArray:
+    """A dictionary column whose value depends on the kind alone; its indices are written `into` memory it keeps."""
     distinct = {text: i for i, text in enumerate(dict.fromkeys(t for t in texts if t is not None))}
     index = np.array([distinct[text] if text is not None else -1 for text in texts], np.int32)
-    values = index[kind] if len(index) else np.empty(0, np.int32)
-    mask = values < 0 if len(index) and index.min() < 0 else None
-    return pa.DictionaryArray.from_arrays(pa.array(values, mask=mask), pa.array(list(distinct), pa.string()))
+    values = _take(index, kind, into)
+    return _dictionary(values, list(distinct), values >= 0 if None in texts else None)
 
 
-def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind]) -> pa.Array:
+def _take(values: NDArray[Any], index: NDArray[np.int32], into: NDArray[Any]) -> NDArray[Any]:
+    """`values[index]` without new memory; -1 takes the last."""
+    return values.take(index, out=into, mode="wrap") if len(values) else into
+
+
+def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind], into: Int64s) -> pa.Array:
     known = np.array([k.program is not None for k in kinds], np.bool_)
     program = np.array([k.program or 0 for k in kinds], np.int64)
-    return pa.array(program[kind], mask=~known[kind])
+    return _nullable(_take(program, kind, into), known[kind])
 
 
 def _track_column(resolved: Resolved) -> pa.DictionaryArray:
@@ -173,11 +210,11 @@ def _track_column(resolved: Resolved) -> pa.DictionaryArray:
     track = events.track()
     if len(resolved.tails):
         track[resolved.tails[:, 0]] += np.int32(len(events.tracks))
-    return pa.DictionaryArray.from_arrays(pa.array(track), pa.array(names, pa.string()))
+    return _dictionary(track, names)
 
 
-def _step_column(resolved: Resolved, step: NDArray[np.int32]) -> pa.Array:
-    return pa.array(np.append(resolved.bounds.step, 0)[step], mask=step < 0)
+def _step_column(resolved: Resolved, step: NDArray[np.int32], into: Int64s) -> pa.Array:
+    return _nullable(_take(np.append(resolved.bounds.step, 0), step, into), step >= 0)
 
 
 def _segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
