@@ -1,6 +1,7 @@
 """Numbering of distinct keys and sums per number: the loops under every aggregate here. Linear, in compiled code."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -74,6 +75,22 @@ def sum_by_pair(
 def pair_room(n_rows: int) -> tuple[NDArray[np.int32], Int64s]:
     """Memory for `sum_by_pair`: for a caller that works in a thread of its own, whose allocations are much slower."""
     return np.empty((2, n_rows), np.int32), np.empty((3, n_rows), np.int64)
+
+
+def split_by_label(
+    label: NDArray[np.int16], owner: NDArray[np.int32], values: tuple[Int64s, Int64s], n_labels: int
+) -> list[tuple[Int64s, Int64s]]:
+    """Pairs of values apart by their owner's label, in their order.
+
+    Args:
+        label: `[n_owners]` from 0; pairs whose owner's label is below 0 are left out.
+        owner: `[n]` owner of each pair.
+        values: `[n]` first and second values.
+        n_labels: labels.
+    """
+    first, second = np.empty((2, len(owner)), np.int64)
+    begin = _split_by_label(label, owner, *values, first, second, n_labels)
+    return [(first[low:high], second[low:high]) for low, high in pairwise(begin.tolist())]
 
 
 def place_in(time: Int64s, start: Int64s, end: Int64s) -> NDArray[np.int32]:
@@ -206,6 +223,22 @@ def _sort_by_minor(minor, low, high, sums):
                 j = i
             sample[j], count[j], first_sum[j], second_sum[j] = row, rows, one, two
         gap //= 3
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_by_label(label, owner, first_values, second_values, first, second, n_labels):
+    begin = np.zeros(n_labels + 1, np.int64)
+    for k in range(len(owner)):
+        if label[owner[k]] >= 0:
+            begin[label[owner[k]] + 1] += 1
+    begin = np.cumsum(begin)
+    place = begin.copy()
+    for k in range(len(owner)):
+        i = label[owner[k]]
+        if i >= 0:
+            first[place[i]], second[place[i]] = first_values[k], second_values[k]
+            place[i] += 1
+    return begin
 
 
 @numba.njit(cache=True, nogil=True)

@@ -26,7 +26,14 @@ from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
 from phasepoint.sources.xplane_steps import Attribution, StepBounds, attribute_events, find_bounds
-from phasepoint.sources.xplane_tables import Resolved, breakdowns_table, ops_room, ops_table, spans_table, steps_table
+from phasepoint.sources.xplane_tables import (
+    Resolved,
+    breakdowns_table,
+    ops_room,
+    ops_table,
+    spans_table,
+    steps_table,
+)
 
 ReadPrograms = Callable[..., HloTables]
 

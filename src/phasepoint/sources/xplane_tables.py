@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns
-from phasepoint.sources.dense import pair_room, sum_by_pair
+from phasepoint.sources.dense import pair_room, split_by_label, sum_by_pair
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
 from phasepoint.sources.xplane_gather import Events, Kind
@@ -62,7 +63,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
     """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
-    indices, numbers = np.empty((5, n), np.int32), np.empty((2, n), np.int64)
+    indices, numbers = np.empty((6, n), np.int32), np.empty((2, n), np.int64)
     linked = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
     return table_from_columns(
         "spans",
@@ -77,7 +78,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
             "dur_ps": resolved.total_ps,
             "self_ps": resolved.self_ps,
             "device": _by_kind(events.kind, [k.device for k in kinds], indices[3]),
-            "track": _track_column(resolved),
+            "track": _track_column(resolved, indices[5]),
             "step": _step_column(resolved, resolved.step, numbers[0]),
             "program": _program_column(events.kind, kinds, numbers[1]),
             "layer": _by_kind(events.kind, resolved.layer, indices[4]),
@@ -204,13 +205,13 @@ def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind], into: Int64s
     return _nullable(_take(program, kind, into), known[kind])
 
 
-def _track_column(resolved: Resolved) -> pa.DictionaryArray:
+def _track_column(resolved: Resolved, into: NDArray[np.int32]) -> pa.DictionaryArray:
     events = resolved.events
     names = [*events.tracks, *(f"{name} (async)" for name in events.tracks)]
-    track = events.track()
-    if len(resolved.tails):
-        track[resolved.tails[:, 0]] += np.int32(len(events.tracks))
-    return _dictionary(track, names)
+    for track, (begin, end) in enumerate(pairwise(events.first.tolist())):
+        into[begin:end] = track
+    into[resolved.tails[:, 0]] += np.int32(len(events.tracks))
+    return _dictionary(into, names)
 
 
 def _step_column(resolved: Resolved, step: NDArray[np.int32], into: Int64s) -> pa.Array:
@@ -241,14 +242,16 @@ def _busy_sets(resolved: Resolved, nesting: Nesting) -> list[IntervalSet]:
     """The time of each label of `_segment_labels`: on the tracks, and asynchronously after them."""
     events = resolved.events
     label = _segment_labels(events.kinds, resolved.category)
-    on_track = label[events.kind[nesting.segment_span]]
+    n_sets = 3 * len(_working_devices(events.kinds)) + 1
+    segments = (nesting.segment_start_ps, nesting.segment_end_ps)
+    on_tracks = split_by_label(label[events.kind], nesting.segment_span, segments, n_sets)
     row, tail_ps = resolved.tails.T
     after = label[events.kind[row]]
     ends = events.start_ps[row] + resolved.total_ps[row]
     sets = []
-    for i in range(3 * len(_working_devices(events.kinds)) + 1):
-        on, late = on_track == i, after == i
-        track_time = union(nesting.segment_start_ps, nesting.segment_end_ps, where=on)
+    for i, (start_ps, end_ps) in enumerate(on_tracks):
+        late = after == i
+        track_time = union(start_ps, end_ps)
         tails = union(ends[late] - tail_ps[late], ends[late])
         sets.append(unite((track_time, tails)) if late.any() else track_time)
     return sets
