@@ -1,59 +1,38 @@
 """`summarize_run`: everything that the first screen shows, put together from a run's tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.phases.accounting import account_time, closed
-from phasepoint.phases.clock import RunClock, read_clock, sum_ps
+from phasepoint.phases.analysis import Analysis, analyse_run
+from phasepoint.phases.clock import RunClock, sum_ps
 from phasepoint.phases.cost import recording_cost
-from phasepoint.phases.detect import detect_phases
-from phasepoint.phases.estimates import estimate_totals
 from phasepoint.phases.hosts import compare_hosts
 from phasepoint.phases.not_seen import count_not_seen
 from phasepoint.phases.phase_summary import summarize_phases
-from phasepoint.phases.result import PhaseResult, Segments
 from phasepoint.phases.run_events import RunView, tell_events
 from phasepoint.phases.strip import build_strip
 from phasepoint.phases.summary_types import SUMMARY_VERSION, CheckpointSummary, NotSeen, RunSummary
 from phasepoint.phases.verdict import write_verdict
 from phasepoint.store import Run
 
-_TABLES = (
-    *("steps", "windows", "conversions", "ops", "breakdowns"),
-    *("programs", "hints", "checkpoints", "gaps", "counters"),
-)
-
 
 def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
-    """What a run's time went into, how sure that is, and what was not seen.
+    """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`."""
+    return summarize(analyse_run(run, method=method))
 
-    Raw captures that are not converted yet are counted and take no part; convert them first
-    (`sources.convert.convert_windows`). A run without steps has a summary too: it says so, and what to do.
 
-    Args:
-        run: an opened run; it may still be written, or its writer may have been killed.
-        method: of `detect_phases`.
-
-    Raises:
-        StoreError: the run's tables cannot be read.
-        ValueError: no such method.
-    """
-    tables = {name: run.table(name) for name in _TABLES}
-    clock = read_clock(tables["steps"], run.shards, _last_seen(tables))
-    result = _find_phases(tables, method)
-    names = {phase.id: phase.name for phase in result.phases}
-    labels = result.labels
-    sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
-    estimates = estimate_totals(*sampled, labels, ops=tables["ops"], programs=tables["programs"], names=names)
+def summarize(analysis: Analysis) -> RunSummary:
+    """Everything that the first screen shows. A run without steps has a summary too: it says so, and what to do."""
+    run, tables, clock = analysis.run, analysis.tables, analysis.clock
+    result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
     phases = summarize_phases(clock, result, estimates, checkpoints)
     account = account_time(clock, labels, names, tables)
     programs = (tables["windows"], tables["programs"])
-    events = tell_events(RunView(clock, labels, names, result.slow, tables["checkpoints"], *programs))
+    events = tell_events(RunView(clock, labels, dict(names), result.slow, tables["checkpoints"], *programs))
     not_seen = count_not_seen(
         clock,
         estimates.captured,
@@ -92,34 +71,6 @@ def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
         environment=_environment(run),
     )
     return _check_closure(summary)
-
-
-def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
-    steps = tables["steps"]
-    if not steps.num_rows:
-        none = np.empty(0, np.int64)
-        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
-    return detect_phases(steps, tables["ops"], method=method)
-
-
-def _no_segments() -> Segments:
-    empty = np.empty(0, np.int64)
-    segments = Segments.__new__(Segments)
-    for name in ("first_index", "last_index", "phase", "first_step", "last_step"):
-        setattr(segments, name, empty)
-    return segments
-
-
-def _last_seen(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
-    """By host and attempt, the latest end of anything but steps."""
-    latest: dict[tuple[int, int], int] = {}
-    for name in ("windows", "hints", "checkpoints", "gaps"):
-        table = tables[name]
-        ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
-        keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)
-        for key, end_ps in zip(keys, ends, strict=True):
-            latest[key] = max(latest.get(key, 0), end_ps or 0)
-    return latest
 
 
 def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSummary, ...]:

@@ -1,0 +1,95 @@
+"""`analyse_run`: what is found out about a run once, for everything that is said of it afterwards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.phases.clock import Int64s, RunClock, read_clock
+from phasepoint.phases.detect import detect_phases
+from phasepoint.phases.estimates import Estimates, estimate_totals
+from phasepoint.phases.result import PhaseResult, Segments
+from phasepoint.store import Run
+
+TABLES_READ = (
+    *("steps", "windows", "conversions", "ops", "breakdowns"),
+    *("programs", "hints", "checkpoints", "gaps", "counters"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A run's tables, its step clock, its phases and its estimated totals.
+
+    Attributes:
+        run: the run.
+        tables: the tables of `TABLES_READ`, by name.
+        clock: the steps of every host and attempt.
+        result: phases, and the phase of every row of the clock.
+        names: phase id → name.
+        estimates: whole-run totals by category and op, of the run and of every phase.
+    """
+
+    run: Run
+    tables: Mapping[str, pa.Table]
+    clock: RunClock
+    result: PhaseResult
+    names: Mapping[int, str]
+    estimates: Estimates
+
+    @property
+    def labels(self) -> Int64s:
+        """`[n_steps]` phase id per row of the clock."""
+        return self.result.labels
+
+
+def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
+    """Read a run's tables, find its phases and estimate its totals.
+
+    Raw captures that are not converted yet take no part; convert them first (`sources.convert.convert_windows`).
+
+    Args:
+        run: an opened run; it may still be written, or its writer may have been killed.
+        method: of `detect_phases`.
+
+    Raises:
+        StoreError: the run's tables cannot be read.
+        ValueError: no such method.
+    """
+    tables = {name: run.table(name) for name in TABLES_READ}
+    clock = read_clock(tables["steps"], run.shards, _last_seen(tables))
+    result = _find_phases(tables, method)
+    names = {phase.id: phase.name for phase in result.phases}
+    sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
+    more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
+    return Analysis(run, tables, clock, result, names, estimate_totals(*sampled, result.labels, **more))
+
+
+def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+    steps = tables["steps"]
+    if not steps.num_rows:
+        none = np.empty(0, np.int64)
+        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
+    return detect_phases(steps, tables["ops"], method=method)
+
+
+def _no_segments() -> Segments:
+    empty = np.empty(0, np.int64)
+    segments = Segments.__new__(Segments)
+    for name in ("first_index", "last_index", "phase", "first_step", "last_step"):
+        setattr(segments, name, empty)
+    return segments
+
+
+def _last_seen(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
+    """By host and attempt, the latest end of anything but steps."""
+    latest: dict[tuple[int, int], int] = {}
+    for name in ("windows", "hints", "checkpoints", "gaps"):
+        table = tables[name]
+        ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
+        keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)
+        for key, end_ps in zip(keys, ends, strict=True):
+            latest[key] = max(latest.get(key, 0), end_ps or 0)
+    return latest
