@@ -1,0 +1,34 @@
+"""The rules: the one table. A rule is a module with `find(view)`, whose docstring is its page."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from phasepoint.findings.finding import Finding
+from phasepoint.findings.view import FindingsView
+
+
+Find = Callable[[FindingsView], Sequence[Finding]]
+"""A rule's function: findings, none where all is well; raises `Unavailable` where it cannot judge."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        code: as it is told, and asked for with `phasepoint explain`.
+        module: its file in this folder.
+    """
+
+    code: str
+    module: str
+
+    @property
+    def find(self) -> Find:
+        """Its function."""
+        return cast(Find, import_module(f"phasepoint.findings.{self.module}").find)
+
+
+RULES: tuple[Rule, ...] = (Rule("INPUT-STALL", "input_stall"),)

@@ -1,0 +1,131 @@
+"""What rules look at: one analysis of the run, and what several rules need of it, each computed once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.statistics import median_ps
+from phasepoint.findings.finding import Claim, Int64s, Unavailable
+from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.captured import PARTS, Captured, read_captured, step_keys
+from phasepoint.phases.clock import RunClock
+from phasepoint.phases.summary_types import Breakdown, PartTime
+
+LEAST_STEPS = 20
+"""Below so many steps no rule that compares steps can say anything."""
+
+
+@dataclass(frozen=True, eq=False)
+class FindingsView:
+    """A run, as rules see it.
+
+    Attributes:
+        analysis: clock, phases, estimates and the tables of the run.
+    """
+
+    analysis: Analysis
+
+    @property
+    def clock(self) -> RunClock:
+        """The steps of every host and attempt."""
+        return self.analysis.clock
+
+    @property
+    def labels(self) -> Int64s:
+        """`[n_steps]` phase id per row of the clock."""
+        return self.analysis.labels
+
+    def table(self, name: str) -> pa.Table:
+        """A table of the run; those that `Analysis` does not hold (`spans`, `instructions`) are read when asked for."""
+        known = self.analysis.tables.get(name)
+        return self._read(name) if known is None else known
+
+    def _read(self, name: str) -> pa.Table:
+        if name not in self._more:
+            self._more[name] = self.analysis.run.table(name)
+        return self._more[name]
+
+    @cached_property
+    def _more(self) -> dict[str, pa.Table]:
+        return {}
+
+    @cached_property
+    def captured(self) -> Captured:
+        """The captured steps, with what each one's time went into."""
+        tables = self.analysis.tables
+        return read_captured(step_keys(tables["steps"]), tables["steps"], tables["windows"], tables["breakdowns"])
+
+    @cached_property
+    def usual_ps(self) -> Int64s:
+        """`[n_steps]` the median step time of each row's phase."""
+        usual = np.zeros(self.clock.n_steps, np.int64)
+        for phase in np.unique(self.labels):
+            mine = self.labels == phase
+            usual[mine] = median_ps(self.clock.dur_ps[mine])
+        return usual
+
+    def part(self, name: str, phase: int | None = None) -> PartTime:
+        """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""
+        breakdown: Breakdown = (
+            self.analysis.estimates.categories if phase is None else self.analysis.estimates.phases[phase]
+        )
+        return next(part for part in breakdown.parts if part.name == name)
+
+    def phase_of_most(self, claimed_ps: Int64s) -> str | None:
+        """Name of the phase whose steps hold most of a claim, `[n_steps]`; None where nothing is claimed."""
+        if not claimed_ps.any():
+            return None
+        ids, code = np.unique(self.labels, return_inverse=True)
+        return self.analysis.names.get(int(ids[np.argmax(np.bincount(code, claimed_ps))]))
+
+    def need_steps(self, least: int = LEAST_STEPS) -> None:
+        """Raises `Unavailable` where the run has fewer steps."""
+        if self.clock.n_steps < least:
+            raise Unavailable(f"{self.clock.n_steps} steps were recorded; at least {least} are needed to compare them")
+
+    def need_windows(self, least: int = 1) -> None:
+        """Raises `Unavailable` where fewer windows were captured and converted."""
+        found = len(np.unique(self.captured.window))
+        if found < least:
+            raise Unavailable(
+                f"{found} capture windows hold whole steps; at least {least} are needed: record for longer, or with a "
+                "larger budget (record(…, budget=0.05))"
+            )
+
+    def spread(self, name: str, total_ps: int) -> Int64s:
+        """`[n_steps]` an estimated total laid over the steps: as seen in captured ones, by phase in the others.
+
+        Args:
+            name: one of `phases.captured.PARTS`.
+            total_ps: what the steps add up to, exactly.
+        """
+        dur_ps = self.clock.dur_ps
+        weight = np.zeros(len(dur_ps), np.float64)
+        for phase in np.unique(self.labels).tolist():
+            mine = self.labels == phase
+            inside_ps = max(int(dur_ps[mine].sum()), 1)
+            weight[mine] = dur_ps[mine] * (self.part(name, phase).total_ps / inside_ps)
+        captured = self.captured
+        weight[captured.row] = captured.parts_ps[:, PARTS.index(name)]
+        return lay_out(weight, total_ps, dur_ps)
+
+
+def lay_out(weight: NDArray[np.float64], total_ps: int, most_ps: Int64s) -> Int64s:
+    """A total over steps in proportion to weights, in whole picoseconds that add up to it, none above `most_ps`.
+
+    What does not fit is left out, so the sum is at most the total.
+    """
+    whole = float(weight.sum())
+    if whole <= 0 or total_ps <= 0:
+        return np.zeros(len(weight), np.int64)
+    edges = np.floor(np.cumsum(weight) / whole * total_ps).astype(np.int64)
+    edges[-1] = total_ps
+    return np.minimum(np.diff(edges, prepend=0), most_ps)
+
+
+def claim_part(view: FindingsView, name: str, total_ps: int) -> Claim:
+    """A claim of an estimated part of the steps' time, laid over the steps."""
+    return Claim(name, view.spread(name, total_ps))
