@@ -42,12 +42,12 @@ def find(view: FindingsView) -> list[Finding]:
     if total_ps < LEAST_SHARE * clock.wall_ps:
         return []
     part = view.part(INPUT)
-    waited_ps = sum_ps(clock.input_ps)
-        steps = int((clock.input_ps > 0.2 * clock.dur_ps).sum())
+    waited_ps, share = sum_ps(clock.input_ps), total_ps / clock.wall_ps
+    steps = int((clock.input_ps > 0.2 * clock.dur_ps).sum())
     return [
         Finding(
             code="INPUT-STALL",
-            title=f"the device waits {format_ps(total_ps)} for data, {format_ratio(total_ps / clock.wall_ps)} of the run",
+            title=f"the device waits {format_ps(total_ps)} for data, {format_ratio(share)} of the run",
             claim=Claim("input", claimed_ps),
             low_ps=max(total_ps - (part.total_ps - part.low_ps), 0),
             high_ps=total_ps + (part.high_ps - part.total_ps),

@@ -8,7 +8,6 @@ from typing import cast
 from phasepoint.findings.finding import Finding
 from phasepoint.findings.view import FindingsView
 
-
 Find = Callable[[FindingsView], Sequence[Finding]]
 """A rule's function: findings, none where all is well; raises `Unavailable` where it cannot judge."""
 
