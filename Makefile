@@ -46,8 +46,9 @@ contract: $(VENV)/.dev       ## floors import downwards only
 
 check: lint types contract   ## everything that needs no run
 
-docs: $(VENV)/.dev           ## regenerate docs/tables.md from core/tables.py
-	$(BIN)/phasepoint tables --format md --output docs/tables.md --force
+docs: $(VENV)/.dev           ## regenerate docs/tables.md and docs/findings.md from the code
+	$(BIN)/phasepoint tables --format md > docs/tables.md
+	$(BIN)/phasepoint explain --output docs/findings.md --force
 
 wheel: $(VENV)/.dev          ## build the wheel, install it into an empty environment, run it there
 	rm -rf build/wheel && mkdir -p build/wheel

@@ -38,6 +38,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("demo", "phasepoint.cli.demo", "demo", "Train a small network under the recorder and explain its run."),
     Command("summary", "phasepoint.cli.summary", "summary", "Say what a run's time went into."),
     Command("phases", "phasepoint.cli.phases", "phases", "List the phases of a run: what recurs, how long, how often."),
+    Command("findings", "phasepoint.cli.findings", "findings", "Say what could be won in a run, and how."),
+    Command("explain", "phasepoint.cli.explain", "explain", "Explain a finding's code: formula, thresholds, remedy."),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),

@@ -81,3 +81,9 @@ class MissingExtraError(PhasepointError):
     """An optional dependency is needed; the message names the extra. Exit code 13."""
 
     exit_code = 13
+
+
+class FindingError(PhasepointError):
+    """The run holds a finding that --fail-on refuses. Exit code 14."""
+
+    exit_code = 14

@@ -10,6 +10,11 @@ from phasepoint.findings.rules import RULES, Rule
 SECTIONS = ("Formula", "Thresholds", "Remedy", "Wrong when", "Source")
 """Every page has these, in this order."""
 
+_HEAD = """# Findings
+
+What `phasepoint findings RUN` can tell, one section a rule. Written from the rules' own docstrings by `make docs`.
+"""
+
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)(?::([^}]*))?\}")
 
 
@@ -23,6 +28,12 @@ def explain_rule(code: str) -> str:
     module = import_module(f"phasepoint.findings.{rule.module}")
     text = _PLACEHOLDER.sub(lambda m: format(getattr(module, m[1]), m[2] or ""), cleandoc(module.__doc__ or ""))
     return f"# {rule.code}\n\n{text}\n"
+
+
+def explain_all() -> str:
+    """Every rule's page in one document, as docs/findings.md holds them."""
+    pages = "\n".join(explain_rule(rule.code).replace("# ", "## ", 1) for rule in RULES)
+    return f"{_HEAD}\n{pages}"
 
 
 def find_rule(code: str) -> Rule:

@@ -1,0 +1,61 @@
+"""`phasepoint findings`."""
+
+from typing import Annotated
+
+import typer
+
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
+
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-on",
+        metavar="CODE",
+        help="End with exit code 14 if this is found; may be repeated. `any` stands for every code.",
+    ),
+]
+
+
+def findings(
+    path: RunPath, *, method: Method = DEFAULT_METHOD, fail_on: FailOn = None, as_json: AsJson = False
+) -> None:
+    """Say what could be won in a run, and how: causes of lost time, the most recoverable first.
+
+    What a code means: `phasepoint explain CODE`. As a gate: `phasepoint findings RUN --fail-on INPUT-STALL`.
+    """
+    from phasepoint.cli.console import busy, result_console, write_notes
+    from phasepoint.cli.opening import check_method, open_converted
+
+    check_method(method)
+    refused = _codes(fail_on or [])
+    run = open_converted(path)
+    with busy("judging the run"):
+        from phasepoint.findings import judge_run
+
+        found = judge_run(run, method=method)
+    if as_json:
+        from phasepoint.report.documents import to_json
+        from phasepoint.report.findings_document import findings_document
+
+        typer.echo(to_json("findings", findings_document(found)))
+    else:
+        from phasepoint.report.findings_terminal import render_findings
+
+        render_findings(found, result_console())
+    unjudged = [one for one in found.unavailable if one.code in refused]
+    write_notes(tuple(f"--fail-on {one.code}: this run cannot be judged: {one.reason}" for one in unjudged))
+    hits = [one.code for one in found.findings if one.code in refused]
+    if hits:
+        from phasepoint.core.errors import FindingError
+
+        raise FindingError(f"{', '.join(dict.fromkeys(hits))} found in {path}, which --fail-on refuses")
+
+
+def _codes(wanted: list[str]) -> set[str]:
+    """The codes meant; each must be a rule's, so that a misspelt gate does not pass for ever."""
+    from phasepoint.findings.explain import find_rule
+    from phasepoint.findings.rules import RULES
+
+    if any(code.lower() == "any" for code in wanted):
+        return {rule.code for rule in RULES}
+    return {find_rule(code).code for code in wanted}

@@ -1,0 +1,46 @@
+"""Findings in the terminal: what could be won, how, and where to look."""
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.findings.finding import Findings, RankedFinding
+from phasepoint.report.names import printable
+
+
+def render_findings(found: Findings, console: Console) -> None:
+    """Print findings, most recoverable time first; then what could not be judged, and what is clear."""
+    if not found.findings:
+        console.print(Text("Nothing found that would win 0.5 % of the run's time or more.", style="bold"))
+    for number, finding in enumerate(found.findings, 1):
+        if number > 1:
+            console.print()
+        _print_finding(number, finding, console)
+    if found.unavailable:
+        console.print()
+        console.print(Text("Not judged", style="bold"))
+        for one in found.unavailable:
+            console.print(Text.assemble((f"{one.code}  ", "cyan"), printable(one.reason)))
+    if found.clear:
+        console.print()
+        console.print(Text.assemble(("Clear  ", "bold"), (", ".join(found.clear), "dim")))
+
+
+def _print_finding(number: int, finding: RankedFinding, console: Console) -> None:
+    console.print(Text.assemble((f"{number}. ", "bold"), (printable(finding.title), "bold")))
+    interval = f"{format_ps(finding.low_ps)} to {format_ps(finding.high_ps)}"
+    worth = f"wins {format_ps(finding.saved_ps)} ({format_ratio(finding.share)} of the run; {interval})"
+    if finding.alone_ps > finding.saved_ps:
+        worth += f", {format_ps(finding.alone_ps)} if it were done alone"
+    where = f" · in {printable(finding.phase)}" if finding.phase else ""
+    head = Text.assemble((finding.code, "cyan"), f"  {worth}{where} · {finding.confidence} confidence")
+    console.print(Padding(head, (0, 0, 0, 3)))
+    for label, text in (("do", finding.remedy), ("unless", finding.wrong_if)):
+        console.print(Padding(Text.assemble((f"{label}: ", "dim"), printable(text)), (0, 0, 0, 3)))
+    if finding.layers:
+        names = ", ".join(printable(name) for name in finding.layers[:5])
+        console.print(Padding(Text.assemble(("in: ", "dim"), names), (0, 0, 0, 3)))
+    for evidence in finding.evidence:
+        console.print(Padding(Text.assemble(("see: ", "dim"), printable(evidence.text)), (0, 0, 0, 3)))
+        console.print(Padding(Text(f'phasepoint sql RUN "{evidence.query}"', style="dim"), (0, 0, 0, 8)))

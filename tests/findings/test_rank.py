@@ -1,0 +1,83 @@
+"""Ranking of findings: order, and no picosecond counted twice."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.rank import rank_findings
+from phasepoint.findings.view import lay_out
+
+
+def finding(code, part, by_step, *, outside_ps=0, spread=0.1):
+    claim = Claim(part, np.asarray(by_step, np.int64), outside_ps)
+    total = claim.total_ps
+    evidence = (Evidence("rows", "steps", "select step from steps"),)
+    low, high = int(total * (1 - spread)), int(total * (1 + spread))
+    return Finding(code, code.lower(), claim, low, high, "do", evidence, "high", "never")
+
+
+def test_the_same_time_counts_once_and_the_larger_claim_first():
+    dur = np.full(4, 100, np.int64)
+    found = rank_findings([finding("A", "input", [30, 30, 0, 0]), finding("B", "input", [50, 10, 0, 0])], dur, 500)
+    assert [(f.code, f.saved_ps, f.alone_ps) for f in found] == [("A", 60, 60), ("B", 20, 60)]
+    assert found[1].low_ps == 18
+    assert found[1].high_ps == 22
+    assert found[0].share == 60 / 500
+
+
+def test_different_parts_of_a_step_add_up_to_no_more_than_the_step():
+    dur = np.array([100], np.int64)
+    found = rank_findings([finding("A", "input", [80]), finding("B", "compiling", [60])], dur, 100)
+    assert [f.saved_ps for f in found] == [80, 20]
+
+
+def test_time_between_steps_is_shared_out_too():
+    dur = np.array([100], np.int64)
+    claims = [finding("A", "checkpoint", [0], outside_ps=70), finding("B", "outside", [0], outside_ps=60)]
+    assert [f.saved_ps for f in rank_findings(claims, dur, 200)] == [70, 30]
+
+
+def test_nothing_to_rank():
+    assert rank_findings([], np.array([1], np.int64), 1) == ()
+    assert rank_findings([finding("A", "input", [0])], np.array([0], np.int64), 0)[0].share == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["input", "host", "idle"]), st.lists(st.integers(0, 120), min_size=5, max_size=5)),
+        max_size=6,
+    ),
+    st.lists(st.integers(0, 100), min_size=5, max_size=5),
+    st.integers(0, 50),
+)
+def test_all_findings_together_win_no_more_than_the_run(claims, durations, outside_ps):
+    dur = np.array(durations, np.int64)
+    wall = int(dur.sum()) + outside_ps
+    made = [
+        finding(f"R{i}", part, np.minimum(values, dur), outside_ps=7 * i) for i, (part, values) in enumerate(claims)
+    ]
+    found = rank_findings(made, dur, wall)
+    saved = [f.saved_ps for f in found]
+    assert len(found) == len(made)
+    assert sum(saved) <= wall
+    assert saved == sorted(saved, reverse=True)
+    assert all(0 <= f.low_ps <= f.saved_ps <= f.high_ps and f.saved_ps <= f.alone_ps for f in found)
+    for part in ("input", "host", "idle"):
+        most = np.max([m.claim.by_step for m in made if m.claim.part == part] or [np.zeros(5)], axis=0).sum()
+        outside = sum(m.claim.outside_ps for m in made if m.claim.part == part)
+        codes = {m.code for m in made if m.claim.part == part}
+        assert sum(f.saved_ps for f in found if f.code in codes) <= most + outside
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.integers(0, 10**15))
+def test_a_total_laid_over_steps_adds_up(weights, total_ps):
+    laid = lay_out(np.array(weights), total_ps, np.full(len(weights), 2**62))
+    assert laid.sum() == (total_ps if sum(weights) > 0 else 0)
+    assert (laid >= 0).all()
+
+
+def test_what_does_not_fit_a_step_is_left_out():
+    assert lay_out(np.array([1.0, 1.0]), 100, np.array([10, 100])).tolist() == [10, 50]
+    assert lay_out(np.array([0.0, 0.0]), 100, np.array([10, 100])).tolist() == [0, 0]
+    assert lay_out(np.array([]), 100, np.array([])).tolist() == []
