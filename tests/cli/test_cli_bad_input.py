@@ -13,6 +13,7 @@ from phasepoint.store import create_run, open_shard
 READERS = (
     ("summary", "{}"),
     ("phases", "{}"),
+    ("findings", "{}"),
     ("sql", "{}", "select 1"),
     ("export", "{}", "--format", "chrome"),
     ("export", "{}", "--format", "csv"),
@@ -188,7 +189,7 @@ def test_our_own_fault_is_called_one(phasepoint, run_path, monkeypatch):
     def fail(path, method):
         raise KeyError("surprise")
 
-    monkeypatch.setattr("phasepoint.cli.opening.open_summary", fail)
+    monkeypatch.setattr("phasepoint.cli.opening.open_analysis", fail)
     done = phasepoint("summary", run_path)
     _fails(done, 70, "unexpected KeyError", "surprise", "PHASEPOINT_DEBUG=1")
     monkeypatch.setenv("PHASEPOINT_DEBUG", "1")
@@ -199,7 +200,7 @@ def test_interrupt(phasepoint, run_path, monkeypatch):
     def interrupt(path, method):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("phasepoint.cli.opening.open_summary", interrupt)
+    monkeypatch.setattr("phasepoint.cli.opening.open_analysis", interrupt)
     assert phasepoint("summary", run_path) == (130, "", "")
 
 

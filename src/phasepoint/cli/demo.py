@@ -34,11 +34,13 @@ def demo(
     end the summary is held against them. Exit code 1 if it misses one.
     """
     from phasepoint.cli.console import result_console
-    from phasepoint.cli.opening import open_summary
+    from phasepoint.cli.opening import open_analysis
     from phasepoint.core.errors import NoDataError, UsageError
     from phasepoint.demo.launch import run_training
     from phasepoint.demo.planted import check_planted
     from phasepoint.demo.truth import read_truth
+    from phasepoint.findings.judge import judge_analysis
+    from phasepoint.phases.summary import summarize
     from phasepoint.report import render_summary, to_json
 
     if seconds < LEAST_SECONDS:
@@ -46,13 +48,14 @@ def demo(
     _make_room(out, force=force)
     sys.stderr.write(f"training for about {seconds:.0f} s under the recorder, into {out}\n")
     run_training(str(out), seconds=seconds, budget=budget, seed=seed)
-    run, summary = open_summary(str(out), DEFAULT_METHOD)
+    analysis = open_analysis(str(out), DEFAULT_METHOD)
+    run, summary = analysis.run, summarize(analysis)
     planted = check_planted(summary, read_truth(str(out)))
     page = _write_report(run, summary, out / "report.html")
     if as_json:
         typer.echo(to_json("demo", {"summary": summary, "planted": planted, "report": str(page)}))
     else:
-        render_summary(summary, result_console())
+        render_summary(summary, result_console(), judge_analysis(analysis))
         _show_planted(planted)
         typer.echo(f"\nwrote {page}")
     missed = [event.name for event in planted if event.found is None]

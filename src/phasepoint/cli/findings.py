@@ -23,16 +23,14 @@ def findings(
 
     What a code means: `phasepoint explain CODE`. As a gate: `phasepoint findings RUN --fail-on INPUT-STALL`.
     """
-    from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import check_method, open_converted
+    from phasepoint.cli.console import result_console, write_notes
+    from phasepoint.cli.opening import open_analysis
 
-    check_method(method)
     refused = _codes(fail_on or [])
-    run = open_converted(path)
-    with busy("judging the run"):
-        from phasepoint.findings import judge_run
+    analysis = open_analysis(path, method)
+    from phasepoint.findings.judge import judge_analysis
 
-        found = judge_run(run, method=method)
+    found = judge_analysis(analysis)
     if as_json:
         from phasepoint.report.documents import to_json
         from phasepoint.report.findings_document import findings_document

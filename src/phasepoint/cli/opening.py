@@ -12,6 +12,7 @@ from phasepoint.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from phasepoint.phases.analysis import Analysis
     from phasepoint.phases.summary_types import RunSummary
     from phasepoint.sources.convert import ConvertResult
     from phasepoint.store import Run
@@ -48,20 +49,32 @@ def check_method(method: str) -> None:
         raise UsageError(f"no phase method named {method!r}; the methods are {', '.join(METHODS)}")
 
 
-def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
-    """Open a run and summarise it with one of the phase methods.
+def open_analysis(path: str, method: str) -> "Analysis":
+    """Open a run and analyse it with one of the phase methods.
 
     Raises:
         UsageError: there is no such method.
-        NoDataError: the run holds nothing that could be summarised.
         StoreError: as `open_converted`.
     """
     check_method(method)
     run = open_converted(path)
     with busy("finding phases"):
-        from phasepoint.phases import summarize_run
+        from phasepoint.phases.analysis import analyse_run
 
-        return run, summarize_run(run, method=method)
+        return analyse_run(run, method=method)
+
+
+def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
+    """Open a run and summarise it with one of the phase methods.
+
+    Raises:
+        UsageError: there is no such method.
+        StoreError: as `open_converted`.
+    """
+    analysis = open_analysis(path, method)
+    from phasepoint.phases.summary import summarize
+
+    return analysis.run, summarize(analysis)
 
 
 def local_folder(path: str) -> Path:

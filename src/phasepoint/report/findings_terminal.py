@@ -8,6 +8,18 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.finding import Findings, RankedFinding
 from phasepoint.report.names import printable
 
+MOST_FIRST = 3
+"""Findings that a summary names."""
+
+
+def render_first(found: Findings, console: Console) -> None:
+    """Print the first findings, a line each."""
+    for finding in found.findings[:MOST_FIRST]:
+        worth = f"{format_ps(finding.saved_ps)} ({format_ratio(finding.share)})"
+        console.print(
+            Text.assemble((f"{worth:>18}  ", "bold"), (f"{finding.code}  ", "cyan"), printable(finding.title))
+        )
+
 
 def render_findings(found: Findings, console: Console) -> None:
     """Print findings, most recoverable time first; then what could not be judged, and what is clear."""

@@ -4,7 +4,9 @@ from rich.console import Console
 from rich.text import Text
 
 from phasepoint.core.units import format_ps
+from phasepoint.findings.finding import Findings
 from phasepoint.phases.summary_types import RunSummary
+from phasepoint.report.findings_terminal import render_first
 from phasepoint.report.names import printable
 from phasepoint.report.palette import phase_colours, phase_keys
 from phasepoint.report.strip import strip_cells
@@ -22,9 +24,12 @@ _MOST_GAPS = 12
 """Lines of what was not seen that are printed; the page and `--json` have all."""
 
 
-def render_summary(summary: RunSummary, console: Console) -> None:
-    """Print a whole summary to a console; colour and width are the console's."""
+def render_summary(summary: RunSummary, console: Console, findings: Findings | None = None) -> None:
+    """Print a whole summary to a console, with the first findings; colour and width are the console's."""
     _print_head(summary, console)
+    if findings is not None and findings.findings:
+        _print_section(console, "What would win most", "all of it: phasepoint findings RUN")
+        render_first(findings, console)
     _print_phases(summary, console)
     _print_time(summary, console)
     for title, table in ops_tables(summary, console.width):
