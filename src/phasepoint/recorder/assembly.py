@@ -14,6 +14,7 @@ from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount
 from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.gc_clock import GcClock
 from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
 from phasepoint.recorder.idle_converter import IdleConverter
@@ -79,12 +80,15 @@ class _Assembly:
         session = session or _framework_session(self._options.framework, self.guard)
         parts = self._parts(session, epoch)
         converter = IdleConverter(self._options.path) if self._options.budget else None
-        background = Background(parts, flush_ps=int(self._options.flush_s * PS_PER_S), converter=converter)
+        gc_clock = GcClock(self._clock.now_ns)
+        flush_ps = int(self._options.flush_s * PS_PER_S)
+        background = Background(parts, flush_ps=flush_ps, converter=converter, gc_clock=gc_clock)
         planner = WindowPlanner(parts.controller, seed=self._options.seed)
         flusher = Flusher(background.round)
         recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
+        stack.callback(gc_clock.watch())
         parts.account.spend("entry", (self._clock.now_ns() - began_ns + import_cost.spent_ns) * PS_PER_NS)
         flusher.start()
         return recorder, background

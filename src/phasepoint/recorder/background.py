@@ -8,9 +8,10 @@ from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount, RecorderCost
 from phasepoint.recorder.epoch import Clock, Epoch
+from phasepoint.recorder.gc_clock import GcClock
 from phasepoint.recorder.guard import Guard, guarded_even_off
 from phasepoint.recorder.idle_converter import IdleConverter
-from phasepoint.recorder.memory import resident_bytes
+from phasepoint.recorder.memory import memory_limit_bytes, resident_bytes
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.rows import MemorySample, Row, cost_rows, gap_row, steps_table, window_row
 from phasepoint.recorder.session import ProfilerSession
@@ -67,7 +68,14 @@ class Background:
         opened: set once the run was opened, or could not be.
     """
 
-    def __init__(self, parts: Parts, *, flush_ps: int, converter: IdleConverter | None = None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        flush_ps: int,
+        converter: IdleConverter | None = None,
+        gc_clock: GcClock | None = None,
+    ) -> None:
         self.guard = parts.guard
         self.wanted = False
         self.status = "ok"
@@ -77,6 +85,7 @@ class Background:
         self._parts = parts
         self._flush_ps = flush_ps
         self._converter = converter
+        self._gc_clock = gc_clock
         self._flushed_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
@@ -126,6 +135,7 @@ class Background:
             self._refused = True
             self._parts.output.open()
             self._refused = False
+            self._add_memory_limit()
         return True
 
     def _write_window(self, window: CapturedWindow) -> None:
@@ -173,6 +183,7 @@ class Background:
             parts.output.add_table("steps", steps_table(rows, parts.steps.kinds, self._samples, parts.epoch))
         self._samples.clear()
         self._add_gaps(final)
+        self._add_pauses()
         by_table: dict[str, list[Row]] = {}
         while parts.inbox.rows:
             name, row = parts.inbox.rows.popleft()
@@ -180,6 +191,15 @@ class Background:
         for name, table_rows in by_table.items():
             parts.output.add_rows(name, table_rows)
         parts.output.flush()
+
+    def _add_pauses(self) -> None:
+        clock, parts = self._gc_clock, self._parts
+        if clock is None:
+            return
+        parts.inbox.rows.extend(("counters", row) for row in clock.take_rows(parts.epoch, parts.elapsed_ps()))
+        parts.account.spend("clock", clock.take_cost_ps())
+        if clock.fault is not None and not self.guard.off:
+            self.guard.trip(clock.fault, "GcClock")
 
     def _add_gaps(self, final: bool) -> None:
         steps = self._parts.steps
@@ -217,6 +237,12 @@ class Background:
         now_ns = self._parts.clock.now_ns()
         device_bytes = self._parts.session.device_memory_bytes() if self.wanted else None
         self._samples.append(MemorySample(now_ns, resident_bytes(), device_bytes))
+
+    def _add_memory_limit(self) -> None:
+        limit_bytes = memory_limit_bytes()
+        if limit_bytes is not None:
+            row = {"name": "memory.limit", "unit": "bytes", "device": "host", "value": float(limit_bytes)}
+            self._parts.inbox.rows.append(("counters", {**row, "time_ps": self._parts.elapsed_ps()}))
 
     def _watch_clock(self) -> None:
         """The machine's clock was set, or the machine slept: both move Unix time against the monotonic clock."""
