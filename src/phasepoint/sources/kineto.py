@@ -17,7 +17,8 @@ from phasepoint.sources.capture import Capture
 from phasepoint.sources.dense import number_keys, sum_by
 from phasepoint.sources.kineto_events import NO_ID, KinetoEvents, gather_events
 from phasepoint.sources.kineto_json import parse_kineto
-from phasepoint.sources.kineto_steps import StepBounds, find_bounds
+from phasepoint.sources.kineto_steps import find_bounds
+from phasepoint.sources.step_bounds import StepBounds
 
 Int64s = NDArray[np.int64]
 

@@ -20,12 +20,13 @@ from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import layer_of_op_name
+from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import as_bytes
 from phasepoint.sources.xplane_events import LIMIT_PS
 from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
-from phasepoint.sources.xplane_steps import Attribution, StepBounds, attribute_events, find_bounds
+from phasepoint.sources.xplane_steps import Attribution, attribute_events, find_bounds
 from phasepoint.sources.xplane_tables import (
     Resolved,
     breakdowns_table,

@@ -12,33 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phasepoint.sources.dense import place_in
+from phasepoint.sources.step_bounds import StepBounds, order_bounds
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_launches import UNKNOWN_PS, earliest_match, find_cpu_launches
 from phasepoint.sources.xplane_lines import MODULES_LINE, STEP_MARK, STEPS_LINE
-
-
-@dataclass(frozen=True)
-class StepBounds:
-    """Steps of a capture, sorted by start, not overlapping. `[n_steps]` each.
-
-    Attributes:
-        step: step numbers.
-        start_ps: starts, from the profile's start.
-        end_ps: ends.
-        of_device: whether a device's line gave them, so that its work belongs to the step in which it ran.
-    """
-
-    step: Int64s
-    start_ps: Int64s
-    end_ps: Int64s
-    of_device: bool = False
-
-    def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
-        """`[n]` index of the step that holds each instant, -1 outside every step."""
-        return place_in(time_ps, self.start_ps, self.end_ps)
 
 
 @dataclass(frozen=True)
@@ -68,7 +47,7 @@ def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepB
         return _bounds_of_marks(events, marks)
     if steps is not None and steps.num_rows:
         start = steps.column("start_ps").to_numpy() - offset_ps
-        return _tidy(steps.column("step").to_numpy(), start, start + steps.column("dur_ps").to_numpy())
+        return order_bounds(steps.column("step").to_numpy(), start, start + steps.column("dur_ps").to_numpy())
     return _foreign_bounds(events)
 
 
@@ -107,19 +86,9 @@ def _device_codes(events: Events) -> Int64s:
     return np.array([devices.index(kind.device) for kind in events.kinds], np.int64)
 
 
-def _tidy(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
-    """Sort by start; a step ends at the latest where the next begins; the first mark of a number counts."""
-    order = np.argsort(start_ps, kind="stable")
-    _, first = np.unique(step[order], return_index=True)
-    order = order[np.sort(first)]
-    start = start_ps[order]
-    end = np.minimum(end_ps[order], np.append(start[1:], np.iinfo(np.int64).max))
-    return StepBounds(step[order].astype(np.int64), start.astype(np.int64), end.astype(np.int64))
-
-
 def _bounds_of_marks(events: Events, marks: Int64s) -> StepBounds:
     rows = marks[:, 0]
-    return _tidy(marks[:, 1], events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+    return order_bounds(marks[:, 1], events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
 
 
 def _foreign_bounds(events: Events) -> StepBounds:
@@ -148,7 +117,7 @@ def _bounds_of_line(events: Events, line: str) -> StepBounds:
     if line == STEPS_LINE:
         rows = rows[[name.isdecimal() and len(name) < 19 for name in names]]
         number = np.array([int(events.kinds[kind].name) for kind in events.kind[rows]], np.int64)
-        return _tidy(number, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
+        return order_bounds(number, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows])
     total: Counter[str] = Counter()
     for name, dur_ps in zip(names, events.dur_ps[rows].tolist(), strict=True):
         total[name] += dur_ps
@@ -197,7 +166,7 @@ def _work_ps(events: Events, launcher: str) -> int:
 
 
 def _numbered(start_ps: Int64s, end_ps: Int64s) -> StepBounds:
-    return _tidy(np.arange(len(start_ps), dtype=np.int64), start_ps, end_ps)
+    return order_bounds(np.arange(len(start_ps), dtype=np.int64), start_ps, end_ps)
 
 
 def _launched_by_correlation(events: Events, on_device: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:

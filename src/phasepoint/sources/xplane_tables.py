@@ -13,11 +13,11 @@ from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns
 from phasepoint.sources.dense import pair_room, split_by_label, sum_by_pair
+from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
 from phasepoint.sources.xplane_gather import Events, Kind
 from phasepoint.sources.xplane_lines import is_wait
-from phasepoint.sources.xplane_steps import StepBounds
 
 _CHUNK_ROWS = 1 << 16
 
