@@ -13,6 +13,12 @@ LONGEST = 16
 _CHUNKS = (48, 384)
 _LEAST_CYCLES = 5
 _CLIP = float(np.log(3))
+_APART = 4.0
+_MEDIAN_ERROR = 1.2533
+"""Standard error of a median of normal values, in standard errors of their mean."""
+
+_FALSE_ALARM = 1e-3
+
 _CONFIRMED = 0.72
 """Least part of every member's steps that must themselves lie nearest to that member's place. Folding at half of a
 longer period confirms only half of them."""
@@ -40,10 +46,12 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
         if followed.sum() < len(template) * max(_LEAST_CYCLES, 3 * _stretches(phase, followed)):
             return none
         template = _folded(residual, phase, followed, template)
-    member = _members(template, gap)
+    member = _members(template, np.bincount(phase[followed], minlength=len(template)), sigma, gap)
     n_odd = int((followed & (member[phase] > 0)).sum())
-    by_chance = 1.5 + float(np.sqrt(2 * np.log(len(values) * LONGEST**2)))
-    if np.ptp(template) * n_odd**0.5 < by_chance * sigma:
+    n_rest = int(followed.sum()) - n_odd
+    # Every stretch of the run, every cycle and every place in it was tried.
+    by_chance = float(np.sqrt(2 * np.log(len(values) ** 2 / 2 * LONGEST**2 / _FALSE_ALARM)))
+    if np.ptp(template) * (n_odd * n_rest / max(n_odd + n_rest, 1)) ** 0.5 < by_chance * sigma:
         return none
     if np.ptp(template) < gap or not _is_confirmed(residual, template, phase, followed, member):
         return none
@@ -51,7 +59,10 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
 
 
 def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
-    """Folded means of the clearest chunk, less their mean, at the period that explains most; null if none does."""
+    """Folded middles of the clearest chunk, less their mean, at the period that explains most; null if none does.
+
+    Chunks are compared by means, which are quick; the template is of medians, which no outlier moves.
+    """
     best_score = 0.0
     best: NDArray[np.float64] | None = None
     for chunk in _CHUNKS:
@@ -66,8 +77,22 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
             gain = rounds * (folded**2).sum(axis=1) / sigma**2 - _by_chance(period, n_chunks)
             score = float(np.maximum(gain, 0).sum())
             if score > 1.02 * best_score:
-                best_score, best = score, np.asarray(folded[int(gain.argmax())])
-    return best
+                rows = chunks[int(gain.argmax()), : rounds * period].reshape(rounds, period)
+                best_score, best = score, np.median(rows, axis=0)
+    return None if best is None else _shortest(best - best.mean(), len(values), sigma)
+
+
+def _shortest(template: NDArray[np.float64], n: int, sigma: float) -> NDArray[np.float64]:
+    """The template at the shortest divisor of its period that explains it up to chance."""
+    period = len(template)
+    error = _MEDIAN_ERROR * sigma * (period / n) ** 0.5
+    for divisor in (d for d in range(2, period) if period % d == 0):
+        shorter = template.reshape(-1, divisor).mean(axis=0)
+        left = float(((template - np.tile(shorter, period // divisor)) ** 2).sum()) / error**2
+        freedom = period - divisor
+        if left < freedom + 3 * (2 * freedom) ** 0.5:
+            return np.asarray(shorter)
+    return template
 
 
 def _by_chance(period: int, n_chunks: int) -> float:
@@ -99,7 +124,17 @@ def _is_confirmed(
     own = member[phase[followed]]
     nearest = np.abs(residual[followed][:, None] - centre).argmin(axis=1)
     right = np.bincount(own, nearest == own, len(centre)) / np.maximum(np.bincount(own, minlength=len(centre)), 1)
-    return bool(right.min() >= _CONFIRMED)
+    if right.min() < _CONFIRMED:
+        return False
+    odd = residual[followed & (member[phase] > 0)]
+    height = abs(float(odd.mean() - residual[followed & (member[phase] == 0)].mean()))
+    return int(member.max()) > 1 or all(_spread_of_turns(odd, turns) < turns / 2 * height for turns in (2, 3))
+
+
+def _spread_of_turns(odd: NDArray[np.float64], turns: int) -> float:
+    """Range of the means of every second (third) odd step: alike in a cycle, but not where its period is longer."""
+    means = [float(odd[turn::turns].mean()) for turn in range(turns) if len(odd) > turn]
+    return max(means) - min(means)
 
 
 def _stretches(phase: IntArray, followed: NDArray[np.bool_]) -> int:
@@ -132,11 +167,25 @@ def _folded(
     )
 
 
-def _members(template: NDArray[np.float64], gap: float) -> IntArray:
-    """Members of the cycle by value: neighbours closer than `gap` are one; 0 is the commonest, then by value."""
+def _members(template: NDArray[np.float64], visits: IntArray, sigma: float, gap: float) -> IntArray:
+    """Members of the cycle by value: 0 is the commonest, then by value.
+
+    Places are joined, the closest first, until all differ by `gap` and by `_APART` standard errors.
+    """
     order = np.argsort(template, kind="stable")
+    parts = np.split(np.arange(len(template)), len(template))
+    while len(parts) > 1:
+        weight = np.array([max(float(visits[order[part]].sum()), 1.0) for part in parts])
+        centre = np.array([float(template[order[part]].mean()) for part in parts])
+        error = _MEDIAN_ERROR * sigma * np.sqrt(1 / weight[1:] + 1 / weight[:-1])
+        closeness = np.diff(centre) / np.maximum(gap, _APART * error)
+        i = int(closeness.argmin())
+        if closeness[i] >= 1:
+            break
+        parts[i : i + 2] = [np.concatenate(parts[i : i + 2])]
     group = np.empty(len(template), np.int64)
-    group[order] = np.cumsum(np.diff(template[order], prepend=template[order][0]) > gap)
+    for number, part in enumerate(parts):
+        group[order[part]] = number
     size = np.bincount(group)
     rank = np.empty(len(size), np.int64)
     rank[np.argsort(-size, kind="stable")] = np.arange(len(size))

@@ -52,9 +52,18 @@ def switch_price(n: int) -> float:
     return 5.6 + 0.4 * float(np.log(n))
 
 
+def least_errors(n: int) -> float:
+    """Standard errors that make a level: 4.0 at 100 steps, 5.5 at 10,000.
+
+    A normal tail beyond z is less than exp(-z² / 2). A stretch may begin at any of `n` steps and end at any; those
+    that overlap say much the same, so that `n` to the power of 1.5 counts them better than the square.
+    """
+    return float(np.sqrt(2 * (1.5 * np.log(n) + 1.2)))
+
+
 def long_price(n: int) -> float:
-    """Price of a change that leaves blocks of up to 24 steps (n / 30 in a short run) to be found as events."""
-    return float(np.clip(CAP * n / 60, switch_price(n), 12 * CAP))
+    """Price of a change that leaves blocks of up to 24 steps (n / 20 in a short run) to be found as events."""
+    return float(np.clip(CAP * n / 40, switch_price(n), 12 * CAP))
 
 
 def fit_levels(
@@ -120,15 +129,16 @@ def gather_levels(
 ) -> NDArray[np.float64]:
     """Levels that segments gather at, rising: the closest two are joined until all are apart.
 
-    Two groups of segments are apart when their centres differ by `gap`, by four standard errors of a typical
-    segment of either, and, where `shaded`, by `_SCATTER` times what segments scatter within their groups: levels
-    that shade into each other, because the machine is shared, are one.
+    Two groups of segments are apart when their centres differ by `gap`, by as many standard errors of a typical
+    segment of either as no stretch of a run of noise is likely to differ from the rest (`least_errors`), and, where
+    `shaded`, by `_SCATTER` times what segments scatter within their groups: levels that shade into each other,
+    because the machine is shared, are one.
     """
     length = np.diff(np.append(starts, len(values))).astype(float)
     level = _segment_levels(values, starts, sigma)
     group = _binned(level, length, min(gap, sigma) / 4)
     while len(group.weight) > 1:
-        closeness = np.diff(group.centre) / group.needed(sigma, gap, shaded)
+        closeness = np.diff(group.centre) / group.needed(sigma, gap, least_errors(len(values)), shaded)
         i = int(closeness.argmin())
         if closeness[i] >= 1 and len(group.weight) <= 64:
             break
@@ -149,7 +159,7 @@ class _Groups:
     def centre(self) -> NDArray[np.float64]:
         return self.first / self.weight
 
-    def needed(self, sigma: float, gap: float, shaded: bool) -> NDArray[np.float64]:
+    def needed(self, sigma: float, gap: float, errors: float, shaded: bool) -> NDArray[np.float64]:
         """Distance at which neighbouring groups are apart, `[n_groups - 1]`."""
         variance = sigma**2 * self.count / self.weight
         error = np.sqrt(variance)
@@ -160,7 +170,7 @@ class _Groups:
             scatter = np.sqrt(np.where(self.count >= _MANY, np.maximum(inside, pooled), pooled))
         else:
             scatter = np.zeros(len(inside))
-        least = np.maximum(4 * np.maximum(error[1:], error[:-1]), _SCATTER * np.maximum(scatter[1:], scatter[:-1]))
+        least = np.maximum(errors * np.maximum(error[1:], error[:-1]), _SCATTER * np.maximum(scatter[1:], scatter[:-1]))
         return np.asarray(np.maximum(gap, least))
 
     def joined(self, i: int) -> "_Groups":

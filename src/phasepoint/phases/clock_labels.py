@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.alternation import find_alternation
-from phasepoint.phases.changepoints import Levels, fit_levels, long_price, segment_starts
+from phasepoint.phases.changepoints import Levels, fit_levels, long_price
 from phasepoint.phases.drift import find_drifts, is_ramp
 from phasepoint.phases.events import find_events
 from phasepoint.phases.noise import estimate_noise, least_gap
+from phasepoint.phases.recompiles import find_recompiles
 from phasepoint.phases.result import IntArray
 
 LEAST_STEPS = 8
@@ -56,8 +57,16 @@ def label_by_clock(values: NDArray[np.float64], *, starts_run: bool) -> ClockLab
     plain = ~first
     turn, event = _events(values, plain, sigma)
     base = plain & (turn == 0) & (event == 0)
+    if (~base).sum() > first.sum() and base.sum() >= _LEAST_SPLIT:
+        sigma = estimate_noise(values[base])
     label, roles, fitted = _base_labels(values, base, sigma)
-    first |= _later_compiles(values, label, fitted, base & ~first, bool(first.any()))
+    where = np.flatnonzero(base)
+    if first.any() and len(where) >= LEAST_STEPS:
+        gap = least_gap(values[where], sigma)
+        again, label[where] = find_recompiles(
+            values[where], label[where], fitted[where], float(values[0]), sigma=sigma, gap=gap
+        )
+        first[where[again]] = True
     label = _extra_labels(label, turn, values, sigma)
     label = _extra_labels(label, event, values, sigma)
     if first.any():
@@ -122,26 +131,6 @@ def _components(centre: NDArray[np.float64], sigma: float) -> list[IntArray]:
     """Levels near enough for a drift to run through them, in groups."""
     cuts = np.flatnonzero(np.diff(centre) > max(0.35, 3 * sigma)) + 1
     return [group for group in np.split(np.arange(len(centre)), cuts) if len(group) > 1]
-
-
-def _later_compiles(
-    values: NDArray[np.float64],
-    label: IntArray,
-    fitted: NDArray[np.float64],
-    base: NDArray[np.bool_],
-    compiled: bool,
-) -> NDArray[np.bool_]:
-    """In a run that compiled first, a long step where the level changes compiled again."""
-    found = np.zeros(len(values), bool)
-    where = np.flatnonzero(base)
-    if not compiled or len(where) < LEAST_STEPS:
-        return found
-    for change in segment_starts(label[where])[1:]:
-        around = where[max(change - 2, 0) : change + 2]
-        longest = around[values[around].argmax()]
-        others = max(fitted[where[max(change - 3, 0)]], fitted[where[min(change + 3, len(where) - 1)]])
-        found[longest] = values[longest] - others > np.log(8)
-    return found
 
 
 def _extra_labels(label: IntArray, extra: IntArray, values: NDArray[np.float64], sigma: float) -> IntArray:

@@ -13,6 +13,8 @@ from phasepoint.phases.result import IntArray
 from phasepoint.phases.schedule import Schedule, find_schedule, steps_on
 
 MOST_CLASSES = 8
+_FEW = 500
+_LEAST_EVENTS = 3
 _LEAST_PERIOD = 8
 _LIKE = 0.25
 """Blocks whose levels differ by less, in log duration, are one class."""
@@ -82,26 +84,28 @@ def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> IntArr
 
 def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
     """The least likely schedule among events of like duration; null where chance could make every one."""
-    width = max(8 * sigma, 0.3)
     best: Schedule | None = None
-    for low, high in _value_ranges(residual[starts], width, sigma):
+    ranges = _value_ranges(residual[starts], sigma)
+    for low, high in ranges:
         like = starts[(residual[starts] >= low) & (residual[starts] < high)]
-        found = find_schedule(like, len(residual))
+        found = find_schedule(like, len(residual), tried=len(ranges))
         if found is not None and (best is None or found.log_chance < best.log_chance):
             best = found
     return best
 
 
-def _value_ranges(values: NDArray[np.float64], width: float, sigma: float) -> list[tuple[float, float]]:
-    """Overlapping ranges over the slow side; on the fast side, where only noise lies, all beyond several distances."""
+def _value_ranges(values: NDArray[np.float64], sigma: float) -> list[tuple[float, float]]:
+    """Overlapping ranges over the slow side; on the fast side, where only noise lies, all beyond several distances.
+
+    Where events are few, more ranges are worth their time: narrow ones keep outliers out, closer ones cut none off.
+    """
     ranges = [(-np.inf, float(np.log(max(1 - times * sigma, 0.05)))) for times in (0, 2.8, 3.2, 3.8)]
     slow = values[values > 0]
-    if len(slow):
-        lows = np.arange(float(slow.min()), float(slow.max()) + 1e-9, width / 2)
-        occupied = np.unique(np.clip(np.searchsorted(lows, slow, side="right") - 1, 0, None))
-        ranges += [
-            (float(lows[i]), float(lows[i]) + width) for i in np.unique(np.clip([occupied, occupied - 1], 0, None))
-        ]
+    few = len(slow) <= _FEW
+    for width, overlap in {max(8 * sigma, 0.3): 4 if few else 2, **({max(5 * sigma, 0.3): 2} if few else {})}.items():
+        lows = np.arange(float(slow.min()), float(slow.max()) + 1e-9, width / overlap) if len(slow) else slow
+        held = np.searchsorted(slow := np.sort(slow), lows + width) - np.searchsorted(slow, lows)
+        ranges += [(float(low), float(low) + width) for low in lows[held >= _LEAST_EVENTS]]
     return ranges
 
 

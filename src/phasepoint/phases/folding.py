@@ -11,6 +11,27 @@ _LEAST_VISITS = 4
 _CLEAR = 1.2
 """Standard deviations by which the autocorrelation must rise above the most that noise reaches among all lags."""
 
+_MEDIAN_ERROR = 1.2533
+"""Standard error of a median of normal values, in standard errors of their mean."""
+
+_SHORT = 2000
+"""Steps up to which every period is folded: the work is quadratic."""
+
+_LENGTHS = (1, 2, 3, 5, 8, 12, 20)
+_FALSE_ALARM = 1e-3
+_MOST_SLOW, _MOST_FAST = 2.4, 3.5
+"""Standard deviations that one step may argue for a period. Trouble makes steps slow, seldom fast: a few outliers that
+happen to be at one distance make no period here, and a lone one among fast steps argues against them by one."""
+
+_CLIPPED_MEAN = 0.083
+"""Mean of a standard normal value that is taken for -1 where it is less: φ(1) + Φ(1) - 1."""
+
+_LEAST_HEIGHT = 0.1
+"""Least departure of a block, in log duration."""
+
+_GROWN = 3.0
+"""Standard errors by which a step next to a block must depart to be the block's: only its two neighbours are asked."""
+
 _CERTAIN = 8
 """Visits that make a schedule even where it holds for a part of the run."""
 
@@ -41,7 +62,9 @@ def find_folded_blocks(residual: NDArray[np.float64], sigma: float, least_period
     """
     limit = max(4 * sigma, 0.7)
     clipped = np.clip(residual, -limit, limit)
-    for period in _likely_periods(clipped, least_period):
+    likely = _likely_periods(clipped, least_period)
+    clear = _clear_periods(clipped, sigma, least_period) if len(residual) <= _SHORT else []
+    for period in [*likely, *(period for period in clear if period not in likely)]:
         blocks = _blocks_at(clipped, period, sigma)
         if blocks:
             return blocks
@@ -73,6 +96,42 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
     return [int(p) for p in peak[height > 0.8 * height.max()][:4]]
 
 
+def _clear_periods(values: NDArray[np.float64], sigma: float, least: int) -> list[int]:
+    """The period at which some block of a short run, folded, departs most, where that is clear; at most one.
+
+    Every period, phase and block length is tried, so a run of pure noise yields one with probability `_FALSE_ALARM`
+    at most. Steps below their level count by their ratio: a logarithm's lower tail is longer than the normal one.
+    """
+    n = len(values)
+    off = np.where(values < 0, np.expm1(values), values)
+    off = off - np.median(off)
+    sides = np.stack([np.clip(off, -sigma, _MOST_SLOW * sigma), np.clip(-off, -sigma, _MOST_FAST * sigma)])
+    sides -= _CLIPPED_MEAN * sigma
+    best, best_period, n_tried = 0.0, 0, 0
+    for period in range(least, n // _LEAST_VISITS + 1):
+        n_visits = n // period
+        folded = sides[:, : n_visits * period].reshape(2, n_visits, period).sum(axis=1)
+        ring = np.cumsum(np.concatenate([np.zeros((2, 1)), folded, folded], axis=1), axis=1)
+        for length in _LENGTHS:
+            if 2 * length > period:
+                break
+            height = (ring[:, length : length + period] - ring[:, :period]).max() / (n_visits * length) ** 0.5
+            n_tried += period
+            if height > best:
+                best, best_period = float(height), period
+    if n_tried == 0:
+        return []
+    return [best_period] if best > _normal_tail(_FALSE_ALARM / (2 * n_tried)) * sigma else []
+
+
+def _normal_tail(chance: float) -> float:
+    """The z that a standard normal value exceeds with a small `chance`: φ(z) / z = chance, by iteration."""
+    z = 4.0
+    for _ in range(8):
+        z = float(np.sqrt(max(-2 * np.log(chance * z * (2 * np.pi) ** 0.5), 1.0)))
+    return z
+
+
 def _fast_size(least: int) -> int:
     """The smallest of 2, 3 and 5 times a power of two that is at least `least`."""
     return min(factor << max(int(np.ceil(np.log2(least / factor))), 0) for factor in (2, 3, 5))
@@ -84,15 +143,31 @@ def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[F
     profile = folded.mean(axis=0)
     profile = profile - np.median(profile)
     error = max(sigma, float(values.std())) / n_visits**0.5
-    off = np.abs(profile) > max(0.1, (1.5 + np.sqrt(2 * np.log(4 * period))) * error)
+    off = np.abs(profile) > max(_LEAST_HEIGHT, (1.5 + np.sqrt(2 * np.log(4 * period))) * error)
     if not off.any() or off.mean() > 0.6:
         return []
     blocks = []
-    for offsets in _circular_runs(off, np.sign(profile)):
+    for offsets in _circular_runs(_grown(off, folded, sigma), np.sign(profile)):
         block = _follow_block(values, offsets, period, float(profile[offsets % period].mean()))
         if block is not None:
             blocks.append(block)
     return blocks
+
+
+def _grown(off: NDArray[np.bool_], folded: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+    """Offsets that depart, and those next to them that clearly do so too, by half as much at least, `[period]`."""
+    middle = np.median(folded, axis=0)
+    middle -= np.median(middle)
+    least = max(_LEAST_HEIGHT, _GROWN * _MEDIAN_ERROR * sigma / len(folded) ** 0.5)
+    off = off.copy()
+    for step in (1, -1):
+        for _ in range(len(off)):
+            before = np.roll(middle, step)
+            more = np.roll(off, step) & ~off & (middle * np.sign(before) > np.maximum(0.5 * abs(before), least))
+            if not more.any() or (off | more).all():
+                break
+            off |= more
+    return off
 
 
 def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[IntArray]:

@@ -56,29 +56,32 @@ def cheapest_levels(
 def cheapest_shifts(
     values: NDArray[np.float64], template: NDArray[np.float64], scale: float, price: float, cap: float
 ) -> NDArray[np.int64]:
-    """Shift of a periodic template at every value, `[n]`, or `len(template)` where it is not followed.
+    """Shift of a periodic template at every value, `[n]`, or `len(template)` and more where it is not followed.
 
-    State s < p expects `template[(t + s) % p]`; state p expects 0.
+    State s < p expects `template[(t + s) % p]`. Outside the cycle steps are on their level, which is 0, or, where
+    the level was fitted across the cycle's edge, like most of its steps: states p and p + 1 expect 0 and the middle.
     """
     n, p = len(values), len(template)
-    total = np.zeros(p + 1)
+    k = p + 2
+    outside = np.array([0.0, np.median(template)])
+    total = np.zeros(k)
     came = np.zeros(n, np.uint64)
     best_before = np.zeros(n, np.uint8)
     half = 0.5 / (scale * scale)
     for t in range(n):
         best = 0
-        for s in range(1, p + 1):
+        for s in range(1, k):
             if total[s] < total[best]:
                 best = s
         least = total[best]
         best_before[t] = best
         word = np.uint64(0)
-        for s in range(p + 1):
+        for s in range(k):
             kept = total[s] - least
             if t > 0 and kept > price:
                 kept = price
                 word |= np.uint64(1) << np.uint64(s)
-            off = values[t] - (template[(t + s) % p] if s < p else 0.0)
+            off = values[t] - (template[(t + s) % p] if s < p else outside[s - p])
             cost = off * off * half
             total[s] = kept + (cost if cost < cap else cap)
         came[t] = word

@@ -12,6 +12,9 @@ _ENOUGH = 100_000
 _LAGS = 16
 """Distances at which neighbours are compared: one of them fits any alternation of up to as many steps."""
 
+_SHORT = 1000
+"""In shorter runs single distances scatter too much: an alternation must show at a distance and its multiples."""
+
 MIN_GAP = 0.08
 """Least difference of two levels in log duration: smaller ones are not worth a user's attention."""
 
@@ -21,18 +24,25 @@ _BLOCK = 20
 def estimate_noise(values: NDArray[np.float64]) -> float:
     """Standard deviation of one value about its level, robust to levels, outliers and alternation.
 
-    The usual spread of differences between values 1 to 16 apart, or the least where that is clearly less.
+    The usual spread of differences between values 1 to 16 apart, or the least where that is clearly less, as in an
+    alternation, or where short blocks return. In a short run the least of many is small by chance alone: there
+    distances count with their multiples (or one with two), and "clearly" is 3.5 / √n, three standard errors of such
+    a middle (1.17 / √n).
 
     Args:
         values: log durations in the run's order, `[n]`.
     """
-    lags = range(1, max(min(_LAGS, len(values) // 3), 1) + 1)
-    every = max(len(values) // _ENOUGH, 1)
+    n = len(values)
+    lags = range(1, max(min(_LAGS if n >= _SHORT else 3 * _LAGS, n // 3), 1) + 1)
+    every = max(n // _ENOUGH, 1)
     spread = [float(np.median(np.abs(values[lag::every] - values[:-lag:every]))) for lag in lags]
-    # The least of many is biased low; it is only believed where it is clearly less: in an alternation.
-    usual = float(np.median(spread))
-    typical = usual if min(spread) > 0.75 * usual else min(spread)
-    return max(_MAD_TO_SIGMA * typical / 2**0.5, 1e-3)
+    usual = float(np.median(spread[:_LAGS]))
+    multiples = 1 if n >= _SHORT else 2
+    periods = range(1, min(_LAGS, len(spread) // multiples) + 1)
+    least = min((float(np.median(spread[lag - 1 :: lag])) for lag in periods), default=usual)
+    least = min(least, float(np.mean(spread[:2])))
+    clearly_less = 1 - max(0.25, 3.5 / n**0.5)
+    return max(_MAD_TO_SIGMA * (least if least < clearly_less * usual else usual) / 2**0.5, 1e-3)
 
 
 def least_gap(values: NDArray[np.float64], sigma: float) -> float:

@@ -1,6 +1,7 @@
 """Events at one distance: the period, its phase, and the steps that fall on it."""
 
 from dataclasses import dataclass
+from math import lgamma
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +10,8 @@ from phasepoint.phases.result import IntArray
 
 _LEAST_PERIOD = 4
 _MOST_PAIRS = 2_000_000
-_LOG_CHANCE = -4.0
-"""A schedule that random events would make more often than once in e⁴ runs is none."""
+_LOG_CHANCE = float(np.log(1e-3))
+"""A schedule that random events would make more often than once in 1,000 runs is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Schedule:
     log_chance: float
 
 
-def find_schedule(events: IntArray, n: int) -> Schedule | None:
+def find_schedule(events: IntArray, n: int, *, tried: int = 1) -> Schedule | None:
     """The commonest distance between events, where chance does not explain it.
 
     Pairs at one distance among `m` random events of `n` steps are Poisson with mean m² / n.
@@ -36,6 +37,7 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     Args:
         events: positions, rising, `[m]`.
         n: steps of the run.
+        tried: sets of events among which these were chosen; chance is given as many.
     """
     m = len(events)
     if m < 3:
@@ -61,7 +63,7 @@ def find_schedule(events: IntArray, n: int) -> Schedule | None:
     if np.quantile(np.diff(hits), 0.75) > 2 * period:
         return None
     log_chance = min(log_chance, _log_chance_of_phase(events, period, n))
-    if log_chance > _LOG_CHANCE:
+    if log_chance + np.log(tried) > _LOG_CHANCE:
         return None
     return Schedule(period, hits, float(log_chance))
 
@@ -83,7 +85,19 @@ def _log_chance_of_phase(events: IntArray, period: int, n: int) -> float:
         return 0.0
     visits = (n - 1 - int(phase[best])) // period + 1
     tried = max(n / 3, 1) * period
-    return _log_poisson_tail(int(count[best]), visits * len(events) / n) + float(np.log(tried))
+    return _log_draw_tail(int(count[best]), visits, len(events), n) + float(np.log(tried))
+
+
+def _log_draw_tail(count: int, marked: int, drawn: int, n: int) -> float:
+    """Log of P(X ≥ count), X the marked among `drawn` of `n` without return (hypergeometric): exact in short runs."""
+    most = min(marked, drawn)
+    hits = range(count, most + 1)
+    terms = [_log_choose(marked, k) + _log_choose(n - marked, drawn - k) for k in hits]
+    return float(np.logaddexp.reduce(terms)) - _log_choose(n, drawn) if terms else -np.inf
+
+
+def _log_choose(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -np.inf
 
 
 def _log_poisson_tail(count: int, mean: float) -> float:
