@@ -8,7 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.core.statistics import median_ps
+from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.finding import Claim, Int64s, Unavailable
+from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import PARTS, Captured, read_captured, step_keys
 from phasepoint.phases.clock import RunClock
@@ -57,6 +59,18 @@ class FindingsView:
         """The captured steps, with what each one's time went into."""
         tables = self.analysis.tables
         return read_captured(step_keys(tables["steps"]), tables["steps"], tables["windows"], tables["breakdowns"])
+
+    @cached_property
+    def device_ops(self) -> DeviceOps:
+        """The devices' work in the captured steps."""
+        return read_device_ops(self.table("ops"), step_keys(self.table("steps")), self.captured)
+
+    @cached_property
+    def graphs(self) -> dict[ProgramId, Graph]:
+        """The programs that ran in captured steps, where their instructions were recorded (JAX)."""
+        kinds = self.device_ops.kinds
+        programs = {(k.host, k.attempt, k.program) for k in kinds if k.program is not None}
+        return read_graphs(self.table("instructions"), programs) if programs else {}
 
     @cached_property
     def usual_ps(self) -> Int64s:

@@ -1,0 +1,91 @@
+"""What the devices did in the captured steps, op by op."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.findings.finding import Int64s
+from phasepoint.phases.captured import Captured, StepKeys
+
+_KEYS = ("host", "attempt", "device", "program", "op", "level", "category", "layer")
+
+
+@dataclass(frozen=True)
+class OpKind:
+    """An op of one device: what rows of the ops table share."""
+
+    host: int
+    attempt: int
+    device: str
+    program: int | None
+    op: str
+    level: str
+    category: str
+    layer: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceOps:
+    """Work of the devices in the captured steps: one row per step and op.
+
+    Attributes:
+        kinds: the ops.
+        kind: `[n]`, position in `kinds`.
+        index: `[n]`, position of the step in `Captured.row`.
+        self_ps: `[n]`.
+        count: `[n]` executions.
+    """
+
+    kinds: tuple[OpKind, ...]
+    kind: Int64s
+    index: Int64s
+    self_ps: Int64s
+    count: Int64s
+
+    def of_kinds(self, values: Int64s) -> Int64s:
+        """`[n_kinds]` exact sums of `values` `[n]`."""
+        sums = np.zeros(len(self.kinds), np.int64)
+        np.add.at(sums, self.kind, values)
+        return sums
+
+
+def read_device_ops(ops: pa.Table, keys: StepKeys, captured: Captured) -> DeviceOps:
+    """Ops and kernels on devices in captured steps; of several windows that saw a step, the first.
+
+    Args:
+        ops: `Run.table("ops")`.
+        keys: of the steps table.
+        captured: the captured steps.
+    """
+    on_device = pc.and_(
+        pc.not_equal(ops.column("device").cast(pa.string()), "host"),
+        pc.is_in(ops.column("level").cast(pa.string()), value_set=pa.array(["op", "kernel"])),
+    )
+    ops = ops.filter(on_device)
+    of_row = keys.rows_of(ops)
+    index = np.searchsorted(captured.row, of_row)
+    known = index < len(captured.row)
+    known[known] = captured.row[index[known]] == of_row[known]
+    known[known] = captured.window[index[known]] == ops.column("window").to_numpy()[known]
+    ops = ops.filter(pa.array(known))
+    code, first = _number(ops)
+    columns = zip(*(ops.column(name).take(first).to_pylist() for name in _KEYS), strict=True)
+    kinds = tuple(OpKind(*row) for row in columns)
+    return DeviceOps(kinds, code, index[known], *(ops.column(name).to_numpy() for name in ("self_ps", "count")))
+
+
+def _number(ops: pa.Table) -> tuple[Int64s, Int64s]:
+    """Number of each row's kind, and the first row of every kind."""
+    code = np.zeros(ops.num_rows, np.int64)
+    for name in _KEYS:
+        column = ops.column(name).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        encoded = column.dictionary_encode()
+        n_values = len(encoded.dictionary) + 1
+        values = pc.fill_null(encoded.indices, n_values - 1).to_numpy().astype(np.int64)
+        code = np.unique(code * n_values + values, return_inverse=True)[1].ravel()
+    first = np.unique(code, return_index=True)[1]
+    return code, first
