@@ -10,8 +10,10 @@ SHAPE_CHANGE_CYCLE = 9
 
 _SMALL_BATCH, _LARGE_BATCH = 128, 192
 _EVAL_BATCH = 256
-_NOMINAL_STEP_S = 0.022
-"""Mean step time on two cores (measured 2026-11-21); only sets how many steps make a minute."""
+_EVAL_STEPS = 1 / 3
+"""Steps of an evaluation, as a ratio of those of the training block before it."""
+_NOMINAL_STEP_S = 0.0335
+"""Mean step time on two idle cores (0.035 s, measured 2026-11-21); only sets how many steps make a minute."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ def plan_schedule(seconds: float) -> tuple[Block, ...]:
     """
     if seconds < 10:
         raise ValueError(f"the demo needs at least 10 seconds for its events, got {seconds:g}")
-    steps = max(int(0.9 * seconds / CYCLES / _NOMINAL_STEP_S), 20)
+    steps = max(int(0.9 * seconds / (CYCLES * (1 + _EVAL_STEPS) * _NOMINAL_STEP_S)), 20)
     blocks: list[Block] = []
     for cycle in range(CYCLES):
         blocks.append(_train_block(cycle, steps))
-        blocks.append(Block("eval", max(steps // 3, 8), _EVAL_BATCH, compiles=cycle == 0, name="eval"))
+        blocks.append(Block("eval", max(int(steps * _EVAL_STEPS), 8), _EVAL_BATCH, compiles=cycle == 0, name="eval"))
     return tuple(blocks)
 
 
