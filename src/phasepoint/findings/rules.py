@@ -30,4 +30,10 @@ class Rule:
         return cast(Find, import_module(f"phasepoint.findings.{self.module}").find)
 
 
-RULES: tuple[Rule, ...] = (Rule("INPUT-STALL", "input_stall"),)
+RULES: tuple[Rule, ...] = (
+    Rule("INPUT-STALL", "input_stall"),
+    Rule("RECOMPILE", "recompile"),
+    Rule("COMPILE-SHARE", "compile_share"),
+    Rule("CHECKPOINT-STALL", "checkpoint_stall"),
+    Rule("EVAL-SHARE", "eval_share"),
+)

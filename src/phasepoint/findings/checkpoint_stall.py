@@ -1,0 +1,136 @@
+"""Saving checkpoints holds the job up for longer than it must.
+
+**Formula.** Of every checkpoint, the time for which the job was held beyond what an asynchronous save would hold it.
+An asynchronous save holds the job while the state is copied: as long as the asynchronous saves of the same run did
+(their median); where there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. Of
+saves that are asynchronous already, what they held beyond {SLOW_RATIO:g} times their own median counts: they waited for
+the save before them.
+
+**Thresholds.** Told from {LEAST_SHARE:.1%} of the run's time on: a save lost with the machine costs more than that.
+{COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's copy), so
+that the claim is rather too small. {COPY_MOST:.0%}: writing to a disk is slower than copying by that at least.
+
+**Remedy.** Save in the background: Orbax `ocp.AsyncCheckpointer` or a `CheckpointManager` with
+`CheckpointManagerOptions(enable_async_checkpointing=True)`; PyTorch `torch.distributed.checkpoint.async_save`, or
+`torch.save` of a copied state in a thread. Save to a local disk first. Save less often: the best interval is about
+√(2 × save time × mean time between failures).
+
+**Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save is not
+done when the next one begins; on a CPU, writing in the background takes cores from the training step.
+
+**Source.** The recorder's hooks around `torch.save` and Orbax; the interval: Young, "A first order approximation to the
+optimum checkpoint interval" (1974).
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
+from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.held_time import held_time
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock import sum_ps
+
+LEAST_SHARE = 0.015
+COPY_BYTES_PER_S = 2_000_000_000
+COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
+COPY_MOST = 0.2
+SLOW_RATIO = 3.0
+"""Asynchronous saves differ by that much from noise alone."""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Time held by saves beyond what asynchronous ones hold."""
+    saves, clock = view.table("checkpoints"), view.clock
+    if not saves.num_rows:
+        raise Unavailable(
+            "no checkpoint was seen: torch.save and Orbax are noticed by themselves; tell of others with "
+            "`run.checkpoint(path, step)`"
+        )
+    needed_ps = _needed_ps(saves)
+    held = held_time(clock, saves, skip_ps=needed_ps)
+    total_ps = sum_ps(held.by_step) + held.outside_ps
+    if total_ps < LEAST_SHARE * clock.wall_ps:
+        return []
+    least = held_time(clock, saves, skip_ps=np.maximum(needed_ps, _most_needed_ps(saves)))
+    everything = held_time(clock, saves)
+    held_ps = sum_ps(everything.by_step) + everything.outside_ps
+    return [
+        Finding(
+            code="CHECKPOINT-STALL",
+            title=f"{_told(saves)} held the job for {format_ps(held_ps)}, {format_ratio(held_ps / clock.wall_ps)} of "
+            f"the run{_interval(saves)}",
+            claim=Claim("checkpoint", held.by_step, held.outside_ps),
+            low_ps=min(sum_ps(least.by_step) + least.outside_ps, total_ps),
+            high_ps=max(held_ps, total_ps),
+            phase=view.phase_of_most(held.by_step),
+            remedy=_remedy(saves),
+            evidence=(_evidence(saves),),
+            confidence="high" if not _asynchronous(saves).all() else "medium",
+            wrong_if="there is no memory for a second copy of the state, or writing in the background takes the cores "
+            "that the step needs",
+        )
+    ]
+
+
+def _needed_ps(saves: pa.Table) -> Int64s:
+    """`[n]` what each save has to hold the job for."""
+    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
+    is_async = _asynchronous(saves)
+    size = np.asarray(pc.fill_null(saves.column("bytes"), 0).to_numpy(), np.int64)
+    copy_ps = np.minimum(size * (PS_PER_S // COPY_BYTES_PER_S), (COPY_MOST * dur_ps).astype(np.int64))
+    if not is_async.any():
+        return np.asarray(copy_ps, np.int64)
+    usual_ps = median_ps(dur_ps[is_async])
+    needed = np.where(is_async, int(SLOW_RATIO * usual_ps), usual_ps)
+    return np.asarray(np.minimum(needed, dur_ps), np.int64)
+
+
+def _most_needed_ps(saves: pa.Table) -> Int64s:
+    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
+    return np.asarray(COPY_MOST * dur_ps, np.int64)
+
+
+def _asynchronous(saves: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(pc.fill_null(saves.column("asynchronous"), False).to_numpy(zero_copy_only=False), bool)
+
+
+def _told(saves: pa.Table) -> str:
+    n, n_async = saves.num_rows, int(_asynchronous(saves).sum())
+    sort = "asynchronous " if n_async == n else "synchronous " if not n_async else ""
+    return f"{format_count(n)} {sort}{'checkpoint' if n == 1 else 'checkpoints'}"
+
+
+def _interval(saves: pa.Table) -> str:
+    """`, one every 500 steps`: the median distance on one host; empty where it is not known."""
+    host = saves.column("host")
+    steps = saves.filter(pc.and_(pc.equal(host, host[0]), pc.is_valid(saves.column("step")))).column("step")
+    at: Int64s = np.unique(np.asarray(steps.to_numpy(), np.int64))
+    return f", one every {format_count(median_ps(at[1:] - at[:-1]))} steps" if len(at) > 1 else ""
+
+
+def _remedy(saves: pa.Table) -> str:
+    if _asynchronous(saves).all():
+        return (
+            "save less often: each save waits for the one before it; or write to a local disk first and copy from there"
+        )
+    if "torch" in pc.unique(saves.column("framework").cast(pa.string())).to_pylist():
+        return (
+            "save in the background: torch.distributed.checkpoint.async_save(…), or torch.save of a copied state in a "
+            "thread; or save less often"
+        )
+    return (
+        "save in the background: Orbax ocp.AsyncCheckpointer, or "
+        "CheckpointManagerOptions(enable_async_checkpointing=True); or save less often"
+    )
+
+
+def _evidence(saves: pa.Table) -> Evidence:
+    longest_ps = pc.max(saves.column("dur_ps")).as_py()
+    return Evidence(
+        f"{_told(saves)}, the longest held the job for {format_ps(longest_ps)}",
+        "checkpoints",
+        "select host, step, path, dur_ps, bytes, asynchronous, framework from checkpoints order by dur_ps desc",
+    )

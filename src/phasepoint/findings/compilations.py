@@ -1,0 +1,107 @@
+"""Compilations on the step clock: what each cost, and whether a program known before was compiled again."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.statistics import median_ps
+from phasepoint.findings.finding import Int64s, Unavailable
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock import RunClock
+from phasepoint.phases.program_events import ProgramSeen, programs_seen
+from phasepoint.phases.run_events import COMPILE_LEAST_PS
+from phasepoint.phases.stretches import Stretch, find_stretches
+
+LEAST_AGAIN = 3
+"""Where no program was seen, compiling in the middle of the run counts as compiling again from the third time on: an
+evaluation and a last short batch each bring a program of their own."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Steps in a row that compiled.
+
+    Attributes:
+        stretch: the steps.
+        again: programs known before that were compiled anew; empty where that is not so or not known.
+        is_again: whether it compiled something again.
+    """
+
+    stretch: Stretch
+    again: tuple[ProgramSeen, ...]
+    is_again: bool
+
+
+def need_compilations(view: FindingsView) -> None:
+    """Raises `Unavailable` where the step clock did not watch compilation."""
+    if not view.clock.compile_known:
+        raise Unavailable(
+            "the run holds no compile times: record a JAX job, or a PyTorch job in the process that calls "
+            "torch.compile, with `phasepoint.record(…)`"
+        )
+
+
+def compile_cost_ps(clock: RunClock) -> Int64s:
+    """`[n_steps]` what compiling held each step up: the compiler's own time, and the tracing around it.
+
+    JAX and Dynamo time their compilers; a step that compiles for more than half of its excess over the usual step owes
+    the rest of the excess to it too (tracing, loading, the first execution).
+    """
+    compiled = clock.compile_ps >= COMPILE_LEAST_PS
+    cost_ps = np.where(compiled, clock.compile_ps, 0)
+    if compiled.all() or not compiled.any():
+        return cost_ps
+    excess_ps = clock.dur_ps - clock.input_ps - median_ps(clock.dur_ps[~compiled])
+    mostly = compiled & (2 * clock.compile_ps >= excess_ps)
+    return np.where(mostly, np.clip(excess_ps, cost_ps, clock.dur_ps - clock.input_ps), cost_ps)
+
+
+def find_compilations(view: FindingsView) -> list[Compilation]:
+    """Every compilation of the run, in order."""
+    clock = view.clock
+    found = find_stretches(clock, clock.compile_ps >= COMPILE_LEAST_PS)
+    programs = programs_seen(view.table("programs"), view.table("windows"))
+    told = [_made(view, stretch, following, programs) for stretch, following in _pairs(found)]
+    unexplained = [i for i, (_, mine) in enumerate(told) if mine is None]
+    return [
+        Compilation(stretch, mine or (), bool(mine) or (i in unexplained and len(unexplained) >= LEAST_AGAIN))
+        for i, (stretch, mine) in enumerate(told)
+    ]
+
+
+def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
+    """`[n_steps]` the cost of some compilations alone."""
+    mine: NDArray[np.bool_] = np.zeros(len(cost_ps), bool)
+    for compilation in compilations:
+        mine[compilation.stretch.rows] = True
+    return np.where(mine, cost_ps, 0)
+
+
+def _pairs(found: list[Stretch]) -> list[tuple[Stretch, Stretch | None]]:
+    """Each stretch with the next one of its session."""
+    following = [*found, None][1:]
+    return [(a, b if b is not None and b.session is a.session else None) for a, b in zip(found, following, strict=True)]
+
+
+def _made(
+    view: FindingsView, stretch: Stretch, following: Stretch | None, programs: tuple[ProgramSeen, ...]
+) -> tuple[Stretch, tuple[ProgramSeen, ...] | None]:
+    """The programs compiled again; empty where it made new ones only, None where nothing tells."""
+    clock, session = view.clock, stretch.session
+    first = int(clock.step[stretch.first])
+    until = None if following is None else int(clock.step[following.first])
+    key = (session.host, session.attempt)
+    mine = [p for p in programs if (p.host, p.attempt) == key and first <= p.step and (until is None or p.step < until)]
+    again = tuple(p for p in mine if p.version and p.main)
+    if again:
+        return stretch, again
+    is_start = stretch.first == session.first_row or _starts_kind(view, stretch)
+    return stretch, () if is_start or any(p.main for p in mine) else None
+
+
+def _starts_kind(view: FindingsView, stretch: Stretch) -> bool:
+    """Whether it holds the session's first step of a kind that the user named (`run.phase("eval")`)."""
+    kinds = view.table("steps").column("kind").slice(stretch.session.first_row).to_pylist()
+    at = stretch.first - stretch.session.first_row
+    return any(kind not in kinds[:at] for kind in kinds[at : at + stretch.last - stretch.first + 1])
