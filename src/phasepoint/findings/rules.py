@@ -36,4 +36,6 @@ RULES: tuple[Rule, ...] = (
     Rule("COMPILE-SHARE", "compile_share"),
     Rule("CHECKPOINT-STALL", "checkpoint_stall"),
     Rule("EVAL-SHARE", "eval_share"),
+    Rule("SLOW-STEPS", "slow_steps"),
+    Rule("GC-PAUSE", "gc_pause"),
 )

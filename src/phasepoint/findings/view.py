@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.device_ops import DeviceOps, read_device_ops
+from phasepoint.findings.expected import Expected, expect_steps
 from phasepoint.findings.finding import Claim, Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
@@ -80,6 +81,11 @@ class FindingsView:
             mine = self.labels == phase
             usual[mine] = median_ps(self.clock.dur_ps[mine])
         return usual
+
+    @cached_property
+    def expected(self) -> Expected:
+        """What every step would have lasted, going by the ordinary steps around it."""
+        return expect_steps(self.clock, self.labels, self.analysis.names)
 
     def part(self, name: str, phase: int | None = None) -> PartTime:
         """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""

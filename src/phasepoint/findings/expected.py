@@ -1,0 +1,110 @@
+"""What every step would have lasted, going by the steps around it: the measure for slow steps and for pauses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.statistics import median_absolute_deviation_ps
+from phasepoint.phases.clock import Int64s, RunClock
+
+Floats = NDArray[np.float64]
+
+BLOCK = 50
+"""Steps whose median is one point of the level: few enough to follow a drift, enough that outliers do not move it."""
+
+MOST_EVENTS = 0.1
+"""A phase of single steps is a set of outliers up to a tenth of the steps; beyond, it is how the job works."""
+
+_AT_RATIO = 1_000_000
+_MAD_TO_SIGMA = 1.4826
+_OWN_KIND = ("eval", "compile")
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """The level of every step and how far steps scatter about it, `[n_steps]` each.
+
+    Attributes:
+        dur_ps: what the step would have lasted: the mean of ordinary steps around it.
+        ratio: its duration over the local median.
+        sigma: robust standard deviation of the logarithm of `ratio` in the step's group.
+        group: number of its group: a session's steps of one phase, single odd steps among them.
+    """
+
+    dur_ps: Int64s
+    ratio: Floats
+    sigma: Floats
+    group: Int64s
+
+
+def expect_steps(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Expected:
+    """The expected length of every step.
+
+    A group's level is the median of each `BLOCK` steps, joined by straight lines. Outliers do not move it, so the
+    mean of what is left after taking away steps beyond 6 standard deviations is what an outlier would have lasted.
+
+    Args:
+        clock: the run's steps.
+        labels: `[n_steps]` phase id per row.
+        names: phase id → name.
+    """
+    group = _groups(clock, labels, names)
+    expected, ratio, sigma = np.zeros(clock.n_steps), np.ones(clock.n_steps), np.zeros(clock.n_steps)
+    order = np.argsort(group, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if not len(rows):
+            continue
+        level = _level(clock.dur_ps[rows])
+        ratio[rows] = clock.dur_ps[rows] / np.maximum(level, 1)
+        sigma[rows] = spread = _sigma(ratio[rows])
+        ordinary = ratio[rows] < np.exp(6 * spread) + 1e-9
+        expected[rows] = level * ratio[rows][ordinary].mean()
+    return Expected(np.rint(expected).astype(np.int64), ratio, sigma, group)
+
+
+def _level(dur_ps: Int64s) -> Floats:
+    """Block medians joined by lines `[n]`."""
+    n = len(dur_ps)
+    n_blocks = max(n // BLOCK, 1)
+    edges = np.arange(n_blocks) * BLOCK
+    medians = [float(np.median(part)) for part in np.split(dur_ps, edges[1:])]
+    middles = [(a + b - 1) / 2 for a, b in zip(edges, [*edges[1:], n], strict=True)]
+    return np.asarray(np.interp(np.arange(n), middles, medians))
+
+
+def _sigma(ratio: Floats) -> float:
+    scaled = np.rint(np.log(np.maximum(ratio, 1e-6)) * _AT_RATIO).astype(np.int64)
+    return max(_MAD_TO_SIGMA * median_absolute_deviation_ps(scaled) / _AT_RATIO, 1e-3)
+
+
+def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s:
+    """Session × phase; phases of single odd steps join the phase in which they stand."""
+    group = np.zeros(clock.n_steps, np.int64)
+    first_id = 0
+    for session in clock.sessions:
+        mine = labels[session.rows]
+        if not len(mine):
+            continue
+        joined = _join_events(mine, names)
+        found, codes = np.unique(joined, return_inverse=True)
+        group[session.rows] = first_id + codes
+        first_id += len(found)
+    return group
+
+
+def _join_events(labels: Int64s, names: Mapping[int, str]) -> Int64s:
+    starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
+    events = []
+    for phase in np.unique(labels).tolist():
+        count = int((labels == phase).sum())
+        stretch = count / max(int((labels[starts] == phase).sum()), 1)
+        if stretch <= 2 and count <= MOST_EVENTS * len(labels) and not names.get(phase, "").startswith(_OWN_KIND):
+            events.append(phase)
+    is_event = np.isin(labels, events)
+    if not events or is_event.all():
+        return labels
+    lasting = np.flatnonzero(~is_event)
+    before = np.maximum(np.searchsorted(lasting, np.arange(len(labels)), side="right") - 1, 0)
+    return np.asarray(labels[lasting[before]], np.int64)
