@@ -32,10 +32,12 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("INPUT-STALL", "input_stall"),
+    Rule("EXPOSED-COMMUNICATION", "exposed_communication"),
     Rule("RECOMPILE", "recompile"),
     Rule("COMPILE-SHARE", "compile_share"),
     Rule("CHECKPOINT-STALL", "checkpoint_stall"),
     Rule("EVAL-SHARE", "eval_share"),
+    Rule("DATA-MOVEMENT", "data_movement"),
     Rule("SLOW-STEPS", "slow_steps"),
     Rule("GC-PAUSE", "gc_pause"),
 )

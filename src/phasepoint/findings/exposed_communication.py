@@ -1,0 +1,90 @@
+"""Collectives that no computation hides: the devices exchange data and compute nothing meanwhile.
+
+**Formula.** Of every step the time in which a device exchanges data with others and computes nothing (`communication`
+in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), at most as much as
+the step computes: more than there is to compute cannot be hidden behind it. The lower end leaves out one of the step's
+collectives, on average the last, which has nothing left to hide behind.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every job,
+and less than this is seldom worth another schedule.
+
+**Remedy.** Start a collective as soon as its data is ready, in buckets, while the backward pass goes on. PyTorch:
+`DistributedDataParallel(bucket_cap_mb=25, gradient_as_bucket_view=True)`, for FSDP `backward_prefetch=BACKWARD_PRE`,
+`forward_prefetch=True`. JAX on GPU: `XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true`; on TPU asynchronous
+collectives are on. Fewer bytes help too: gradients in bfloat16, accumulation over several batches
+(`optax.MultiSteps`, `no_sync()`).
+
+**Wrong when** a collective waits for a late host: then its time is that host's (see STRAGGLER). On CPUs, where the
+collective needs the cores that compute, hiding it wins less.
+
+**Source.** Categories of a step: docs/estimates.md. Overlap by buckets: Li et al., PyTorch Distributed, VLDB 2020.
+"""
+
+import numpy as np
+
+from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.02
+
+_COLLECTIVES = """select device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
+where category = 'communication' and device <> 'host' and step is not null
+group by all order by self_ps desc limit 20"""
+_BREAKDOWN = """select step, device, wall_ps from breakdowns
+where category = 'communication' and wall_ps > 0 order by wall_ps desc limit 100"""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Exposed collectives of the whole run."""
+    view.need_windows()
+    part = view.part("communication")
+    hideable_ps = sum(
+        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps)
+        for phase in np.unique(view.labels).tolist()
+    )
+    claimed_ps = view.spread("communication", min(hideable_ps, part.total_ps))
+    total_ps, wall_ps = int(claimed_ps.sum()), view.clock.wall_ps
+    if total_ps < LEAST_SHARE * wall_ps:
+        return []
+    scale, per_step = total_ps / part.total_ps, _per_step(view)
+    named = _largest(view)
+    return [
+        Finding(
+            code="EXPOSED-COMMUNICATION",
+            title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
+            claim=Claim("communication", claimed_ps),
+            low_ps=int(part.low_ps * scale * (1 - 1 / per_step)) if per_step > 1 else 0,
+            high_ps=max(int(part.high_ps * scale), total_ps),
+            phase=view.phase_of_most(claimed_ps),
+            layers=named,
+            remedy="start collectives in buckets during the backward pass: DistributedDataParallel(bucket_cap_mb=25), "
+            "FSDP backward_prefetch=BACKWARD_PRE; JAX on GPU: --xla_gpu_enable_latency_hiding_scheduler=true; or "
+            "exchange less: bfloat16 gradients, accumulation over several batches",
+            evidence=(
+                Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _COLLECTIVES),
+                Evidence(f"{format_ps(part.total_ps)} exposed in all steps", "breakdowns", _BREAKDOWN),
+            ),
+            confidence="medium",
+            wrong_if="the collectives wait for a late host, or (on CPUs) need the cores that compute",
+        )
+    ]
+
+
+def _per_step(view: FindingsView) -> float:
+    """Collectives that a device runs in a captured step that has any, on average."""
+    ops = view.device_ops
+    mine = np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind]
+    devices = {kind.device for kind in ops.kinds if kind.category == "communication"}
+    steps = len(np.unique(ops.index[mine]))
+    return float(ops.count[mine].sum()) / max(steps * len(devices), 1)
+
+
+def _largest(view: FindingsView) -> tuple[str, ...]:
+    """The five collectives with the most self time, by name."""
+    ops = view.device_ops
+    self_ps: dict[str, int] = {}
+    for kind, time_ps in zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True):
+        if kind.category == "communication":
+            self_ps[kind.op] = self_ps.get(kind.op, 0) + time_ps
+    return tuple(sorted(self_ps, key=lambda op: -self_ps[op])[:5])
