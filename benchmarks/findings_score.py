@@ -1,0 +1,196 @@
+"""Holds what `phasepoint findings` says of the recorded jobs of `benchmarks/findings.py` against what they cost."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+LEAST_SHARE = 0.05
+"""A cause that costs less of the run need not be found."""
+
+TRUTH_FILE = "truth.json"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a recorded job cost.
+
+    Attributes:
+        code: of the rule whose cause was in it, or whose control it is.
+        name: framework, how it waits, and strength: `jax-ahead-0.40`.
+        planted: whether the cause was in.
+        costs: whether the rule is judged by time.
+        also: other codes that may tell of the same time.
+        wall_s: the loop as recorded.
+        control_wall_s: the loop without the cause, on a machine as busy as it was.
+        saving_s: the difference.
+        spread_s: standard error of the saving.
+        figures: the clocks of the processes.
+    """
+
+    code: str
+    name: str
+    planted: bool
+    costs: bool
+    also: tuple[str, ...]
+    wall_s: float
+    control_wall_s: float
+    saving_s: float
+    spread_s: float
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """Saving as a ratio of the run's loop."""
+        return self.saving_s / self.wall_s
+
+    @property
+    def must_be_found(self) -> bool:
+        """Whether the cause is in and matters."""
+        return self.planted and (not self.costs or self.share >= LEAST_SHARE)
+
+    def write(self, run: Path) -> None:
+        run.joinpath(TRUTH_FILE).write_text(json.dumps(asdict(self) | {"share": self.share}, indent=1))
+
+
+def read_truth(run: Path) -> Truth:
+    """The truth beside a recorded run."""
+    values = json.loads((run / TRUTH_FILE).read_text())
+    del values["share"]
+    return Truth(**values | {"also": tuple(values["also"])})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One job, and what was said of it."""
+
+    truth: Truth
+    findings: list[dict[str, Any]]
+    unavailable: dict[str, str]
+
+    @property
+    def mine(self) -> list[dict[str, Any]]:
+        """Findings of the rule whose cause was planted."""
+        return [finding for finding in self.findings if finding["code"] == self.truth.code]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the rule's finding is the first of those that claim time."""
+        return bool(self.findings) and self.findings[0]["code"] == self.truth.code
+
+    @property
+    def error(self) -> float | None:
+        """Stated less measured saving, as a ratio of the measured one."""
+        if not self.mine or not self.truth.costs or self.truth.saving_s <= 0:
+            return None
+        return sum(finding["seconds"] for finding in self.mine) / self.truth.saving_s - 1
+
+    @property
+    def others(self) -> list[str]:
+        """Codes of findings of at least LEAST_SHARE that neither are the planted cause nor may stand for it."""
+        own = {self.truth.code, *self.truth.also}
+        return [f["code"] for f in self.findings if f["code"] not in own and f["share"] >= LEAST_SHARE]
+
+
+def judge(run: Path) -> Judged:
+    """Ask the command for its findings, as a user would."""
+    command = [sys.executable, "-m", "phasepoint", "findings", str(run), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    said = json.loads(done.stdout)
+    reasons = {entry["code"]: entry["reason"] for entry in said["unavailable"]}
+    return Judged(read_truth(run), said["findings"], reasons)
+
+
+def score_rule(code: str, jobs: Sequence[Judged], controls: Sequence[Judged]) -> dict[str, Any]:
+    """The row of one rule.
+
+    Args:
+        code: of the rule.
+        jobs: jobs with its cause planted.
+        controls: every clean control, of whatever rule.
+    """
+    due = [job for job in jobs if job.truth.must_be_found]
+    errors = [abs(job.error) for job in due if job.error is not None]
+    others = Counter(other for job in jobs for other in job.others)
+    return {
+        "code": code,
+        "jobs": len(jobs),
+        "due": len(due),
+        "found": sum(bool(job.mine) for job in due),
+        "first": sum(job.is_first for job in due if job.truth.costs),
+        "first_due": sum(job.truth.costs for job in due),
+        "error_median": median(errors) if errors else None,
+        "error_worst": max(errors) if errors else None,
+        "controls": len(controls),
+        "alarms": sum(any(f["code"] == code for f in job.findings) for job in controls),
+        "unavailable": sum(code in job.unavailable for job in jobs),
+        "others": dict(others),
+    }
+
+
+def print_rules(rows: Iterable[dict[str, Any]]) -> None:
+    """One line a rule, and all together."""
+    rows = list(rows)
+    print(
+        f"\n{'rule':22} {'jobs':>4} {'≥ 5 %':>5} {'found':>7} {'first':>7} {'saving off, median':>18} {'worst':>7} "
+        f"{'alarms on controls':>18}  others"
+    )
+    for row in rows:
+        off = ["–" if row[key] is None else f"{row[key]:.0%}" for key in ("error_median", "error_worst")]
+        others = ", ".join(f"{code} × {count}" for code, count in row["others"].items())
+        if row["unavailable"]:
+            others = f"could not judge × {row['unavailable']}; {others}"
+        print(
+            f"{row['code']:22} {row['jobs']:4} {row['due']:5} {_of(row['found'], row['due']):>7} "
+            f"{_of(row['first'], row['first_due']):>7} {off[0]:>18} {off[1]:>7} "
+            f"{_of(row['alarms'], row['controls']):>18}  {others}"
+        )
+
+
+def print_jobs(judged: Iterable[Judged]) -> None:
+    """One line a job: what it cost, and what was said first."""
+    print(f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'stated':>8}  said")
+    for job in judged:
+        truth = job.truth
+        stated = f"{sum(f['seconds'] for f in job.mine):7.2f}s" if job.mine else "–"
+        said = ", ".join(f"{f['code']} {f['share']:.0%}" for f in job.findings[:3])
+        print(
+            f"{truth.code + ' ' + truth.name:46} {truth.wall_s:6.2f}s {truth.saving_s:6.2f}s {truth.spread_s:5.2f}s "
+            f"{truth.share:6.1%} {stated:>8}  {said}"
+        )
+
+
+def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All rules together, beside what is aimed at."""
+    due, found = sum(row["due"] for row in rows), sum(row["found"] for row in rows)
+    first, first_due = sum(row["first"] for row in rows), sum(row["first_due"] for row in rows)
+    errors = [abs(job.error) for job in judged if job.truth.must_be_found and job.error is not None]
+    controls = [job for job in judged if not job.truth.planted]
+    alarmed = sum(bool(job.findings) for job in controls)
+    print(f"\nfound where it costs at least {LEAST_SHARE:.0%} of the run: {_of(found, due)} (aim 95 %)")
+    print(f"first where it is the largest: {_of(first, first_due)}")
+    print(f"controls of which anything is said: {_of(alarmed, len(controls))} (aim 5 %)")
+    if errors:
+        print(
+            f"stated saving off the measured one by {median(errors):.0%} (median; aim 25 %), {max(errors):.0%} at worst"
+        )
+    return {
+        "found": found,
+        "due": due,
+        "first": first,
+        "first_due": first_due,
+        "controls": len(controls),
+        "alarmed": alarmed,
+        "error_median": median(errors) if errors else None,
+    }
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part}/{whole}"
