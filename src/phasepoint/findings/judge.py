@@ -10,6 +10,9 @@ from phasepoint.store import Run
 LEAST_SHARE = 0.005
 """Findings worth less than 0.5 % of the run's time are not told: nobody acts on them, and noise makes some."""
 
+TOLD_WITHOUT_TIME = ("MEMORY-GROWTH", "THIN-PROFILE")
+"""These say something else than what could be won: they claim no time, and are told all the same."""
+
 
 def judge_run(run: Run, *, method: str = "recurrent") -> Findings:
     """What could be won in a run, and how.
@@ -40,6 +43,6 @@ def judge_analysis(analysis: Analysis) -> Findings:
             clear.append(rule.code)
     wall_ps = analysis.clock.wall_ps
     ranked = rank_findings(found, analysis.clock.dur_ps, wall_ps)
-    told = tuple(f for f in ranked if f.share >= LEAST_SHARE or f.code == "THIN-PROFILE")
+    told = tuple(f for f in ranked if f.share >= LEAST_SHARE or f.code in TOLD_WITHOUT_TIME)
     quiet = sorted({f.code for f in found} - {f.code for f in told})
     return Findings(analysis.run.path, wall_ps, told, tuple(unavailable), (*clear, *quiet))

@@ -39,5 +39,6 @@ RULES: tuple[Rule, ...] = (
     Rule("EVAL-SHARE", "eval_share"),
     Rule("DATA-MOVEMENT", "data_movement"),
     Rule("SLOW-STEPS", "slow_steps"),
+    Rule("MEMORY-GROWTH", "memory_growth"),
     Rule("GC-PAUSE", "gc_pause"),
 )
