@@ -29,12 +29,15 @@ from typing import Any
 from findings_jobs import CAUSES, NOT_PROVOKED, PLAIN
 from findings_nets import one_thread_environ
 from findings_plan import Cause, Plan, measured_by
-from findings_score import Judged, Truth, judge, print_jobs, print_rules, print_verdict, score_rule
+from findings_score import TRUTH_FILE, Judged, Truth, judge, print_jobs, print_rules, print_verdict, score_rule
 
 JOBS = Path(__file__).with_name("findings_jobs.py")
-PROBE_STEPS = 80
+PROBE_STEPS = 120
 PLAIN_CONTROLS = 3
 """Plain jobs of each sort, controls of every rule that shares them."""
+
+CLEAN = "CLEAN"
+"""Jobs with something harmless in them: controls of every rule."""
 
 LONGEST_S = 240
 QUICK_STRENGTH = 0.40
@@ -48,12 +51,14 @@ class Bench:
         keep: where recorded runs go, one folder a rule.
         seconds: how long a loop without any cause is to last.
         budget: of the recorder.
+        missing_only: whether jobs that are kept already are taken as they are.
         step_s: seconds a step of the plain job, by framework and whether the host runs ahead.
     """
 
     keep: Path
     seconds: float
     budget: float
+    missing_only: bool = False
     step_s: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     def plan(self, framework: str, ahead: bool, strength: float) -> Plan:
@@ -93,17 +98,28 @@ def _start(cause: Cause, plan: Plan) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ)
 
 
+def job_name(framework: str, ahead: bool, strength: float, *, planted: bool) -> str:
+    """How a job is called: `jax-ahead-0.40`, `torch-control`."""
+    waits = "-ahead" if ahead else "-sync" if framework == "jax" else ""
+    return f"{framework}{waits}-{strength:.2f}" if planted else f"{framework}{waits}-control"
+
+
 def _name(plan: Plan) -> str:
-    waits = "-ahead" if plan.ahead else "-sync" if plan.framework == "jax" else ""
-    return f"{plan.framework}{waits}-{plan.strength:.2f}" if plan.planted else f"{plan.framework}{waits}-control"
+    return job_name(plan.framework, plan.ahead, plan.strength, planted=plan.planted)
 
 
 def piece_s(cause: Cause, plan: Plan) -> float:
-    """What one planted piece of work costs here, seconds; at least 1 µs."""
+    """What one planted piece of work costs here, seconds.
+
+    Raises:
+        RuntimeError: it costs nothing that could be told from noise, so that the cause cannot be planted here.
+    """
     probe = replace(plan, steps=PROBE_STEPS, repeats=cause.probe_repeats, toggle=measured_by(cause, plan) == "toggle")
     figures = run_job(cause, probe)
     cost_s = figures["more_s" if probe.toggle else f"{cause.measured}_s"]
-    return max(cost_s / cause.probe_repeats, 1e-6)
+    if cost_s <= 2 * figures.get("more_spread_s", 0.0):
+        raise RuntimeError(f"{cause.probe_repeats} pieces cost {cost_s * 1e3:.3f} ms here: it cannot be planted")
+    return cost_s / cause.probe_repeats
 
 
 def with_repeats(cause: Cause, plan: Plan, unit_s: float) -> Plan:
@@ -117,6 +133,8 @@ def with_repeats(cause: Cause, plan: Plan, unit_s: float) -> Plan:
 def record_job(bench: Bench, cause: Cause, plan: Plan, *, suffix: str = "") -> Path:
     """Record one job, measure what its cause costs, and write the truth beside the run."""
     out = bench.keep / cause.code / f"{_name(plan)}{suffix}"
+    if bench.missing_only and (out / TRUTH_FILE).exists():
+        return out
     shutil.rmtree(out, ignore_errors=True)
     figures = run_job(cause, replace(plan, out=str(out)))
     turns: dict[str, Any] = {}
@@ -125,7 +143,8 @@ def record_job(bench: Bench, cause: Cause, plan: Plan, *, suffix: str = "") -> P
     saving_s, spread_s = _saving(cause, plan, figures, turns)
     told = {"recorded": figures, "turns": turns, "plan": asdict(plan)}
     walls = (figures["wall_s"], figures["wall_s"] - saving_s, saving_s, spread_s)
-    Truth(cause.code, _name(plan) + suffix, plan.planted, cause.costs, cause.also, *walls, told).write(out)
+    is_planted = plan.planted and cause.code != CLEAN
+    Truth(cause.code, _name(plan) + suffix, is_planted, cause.costs, cause.also, *walls, told).write(out)
     return out
 
 
@@ -146,12 +165,17 @@ def _saving(cause: Cause, plan: Plan, figures: dict[str, Any], turns: dict[str, 
 def record_cause(bench: Bench, cause: Cause, cases: Sequence[tuple[str, bool, float]]) -> Iterator[Path]:
     """The jobs of one cause, and a control of each sort where it has controls of its own."""
     for sort in dict.fromkeys(case[:2] for case in cases):
+        kept = [bench.keep / cause.code / job_name(*case, planted=True) for case in cases if case[:2] == sort]
+        if bench.missing_only and all((run / TRUTH_FILE).exists() for run in kept):
+            control = bench.keep / cause.code / job_name(*sort, 0.0, planted=False)
+            yield from [*kept, *([control] if (control / TRUTH_FILE).exists() else [])]
+            continue
         plans = [bench.plan(*case) for case in cases if case[:2] == sort]
         unit_s = piece_s(cause, plans[-1]) if cause.per else 0.0
         plans = [with_repeats(cause, plan, unit_s) for plan in plans]
         for plan in plans:
-            yield record_job(bench, cause, replace(plan, planted=cause.code != "CLEAN"))
-        if not cause.shared and cause.code != "CLEAN":
+            yield record_job(bench, cause, plan)
+        if not cause.shared:
             yield record_job(bench, cause, replace(plans[-1], planted=False))
 
 
@@ -168,6 +192,8 @@ def record_all(bench: Bench, args: argparse.Namespace) -> Iterator[Path]:
         if cause is PLAIN or (args.rule and cause.code not in args.rule):
             continue
         cases = [case for case in cause.cases if not args.framework or case[0] == args.framework]
+        if args.strength:
+            cases = [case for case in cases if case[2] in args.strength]
         if args.quick:
             cases = [case for case in cases if case[2] in (QUICK_STRENGTH, 0.15)][-1:]
         for sort in dict.fromkeys(case[:2] for case in cases):
@@ -200,19 +226,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rule", action="append", metavar="CODE", help="one rule only; may be repeated")
     parser.add_argument("--framework", choices=("jax", "torch"))
+    parser.add_argument("--strength", action="append", type=float, help="such jobs only; may be repeated")
     parser.add_argument("--quick", action="store_true", help="one strength, one framework")
     parser.add_argument("--seconds", type=float, default=6.0, help="length of a loop without any cause")
     parser.add_argument("--budget", type=float, default=0.05, help="of the recorder: runs this short need a large one")
     parser.add_argument("--keep", metavar="FOLDER", help="keep the recorded runs there")
+    parser.add_argument("--missing", action="store_true", help="record only jobs that are not kept there yet")
     parser.add_argument("--kept", metavar="FOLDER", help="judge runs kept there instead of recording")
     parser.add_argument("--record-only", action="store_true", help="do not judge")
     parser.add_argument("--json", metavar="PATH")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="phasepoint-findings-") as folder:
-        bench = Bench(Path(args.keep or folder).absolute(), args.seconds, args.budget)
+        bench = Bench(Path(args.keep or folder).absolute(), args.seconds, args.budget, args.missing)
         if args.kept:
             found = sorted(path.parent for path in Path(args.kept).glob("*/*/truth.json"))
-            runs = iter([run for run in found if not args.rule or run.parent.name in (*args.rule, PLAIN.code)])
+            runs = iter([run for run in found if not args.rule or run.parent.name in (*args.rule, PLAIN.code, CLEAN)])
         else:
             runs = record_all(bench, args)
         judged = []

@@ -125,5 +125,5 @@ CAUSES = (
     Cause("CHECKPOINT-STALL", saves, (*JAX_SYNC, *TORCH), per="run", measured="hooks", probe_repeats=4),
     Cause("EVAL-SHARE", evaluations, (*JAX_SYNC, *TORCH), per="run", measured="hooks", probe_repeats=3),
     Cause("THIN-PROFILE", thin, (*JAX, *TORCH), costs=False),
-    Cause("CLEAN", clean, (*JAX[:2], *JAX_SYNC[:2], *TORCH[:2]), shared=False, costs=False),
+    Cause("CLEAN", clean, (*JAX[:2], *JAX_SYNC[:2], *TORCH[:2]), costs=False),
 )
