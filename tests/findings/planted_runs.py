@@ -23,7 +23,7 @@ def noisy_steps(n, *, step_ms=30.0, noise=0.05, seed=0):
 def steps_of(dur_ps, *, start_ps=0, **more):
     """Columns of a steps table, steps back to back."""
     dur_ps = np.asarray(dur_ps, np.int64)
-    start = start_ps + np.concatenate(([0], np.cumsum(dur_ps)[:-1]))
+    start = start_ps + np.cumsum(dur_ps) - dur_ps
     return {"step": np.arange(len(dur_ps)), "start_ps": start, "dur_ps": dur_ps, **more}
 
 

@@ -41,4 +41,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SLOW-STEPS", "slow_steps"),
     Rule("MEMORY-GROWTH", "memory_growth"),
     Rule("GC-PAUSE", "gc_pause"),
+    Rule("THIN-PROFILE", "thin_profile"),
 )

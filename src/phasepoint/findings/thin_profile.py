@@ -1,0 +1,148 @@
+"""Too little was seen to judge: the rules that need capture windows are silent or unsure, and so is the breakdown.
+
+**Formula.** The widest 95 % interval among the categories' shares of the run, from the capture windows
+(`docs/estimates.md`), is compared with what is wanted. An interval of n windows is wide by t(n − 1) / √n, t being the
+quantile of Student's distribution; from that follows how many are needed, and how much more time or budget. Less than
+{FIRST_WINDOWS} windows are never said to do: from so few, the scatter itself is not known. No time is claimed: nothing is won by looking closer.
+
+**Thresholds.** A half width of {MOST_HALF:.0%} of the run: beyond, a category that is told as a tenth may be nothing or
+a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewer, no step can be called unusual.
+
+**Remedy.** Record for longer with the same budget, or with a larger one: `record(…, budget=0.05)`, or
+`budget=None` for a short run in which everything may be captured. More, shorter windows see more than a few long ones:
+`window_steps=2`.
+
+**Wrong when** the run was meant to be clocked alone (`budget=0`).
+
+**Source.** Cochran, Sampling Techniques (1977), on the size of a sample. The intervals: phases/sampling.py.
+"""
+
+import math
+from contextlib import suppress
+
+import numpy as np
+import pyarrow.compute as pc
+
+from phasepoint.core.statistics import t_quantile
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import LEAST_STEPS as LEAST_STEPS_COMPARED
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.summary_types import PartTime
+
+MOST_HALF = 0.10
+LEAST_STEPS = LEAST_STEPS_COMPARED
+FIRST_WINDOWS = 10
+
+_STEPS = "select host, attempt, count(*) as steps, sum(dur_ps) as dur_ps from steps group by all"
+_WINDOWS = 'select host, attempt, "window", first_step, last_step, reason, probability, capture_cost_ps from windows'
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Too few steps, no windows, or too few of them: the first of these that holds."""
+    if view.clock.n_steps < LEAST_STEPS:
+        return [_few_steps(view)]
+    windows = view.table("windows").num_rows
+    if not view.captured.row.size:
+        return [_unconverted(view, windows) if windows else _no_windows(view)]
+    half, widest = max((_half(view, part), part.name) for part in view.analysis.estimates.categories.parts)
+    return [_few_windows(view, widest, half)] if half > MOST_HALF else []
+
+
+def _half(view: FindingsView, part: PartTime) -> float:
+    """Half the width of a part's interval, as a ratio of the steps' time."""
+    return (part.high_ps - part.low_ps) / 2 / max(view.analysis.estimates.categories.total_ps, 1)
+
+
+def _few_steps(view: FindingsView) -> Finding:
+    steps = view.clock.n_steps
+    return _finding(
+        view,
+        f"only {steps} {'step was' if steps == 1 else 'steps were'} recorded: too few to call any of them unusual",
+        f"record at least {LEAST_STEPS} steps, better a few hundred: leave the job running, or count smaller steps",
+        Evidence(f"{steps} steps in {format_ps(view.clock.wall_ps)}", "steps", "select count(*) as steps from steps"),
+    )
+
+
+def _no_windows(view: FindingsView) -> Finding:
+    budget = _budget(view)
+    why = " (budget=0)" if budget == 0 else f" within a budget of {format_ratio(budget)}" if budget else ""
+    larger = max(0.01, 4 * (budget or 0.0))
+    return _finding(
+        view,
+        f"no step was captured{why}: where the time inside a step goes is not known",
+        f"record(…, budget={larger:g}), for long enough that {FIRST_WINDOWS} windows open",
+        Evidence("the steps were clocked, and no window holds a whole one", "steps", _STEPS),
+    )
+
+
+def _unconverted(view: FindingsView, windows: int) -> Finding:
+    pending = windows - view.table("conversions").num_rows
+    text = f"{format_count(windows)} windows were recorded, {format_count(max(pending, 0))} are not converted"
+    none = f"none of {format_count(windows)} capture windows could be used"
+    return _finding(
+        view,
+        f"{none}: where the time inside a step goes is not known",
+        "convert the captures that are not converted yet (phasepoint convert RUN) or record again: windows must "
+        "hold whole steps",
+        Evidence(text, "windows", _WINDOWS),
+    )
+
+
+def _few_windows(view: FindingsView, widest: str, half: float) -> Finding:
+    windows, part = view.analysis.estimates.categories.windows, view.part(widest)
+    needed = _needed(windows, half)
+    factor = needed / windows
+    budget = _budget(view) or _spent(view)
+    larger = f"record(…, budget={budget * factor:.2g})" if 0 < budget * factor < 1 else "record(…, budget=None)"
+    seen = "window was" if windows == 1 else "windows were"
+    return _finding(
+        view,
+        f"the share of {widest} is known to ± {100 * half:.0f} points only: {format_count(windows)} {seen} seen, "
+        f"{format_count(needed)} are needed",
+        f"record {factor:.1f} × as long ({format_ps(view.clock.wall_ps * factor)}) with the same budget, or use "
+        f"{larger}",
+        Evidence(
+            f"{widest}: {format_ratio(part.share)} of the steps' time, between {format_ps(part.low_ps)} and "
+            f"{format_ps(part.high_ps)}",
+            "windows",
+            _WINDOWS,
+        ),
+    )
+
+
+def _needed(windows: int, half: float) -> int:
+    """Windows with which the interval is as narrow as wanted: it shrinks with their root and with Student's t."""
+    spread = half * math.sqrt(windows) / t_quantile(0.975, max(windows - 1, 1))
+    needed = max(windows + 1, FIRST_WINDOWS)
+    while spread * t_quantile(0.975, needed - 1) / math.sqrt(needed) > MOST_HALF:
+        needed += 1
+    return needed
+
+
+def _finding(view: FindingsView, title: str, remedy: str, evidence: Evidence) -> Finding:
+    return Finding(
+        code="THIN-PROFILE",
+        title=title,
+        claim=Claim("outside", np.zeros(view.clock.n_steps, np.int64)),
+        low_ps=0,
+        high_ps=0,
+        remedy=remedy,
+        evidence=(evidence,),
+        confidence="high",
+        wrong_if="the run was meant to be clocked alone, or the question does not need the breakdown of a step",
+    )
+
+
+def _budget(view: FindingsView) -> float | None:
+    """The budget that the recorder noted; None for continuous capture, or where none was noted."""
+    for shard in view.analysis.run.shards:
+        with suppress(KeyError, ValueError):  # a run is untrusted input: what is no number is not known
+            return float(shard.session.notes["budget"])
+    return None
+
+
+def _spent(view: FindingsView) -> float:
+    """What the windows cost, as a ratio of the run."""
+    cost_ps = pc.sum(view.table("windows").column("capture_cost_ps")).as_py() or 0
+    return float(cost_ps / view.clock.wall_ps) if view.clock.wall_ps else 0.0
