@@ -28,6 +28,7 @@ import numpy as np
 
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.device_ops import OpKind
+from phasepoint.findings.elementwise import is_view
 from phasepoint.findings.finding import Evidence, Finding
 from phasepoint.findings.op_estimates import estimate_of
 from phasepoint.findings.program_graphs import Node
@@ -94,6 +95,8 @@ def _why(view: FindingsView, kind: OpKind) -> str | None:
     graph = view.graphs.get((kind.host, kind.attempt, kind.program)) if kind.program is not None else None
     node = graph.nodes.get(kind.op) if graph is not None else None
     if graph is None or node is None:
+        if is_view(kind.op):
+            return None
         if _TRANSFER_NAME.search(kind.op):
             return TRANSFER
         return LAYOUT if _LAYOUT_NAME.search(kind.op) else None

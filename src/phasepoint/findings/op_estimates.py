@@ -51,7 +51,7 @@ def estimate_of(view: FindingsView, part: str, ops: DeviceOps, wanted_ps: Floats
     seen = np.divide(wanted, whole, out=np.zeros(n_steps), where=whole > 0)
     weight[captured.row] = captured.parts_ps[:, PARTS.index(part)] * seen
     claim = Claim(part, lay_out(weight, total_ps, view.clock.dur_ps))
-    return Estimate(claim, *_interval(view, part, claim.total_ps, _scatter(view, wanted, whole)))
+    return Estimate(claim, *_interval(view, part, claim.total_ps, _scatter(view, np.arange(n_steps), wanted, whole)))
 
 
 def _interval(view: FindingsView, part: str, total_ps: int, scatter: float) -> tuple[int, int]:
@@ -65,18 +65,18 @@ def _interval(view: FindingsView, part: str, total_ps: int, scatter: float) -> t
     return max(total_ps - int(low_ps), 0), total_ps + int(high_ps)
 
 
-def _scatter(view: FindingsView, wanted: Floats, whole: Floats) -> float:
+def _scatter(view: FindingsView, index: Int64s, wanted: Floats, whole: Floats) -> float:
     """Half the 95 % interval of the share, from how windows differ (ratio estimator over clusters; Cochran, 6.4)."""
-    captured = view.captured
-    if len(captured.row) == view.clock.n_steps or not whole.any():
+    row = view.captured.row[index]
+    if len(row) == view.clock.n_steps or not whole.any():
         return 0.0
-    window = np.unique(np.column_stack([view.clock.host[captured.row], captured.window]), axis=0, return_inverse=True)[
-        1
-    ]
+    names = np.column_stack([view.clock.host[row], view.clock.attempt[row], view.captured.window[index]])
+    window = np.unique(names, axis=0, return_inverse=True)[1].ravel()
     n = int(window.max()) + 1
+    ratio = wanted.sum() / whole.sum()
     if n < 2:
-        return float(wanted.sum() / whole.sum())  # one window says nothing about others
-    apart = np.bincount(window.ravel(), wanted - wanted.sum() / whole.sum() * whole)
+        return float(ratio)  # one window says nothing about others
+    apart = np.bincount(window, wanted - ratio * whole)
     return float(t_quantile(0.975, n - 1) * np.sqrt(n / (n - 1) * (apart**2).sum()) / whole.sum())
 
 
@@ -86,3 +86,29 @@ def _by_step(index: Int64s, values: Floats, n_steps: int) -> Floats:
 
 def _of_category(ops: DeviceOps, category: str) -> NDArray[np.bool_]:
     return np.array([kind.category == category for kind in ops.kinds], bool)[ops.kind]
+
+
+def estimate_of_steps(view: FindingsView, part: str, index: Int64s, saved_ps: Floats) -> Estimate:
+    """What could be won in some captured steps, carried over to the others of their phase by their length.
+
+    A phase of which no step was looked at wins nothing.
+
+    Args:
+        view: the run.
+        part: of the claim.
+        index: `[n]` the steps that were looked at, as positions in `Captured.row`.
+        saved_ps: `[n]` what each could win.
+    """
+    rows, dur_ps, labels = view.captured.row[index], view.clock.dur_ps, view.labels
+    weight = np.zeros(len(dur_ps))
+    seen_ps = dur_ps[rows].astype(np.float64)
+    saved_ps = np.minimum(saved_ps, seen_ps)
+    for phase in np.unique(labels[rows]).tolist():
+        mine = labels[rows] == phase
+        weight[labels == phase] = dur_ps[labels == phase] * (saved_ps[mine].sum() / max(seen_ps[mine].sum(), 1.0))
+    total_ps = int(weight.sum())
+    weight[rows] = saved_ps
+    claim = Claim(part, lay_out(weight, total_ps, dur_ps))
+    scatter = _scatter(view, index, saved_ps, seen_ps)
+    apart_ps = int(scatter * claim.total_ps / max(saved_ps.sum() / max(seen_ps.sum(), 1.0), 1e-9))
+    return Estimate(claim, max(claim.total_ps - apart_ps, 0), claim.total_ps + apart_ps)
