@@ -77,21 +77,32 @@ def _order(truth: np.ndarray) -> np.ndarray:
 
 
 def _in_order(likelihood: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray]:
-    """Phases in a known order, boundaries anywhere: the likeliest, by dynamic programming over the segments."""
+    """Phases in a known order, boundaries anywhere: the likeliest; of equally likely places the middle one."""
     n, n_segments = len(likelihood), len(order)
+    score, late = _cheapest(likelihood[:, order])
+    early = _cheapest(likelihood[::-1, order[::-1]])[1]
+    bounds = (late + (n - early[::-1])) // 2
+    labels = order[np.searchsorted(bounds, np.arange(n), side="right")]
+    return score - float(likelihood[:, 0].sum()) - log(comb(n - 1, n_segments - 1)), labels
+
+
+def _cheapest(likelihood: np.ndarray) -> tuple[float, np.ndarray]:
+    """Log likelihood of the best cut into the columns' order, and the starts of all segments but the first."""
+    n, n_segments = likelihood.shape
     total = np.full(n_segments, -np.inf)
     moved = np.zeros((n, n_segments), bool)
-    total[0] = likelihood[0, order[0]]
+    total[0] = likelihood[0, 0]
     for t in range(1, n):
         before = np.concatenate([[-np.inf], total[:-1]])
         moved[t] = before > total
-        total = np.maximum(before, total) + likelihood[t, order]
-    labels = np.empty(n, int)
+        total = np.maximum(before, total) + likelihood[t]
+    starts = np.zeros(n_segments - 1, int)
     at = n_segments - 1
-    for t in range(n - 1, -1, -1):
-        labels[t] = order[at]
-        at -= int(moved[t, at])
-    return float(total[-1] - likelihood[:, 0].sum()) - log(comb(n - 1, n_segments - 1)), labels
+    for t in range(n - 1, 0, -1):
+        if moved[t, at]:
+            at -= 1
+            starts[at] = t
+    return float(total[-1]), starts
 
 
 def _schedule(gain: np.ndarray) -> tuple[float, np.ndarray]:

@@ -13,15 +13,21 @@ LONGEST = 16
 _CHUNKS = (48, 384)
 _LEAST_CYCLES = 5
 _CLIP = float(np.log(3))
-_APART = 4.0
+_APART = 5.0
 _MEDIAN_ERROR = 1.2533
 """Standard error of a median of normal values, in standard errors of their mean."""
 
 _FALSE_ALARM = 1e-3
 
-_CONFIRMED = 0.72
+_CONFIRMED, _CONFIRMED_THROUGHOUT = 0.72, 0.6
 """Least part of every member's steps that must themselves lie nearest to that member's place. Folding at half of a
-longer period confirms only half of them."""
+longer period confirms only half of them. A cycle throughout the run had no stretch to choose, and needs less."""
+
+_VISITS_ALIKE = 0.8
+"""Scatter of the visits of an odd member, in units of its height: half a period gives 1, a third 1.4, a cycle with the
+least height that is looked for 0.5."""
+
+_THROUGHOUT = 0.9
 
 
 def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> IntArray:
@@ -51,11 +57,18 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
     n_rest = int(followed.sum()) - n_odd
     # Every stretch of the run, every cycle and every place in it was tried.
     by_chance = float(np.sqrt(2 * np.log(len(values) ** 2 / 2 * LONGEST**2 / _FALSE_ALARM)))
-    if np.ptp(template) * (n_odd * n_rest / max(n_odd + n_rest, 1)) ** 0.5 < by_chance * sigma:
+    throughout = followed.mean() >= _THROUGHOUT
+    own = min(sigma, _scatter(residual - template[phase], len(template))) if throughout else sigma
+    if np.ptp(template) * (n_odd * n_rest / max(n_odd + n_rest, 1)) ** 0.5 < by_chance * own:
         return none
-    if np.ptp(template) < gap or not _is_confirmed(residual, template, phase, followed, member):
+    if np.ptp(template) < gap or not _is_confirmed(residual, template, phase, followed, member, sigma=sigma):
         return none
     return np.where(followed, member[phase], 0)
+
+
+def _scatter(left: NDArray[np.float64], places: int) -> float:
+    """Standard deviation of what a template of so many `places` leaves: in a short run the noise seemed more."""
+    return float(1.4826 * np.median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
 
 
 def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
@@ -118,23 +131,30 @@ def _is_confirmed(
     phase: IntArray,
     followed: NDArray[np.bool_],
     member: IntArray,
+    *,
+    sigma: float,
 ) -> bool:
-    """Whether most steps of every member lie nearest to their own member's place."""
+    """Whether most steps of every member lie nearest to their own member's place, and visits of one are alike."""
     centre = np.array([template[member == number].mean() for number in range(int(member.max()) + 1)])
     own = member[phase[followed]]
     nearest = np.abs(residual[followed][:, None] - centre).argmin(axis=1)
     right = np.bincount(own, nearest == own, len(centre)) / np.maximum(np.bincount(own, minlength=len(centre)), 1)
-    if right.min() < _CONFIRMED:
+    if right.min() < (_CONFIRMED_THROUGHOUT if followed.mean() >= _THROUGHOUT else _CONFIRMED):
         return False
-    odd = residual[followed & (member[phase] > 0)]
-    height = abs(float(odd.mean() - residual[followed & (member[phase] == 0)].mean()))
-    return int(member.max()) > 1 or all(_spread_of_turns(odd, turns) < turns / 2 * height for turns in (2, 3))
+    if member.max() > 1:
+        return True
+    odd = followed & (member[phase] > 0)
+    height = abs(float(residual[odd].mean() - residual[followed & ~odd].mean()))
+    start = np.arange(len(residual)) - phase
+    scatter = max(_scatter_of_visits(residual[own], start[own], sigma) for own in (odd, followed & ~odd))
+    return scatter < _VISITS_ALIKE * height
 
 
-def _spread_of_turns(odd: NDArray[np.float64], turns: int) -> float:
-    """Range of the means of every second (third) odd step: alike in a cycle, but not where its period is longer."""
-    means = [float(odd[turn::turns].mean()) for turn in range(turns) if len(odd) > turn]
-    return max(means) - min(means)
+def _scatter_of_visits(residual: NDArray[np.float64], start: IntArray, sigma: float) -> float:
+    """Standard deviation of the means of visits; where the period is longer, some are far off and others not at all."""
+    visit = np.unique(start, return_inverse=True)[1]
+    means = np.bincount(visit, residual) / np.bincount(visit)
+    return float(np.clip(means - means.mean(), -3 * sigma, 3 * sigma).std())
 
 
 def _stretches(phase: IntArray, followed: NDArray[np.bool_]) -> int:

@@ -26,6 +26,7 @@ happen to be at one distance make no period here, and a lone one among fast step
 _CLIPPED_MEAN = 0.083
 """Mean of a standard normal value that is taken for -1 where it is less: φ(1) + Φ(1) - 1."""
 
+_WINDOW = 51
 _LEAST_HEIGHT = 0.1
 """Least departure of a block, in log duration."""
 
@@ -63,12 +64,12 @@ def find_folded_blocks(residual: NDArray[np.float64], sigma: float, least_period
     limit = max(4 * sigma, 0.7)
     clipped = np.clip(residual, -limit, limit)
     likely = _likely_periods(clipped, least_period)
-    clear = _clear_periods(clipped, sigma, least_period) if len(residual) <= _SHORT else []
-    for period in [*likely, *(period for period in clear if period not in likely)]:
+    for period in likely:
         blocks = _blocks_at(clipped, period, sigma)
         if blocks:
             return blocks
-    return []
+    clear = _clear_block(residual, sigma, least_period) if len(residual) <= _SHORT else None
+    return _blocks_of(clipped, clear, sigma) if clear is not None else []
 
 
 def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
@@ -96,18 +97,28 @@ def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
     return [int(p) for p in peak[height > 0.8 * height.max()][:4]]
 
 
-def _clear_periods(values: NDArray[np.float64], sigma: float, least: int) -> list[int]:
-    """The period at which some block of a short run, folded, departs most, where that is clear; at most one.
+@dataclass(frozen=True)
+class _Block:
+    """Offsets `first` … `first + length - 1` of a period."""
+
+    period: int
+    first: int
+    length: int
+
+
+def _clear_block(values: NDArray[np.float64], sigma: float, least: int) -> _Block | None:
+    """The block of a short run that, folded, departs most, null where none does clearly.
 
     Every period, phase and block length is tried, so a run of pure noise yields one with probability `_FALSE_ALARM`
     at most. Steps below their level count by their ratio: a logarithm's lower tail is longer than the normal one.
     """
     n = len(values)
     off = np.where(values < 0, np.expm1(values), values)
-    off = off - np.median(off)
+    off = off - (_running_middle(off) if n >= 8 * _WINDOW else np.median(off))
     sides = np.stack([np.clip(off, -sigma, _MOST_SLOW * sigma), np.clip(-off, -sigma, _MOST_FAST * sigma)])
     sides -= _CLIPPED_MEAN * sigma
-    best, best_period, n_tried = 0.0, 0, 0
+    best, n_tried = 0.0, 0
+    found: _Block | None = None
     for period in range(least, n // _LEAST_VISITS + 1):
         n_visits = n // period
         folded = sides[:, : n_visits * period].reshape(2, n_visits, period).sum(axis=1)
@@ -115,13 +126,42 @@ def _clear_periods(values: NDArray[np.float64], sigma: float, least: int) -> lis
         for length in _LENGTHS:
             if 2 * length > period:
                 break
-            height = (ring[:, length : length + period] - ring[:, :period]).max() / (n_visits * length) ** 0.5
+            height = (ring[:, length : length + period] - ring[:, :period]) / (n_visits * length) ** 0.5
             n_tried += period
-            if height > best:
-                best, best_period = float(height), period
-    if n_tried == 0:
+            if height.max() > best:
+                best, found = float(height.max()), _Block(period, int(height.argmax()) % period, length)
+    if found is None or best < _normal_tail(_FALSE_ALARM / (2 * n_tried)) * sigma:
+        return None
+    return found
+
+
+def _running_middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Middle of the steps around each, `[n]`: what is left of a drift that levels were fitted to is no block."""
+    half = _WINDOW // 2
+    return np.asarray(
+        np.median(np.lib.stride_tricks.sliding_window_view(np.pad(values, half, mode="edge"), _WINDOW), 1)
+    )
+
+
+def _blocks_of(values: NDArray[np.float64], block: _Block, sigma: float) -> list[FoldedBlock]:
+    """A clear block with what belongs to it; empty where not most of its visits show it."""
+    n_visits = len(values) // block.period
+    folded = values[: n_visits * block.period].reshape(n_visits, block.period)
+    middle = np.median(folded, axis=0)
+    middle -= np.median(middle)
+    off = np.zeros(block.period, bool)
+    off[(block.first + np.arange(block.length)) % block.period] = True
+    off &= np.abs(middle) > _LEAST_HEIGHT
+    if not off.any():
         return []
-    return [best_period] if best > _normal_tail(_FALSE_ALARM / (2 * n_tried)) * sigma else []
+    off = _grown(off, folded, sigma)
+    runs = _circular_runs(off, np.sign(middle))
+    levels = [float(middle[offsets % block.period].mean()) for offsets in runs]
+    found = [
+        _follow_block(values, offsets, block.period, level, least=_LEAST_VISITS - 1)
+        for offsets, level in zip(runs, levels, strict=True)
+    ]
+    return [part for part in found if part is not None]
 
 
 def _normal_tail(chance: float) -> float:
@@ -181,8 +221,10 @@ def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[In
     return [(run + begin).astype(np.int64) for run in runs if state[run[0]] != 0]
 
 
-def _follow_block(values: NDArray[np.float64], offsets: IntArray, period: int, level: float) -> FoldedBlock | None:
-    """The block's steps over the stretch in which it is kept, null where it is kept too rarely."""
+def _follow_block(
+    values: NDArray[np.float64], offsets: IntArray, period: int, level: float, *, least: int = _LEAST_VISITS
+) -> FoldedBlock | None:
+    """The block's steps over the stretch in which it is kept, null where `least` visits or too few of them show it."""
     n = len(values)
     first = np.arange(int(offsets[0]) % period - (period if len(offsets) > 1 else 0), n, period)
     at = first[:, None] + np.arange(len(offsets))
@@ -191,7 +233,7 @@ def _follow_block(values: NDArray[np.float64], offsets: IntArray, period: int, l
     known = inside.sum(axis=1)
     first, at, inside, total, known = (a[known > 0] for a in (first, at, inside, total, known))
     seen = np.sign(level) * total / known > 0.5 * abs(level)
-    if seen.sum() < _LEAST_VISITS or (seen.sum() < _CERTAIN and seen.mean() < _KEPT):
+    if seen.sum() < least or (seen.sum() < _CERTAIN and seen.mean() < _KEPT):
         return None
     begin, end = (int(np.flatnonzero(seen)[i]) for i in (0, -1))
     # A visit cut off by the run's end, or the first one, belongs to a schedule that is otherwise kept.
