@@ -11,7 +11,7 @@ DEMO_SECONDS ?= 60
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types contract check docs wheel bench clean
+.PHONY: help demo test lint types contract check docs web wheel bench clean
 
 help:           ## list the targets
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | sort
@@ -49,6 +49,9 @@ check: lint types contract   ## everything that needs no run
 docs: $(VENV)/.dev           ## regenerate docs/tables.md and docs/findings.md from the code
 	$(BIN)/phasepoint tables --format md > docs/tables.md
 	$(BIN)/phasepoint explain --output docs/findings.md --force
+
+web:            ## build the report's script and style from web/ (needs Node)
+	cd web && npm ci --no-audit --no-fund && npm run check && npm run build
 
 wheel: $(VENV)/.dev          ## build the wheel, install it into an empty environment, run it there
 	rm -rf build/wheel && mkdir -p build/wheel

@@ -1,142 +1,301 @@
-"""The page in a real browser: no name runs as script, nothing is loaded, zoom and hover work, phones can read it."""
+"""The page in a real browser without a network: no name runs as script, keyboard and phone can read all of it."""
 
-import shutil
+import csv
+import io
+import json
 from pathlib import Path
 
 import pytest
+from sample_findings import EVIL_TITLE, sample_findings
 
 from phasepoint.report.html import summary_html
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture(scope="module")
-def page_path(opened, tmp_path_factory):
+def page_path(opened, near, tmp_path_factory):
     _, summary, timeline = opened
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(summary_html(summary, timeline), encoding="utf-8")
+    html = summary_html(summary, timeline, sample_findings(summary.phases[0].name), near)
+    path.write_text(html, encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no chromium on PATH")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
 def view(browser, page_path):
-    """Opens the page at a width; what it said, loaded and asked is kept beside it."""
-    opened_pages = []
+    """Opens the page at a width, offline; what it said, loaded and asked is kept beside it."""
+    contexts = []
 
-    def open_page(width=1280, scheme="light"):
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def open_page(width=1280, scheme="light", anchor=""):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            offline=True,
+            reduced_motion="reduce",
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(5000)
         page.heard = []
         page.on("console", lambda message: page.heard.append(message.text))
         page.on("pageerror", lambda error: page.heard.append(str(error)))
         page.on("dialog", lambda dialog: (page.heard.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: page.heard.append(request.url))
-        page.goto(Path(page_path).as_uri())
-        opened_pages.append(page)
+        page.goto(Path(page_path).as_uri() + anchor)
         return page
 
     yield open_page
-    for page in opened_pages:
-        page.close()
+    for context in contexts:
+        context.close()
+
+
+def _range(page):
+    """The stretch of time shown, in seconds."""
+    return [float(page.locator("#timeline").get_attribute(f"data-{end}")) for end in ("from", "to")]
+
+
+def _plot(page, lane=1):
+    """Where a lane's plot stands on the screen: 1 is step time."""
+    return page.locator("#timeline .u-over").nth(lane).bounding_box()
+
+
+def _end(opened):
+    last = opened[1].strip[-1]
+    return (last.start_ps + last.dur_ps) / 1e12
 
 
 def test_nothing_runs_and_nothing_is_loaded(view, page_path):
     page = view()
-    page.hover("#timeline .lane-body >> nth=0")
+    box = _plot(page)
+    page.mouse.move(box["x"] + 50, box["y"] + 50)
+    for summary in page.locator("details > summary").all():
+        if summary.is_visible():
+            summary.click()
     assert page.heard == [page_path.as_uri()]
     assert page.locator("img").count() == 0
     assert page.locator("code", has_text="<img src=x onerror=alert(1)>").count() > 0
+    assert page.title().endswith("Phasepoint")
+    assert page.locator(".finding .title").first.inner_text() == EVIL_TITLE
 
 
 @pytest.mark.parametrize("width", [1280, 820, 390])
 def test_the_page_fits_its_width(view, width):
     page = view(width)
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.wait_for_timeout(50)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_dark_and_light_differ(view):
     ground = "getComputedStyle(document.body).backgroundColor"
-    assert view(scheme="dark").evaluate(ground) == "rgb(17, 20, 24)"
-    assert view(scheme="light").evaluate(ground) == "rgb(255, 255, 255)"
+    pixel = """() => { const c = document.querySelectorAll('#timeline canvas')[1];
+        return [...c.getContext('2d').getImageData(c.width - 3, 12, 1, 1).data].slice(0, 3) }"""
+    dark, light = view(scheme="dark"), view(scheme="light")
+    assert dark.evaluate(ground) == "rgb(17, 20, 24)"
+    assert light.evaluate(ground) == "rgb(255, 255, 255)"
+    assert max(dark.evaluate(pixel)) < 64 < 230 < min(light.evaluate(pixel))
+    light.emulate_media(color_scheme="dark")
+    light.wait_for_function(f"Math.max(...({pixel})()) < 64")
 
 
-def _box(page):
-    return [float(x) for x in page.locator("svg.zoom").first.get_attribute("viewBox").split()]
-
-
-def test_zooming_by_buttons_and_back(view):
-    page = view()
-    assert _box(page)[::2] == [0, 1_000_000]
+def test_zooming_by_buttons_and_back(view, opened):
+    page, end = view(), _end(opened)
+    assert _range(page) == [0, pytest.approx(end)]
     page.click("button[data-zoom=in]")
-    assert _box(page)[::2] == [250_000, 500_000]
+    assert _range(page) == [pytest.approx(end / 4), pytest.approx(end * 3 / 4)]
     page.click("button[data-zoom=left]")
-    assert _box(page)[0] == pytest.approx(250_000 - 500_000 / 3)
+    assert _range(page)[0] == pytest.approx(end / 4 - end / 6)
     page.click("button[data-zoom=all]")
-    assert _box(page)[::2] == [0, 1_000_000]
+    assert _range(page) == [0, pytest.approx(end)]
 
 
-def test_dragging_zooms_to_the_stretch(view):
-    page = view()
-    lane = page.locator("#timeline .lane-body").first.bounding_box()
+def test_zooming_by_keyboard(view, opened):
+    page, end = view(), _end(opened)
+    page.focus("#timeline")
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    assert _range(page) == [pytest.approx(end / 4 + end / 6), pytest.approx(end * 3 / 4 + end / 6)]
+    page.keyboard.press("-")
+    page.keyboard.press("Home")
+    assert _range(page) == [0, pytest.approx(end)]
+
+
+def test_dragging_zooms_to_the_stretch(view, opened):
+    page, end = view(), _end(opened)
+    lane = _plot(page)
     middle = lane["y"] + lane["height"] / 2
     page.mouse.move(lane["x"] + lane["width"] * 0.25, middle)
     page.mouse.down()
-    page.mouse.move(lane["x"] + lane["width"] * 0.5, middle)
+    page.mouse.move(lane["x"] + lane["width"] * 0.4, middle, steps=3)
+    page.mouse.move(lane["x"] + lane["width"] * 0.5, middle, steps=3)
     page.mouse.up()
-    low, _, width, _ = _box(page)
-    assert (low, width) == (pytest.approx(250_000, abs=2_000), pytest.approx(250_000, abs=4_000))
-    boxes = {
-        tuple(box.split()[::2])
-        for box in page.eval_on_selector_all("svg.zoom", "lanes => lanes.map((lane) => lane.getAttribute('viewBox'))")
-    }
-    assert len(boxes) == 1
+    assert _range(page) == [pytest.approx(end / 4, rel=0.01), pytest.approx(end / 2, rel=0.01)]
+    page.mouse.dblclick(lane["x"] + lane["width"] * 0.5, middle)
+    assert _range(page) == [0, pytest.approx(end)]
 
 
 def test_hovering_shows_the_phase_and_the_step_as_text(view, opened):
     _, summary, _ = opened
     page = view()
-    lane = page.locator("#timeline .lane-body").first.bounding_box()
     stall = next(s for s in summary.strip if s.first_step == 150)
-    end_ps = summary.strip[-1].start_ps + summary.strip[-1].dur_ps
-    share = (stall.start_ps + stall.dur_ps / 2) / end_ps
+    lane = _plot(page)
+    share = (stall.start_ps + stall.dur_ps / 2) / (_end(opened) * 1e12)
     page.mouse.move(lane["x"] + lane["width"] * share, lane["y"] + 5)
-    lines = page.locator(".tip").inner_text().splitlines()
+    lines = page.locator("#timeline .tip").inner_text().splitlines()
     assert lines[0] == f"{stall.name}: 1.90 s, steps 150 – 159"
     assert any("step 155: 19" in line and "150 ms of it waiting for input" in line for line in lines)
 
 
-def test_the_axis_is_labelled_in_round_times(view):
+def _column(page, label, number):
+    rows = page.locator(f'table[aria-label="{label}"] tbody tr').all()
+    return [row.locator("td").nth(number).inner_text() for row in rows if row.is_visible()]
+
+
+def test_tables_sort_by_their_exact_values(view, opened):
+    _, summary, _ = opened
     page = view()
-    labels = page.locator("svg.axis text").all_text_contents()
-    assert labels[0] == "0 s"
-    assert all(label.endswith(" s") for label in labels)
-    numbers = [float(label.split()[0]) for label in labels]
-    assert numbers == [2.0 * i for i in range(len(numbers))]
+    by_steps = sorted(summary.phases, key=lambda phase: -phase.steps)
+    heading = page.locator('table[aria-label="Phases"] th button', has_text="steps").first
+    heading.focus()
+    page.keyboard.press("Enter")
+    assert _column(page, "Phases", 3) == [f"{phase.steps:,}" for phase in by_steps]
+    assert page.locator('table[aria-label="Phases"] th[aria-sort=descending]').inner_text().startswith("steps")
+    page.keyboard.press("Enter")
+    assert _column(page, "Phases", 3) == [f"{phase.steps:,}" for phase in by_steps[::-1]]
+    page.locator('table[aria-label="Phases"] th button', has_text="phase").first.click()
+    names = [name.strip() for name in _column(page, "Phases", 0)]
+    assert names == sorted(names)
+
+
+def test_a_filter_keeps_the_rows_that_hold_every_word(browser, tmp_path):
+    from sample_summary import sample_summary
+
+    sample = sample_summary()
+    many = (*[sample.events[0]] * 9, sample.events[1])
+    path = tmp_path / "many.html"
+    path.write_text(summary_html(sample_summary(events=many)), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    field = page.get_by_label("Filter Noticed")
+    field.fill("slow INPUT")
+    assert _column(page, "Noticed", 0) == ["input-stall"]
+    field.fill("no such thing")
+    assert _column(page, "Noticed", 0) == []
+    field.fill("")
+    assert len(_column(page, "Noticed", 0)) == 10
+    page.close()
+
+
+def test_a_table_copies_as_csv_with_exact_values(view, opened):
+    _, summary, _ = opened
+    page = view()
+    page.get_by_label("Copy Phases as CSV").click()
+    page.wait_for_selector(".said:has-text('copied')")
+    rows = list(csv.DictReader(io.StringIO(page.evaluate("navigator.clipboard.readText()"))))
+    assert [int(row["total_ps"]) for row in rows] == [phase.total_ps for phase in summary.phases]
+    assert [row["phase"] for row in rows] == [phase.name for phase in summary.phases]
+    assert [float(row["share"]) for row in rows] == [phase.share for phase in summary.phases]
+    assert "median_ps" in rows[0]
+
+
+def test_a_finding_leads_to_its_evidence(view, opened):
+    _, summary, _ = opened
+    page = view()
+    assert page.locator(".finding .win").all_inner_texts()[:3] == [
+        "31.2 s · 31.2 %",
+        "6.50 s · 6.5 %",
+        "2.00 s · 2.0 %",
+    ]
+    first = page.locator("#finding-1")
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    first.get_by_role("link", name="show: rows of steps").click()
+    assert page.url.endswith("#run-over-time")
+    first.get_by_role("link", name=summary.phases[0].name, exact=True).click()
+    assert page.url.endswith(f"#phase-{summary.phases[0].id}")
+    assert page.evaluate("document.activeElement.parentElement.id") == f"phase-{summary.phases[0].id}"
+    first.get_by_role("button", name="Copy the command").click()
+    page.wait_for_selector("#finding-1 .said:has-text('copied')")
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command.startswith("phasepoint sql ")
+    assert "select * from steps where" in command
+
+
+def test_a_link_unfolds_what_it_points_at(view, opened):
+    last = opened[1].phases[-1]
+    page = view(anchor=f"#phase-{last.id}")
+    assert page.locator(f"#phase-{last.id}").evaluate("node => node.open")
+    page = view(anchor="#finding-4")
+    assert page.locator("#finding-4").is_visible()
+
+
+def test_layers_by_keyboard_and_by_another_measure(view, near):
+    page = view()
+    tree = page.locator(".icicle").first
+    line = page.locator(".icicle-line").first
+    nodes = near.phases[0].layers.nodes
+    tree.locator("[tabindex='0']").focus()
+    page.keyboard.press("ArrowDown")
+    assert line.inner_text().startswith("Net:")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert line.inner_text().startswith("Net / fusion.1")
+    widths = [box["width"] for box in (node.bounding_box() for node in tree.locator(".node").all())]
+    assert widths[2] == pytest.approx(widths[0], abs=2)
+    page.keyboard.press("Enter")
+    assert tree.locator(".node").count() > 3
+    assert nodes[0].self_ps == sum(node.self_ps for node in nodes if node.parent == 0)
+
+
+def test_the_trace_is_saved_as_chrome_json(view, near):
+    page = view()
+    trace = near.phases[0].trace
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save for Perfetto").first.click()
+    events = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert [(e["ts"], e["dur"]) for e in spans] == [
+        (start / 1e6, dur / 1e6) for start, dur in zip(trace.start, trace.dur, strict=True)
+    ]
+    names = [event["args"]["name"] for event in events if event.get("name") == "thread_name"]
+    assert names == list(trace.tracks)
+    assert download.value.suggested_filename.endswith(".json")
+
+
+def test_everything_can_be_reached_by_tab(view):
+    page = view()
+    seen = set()
+    for _ in range(260):
+        page.keyboard.press("Tab")
+        seen.add(page.evaluate("(() => { const a = document.activeElement; return a.id || a.textContent.trim() })()"))
+    assert {"timeline", "Copy CSV", "Save for Perfetto", "+", "share", "1 more finding"} <= seen
 
 
 def test_printing_shows_all_and_hides_the_controls(view):
     page = view()
-    page.emulate_media(media="print")
-    assert not page.locator(".controls").is_visible()
-    assert page.locator("#timeline svg.zoom").first.is_visible()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert not page.locator("#timeline-controls").is_visible()
+    assert not page.locator(".table-tools").first.is_visible()
+    assert page.locator("#timeline canvas").first.is_visible()
+    assert page.locator("details.phase:not([open])").count() == 0
+    assert page.locator(".node").last.is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert len(page.pdf()) > 10_000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_accessibility_violation(view, scheme):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: npm ci in web/")
+    page = view(scheme=scheme)
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.wait_for_timeout(100)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document).then(r => r.violations)")
+    serious = [v for v in found if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], v["nodes"][0]["html"], v["nodes"][0]["failureSummary"]) for v in serious] == []

@@ -1,43 +1,56 @@
-"""The summary as one HTML file: works offline, loads nothing, runs only the script that is in it.
+"""The report as one HTML file: works offline, loads nothing, runs only the script that is in it.
 
-All figures are computed below this floor and formatted here; the script draws, zooms and shows what it is given.
+All figures are computed below this floor; the script (web/src, built into page.js) draws what it is given.
 """
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
+from phasepoint.phases.report_details import ReportDetails
 from phasepoint.phases.summary_types import RunSummary
 from phasepoint.phases.timeline import Timeline
+from phasepoint.report.html_data import script_data
+from phasepoint.report.html_findings import findings_section
+from phasepoint.report.html_phases import near_section, phases_section
 from phasepoint.report.html_sections import (
     environment_section,
     events_section,
     head_section,
     hosts_section,
+    methods_section,
     not_seen_section,
-    ops_section,
-    phases_section,
     time_section,
 )
-from phasepoint.report.html_timeline import script_data, timeline_section
+from phasepoint.report.html_timeline import timeline_section
 from phasepoint.report.markup import Content, Markup, element, escape, join
 
 
-def summary_html(summary: RunSummary, timeline: Timeline | None = None) -> str:
+def summary_html(
+    summary: RunSummary,
+    timeline: Timeline | None = None,
+    findings: Mapping[str, Any] | None = None,
+    details: ReportDetails | None = None,
+) -> str:
     """The page.
 
     Args:
         summary: what to say.
         timeline: of the same run (`phases.timeline.build_timeline`); without it only the strip is drawn.
+        findings: the JSON of `phasepoint findings RUN --json`; without it the page gives no advice.
+        details: of the same run (`phases.report_details.build_details`); without them phases are tables alone.
     """
     style, script = _resource("page.css"), _resource("page.js")
     sections: list[Content] = [
-        head_section(summary),
+        head_section(summary, findings_section(summary, findings)),
         timeline_section(summary, timeline),
-        phases_section(summary),
+        phases_section(summary, details),
         time_section(summary),
-        ops_section(summary),
+        near_section(summary, details),
+        methods_section(details),
         events_section(summary),
         hosts_section(summary),
         not_seen_section(summary),
@@ -45,7 +58,7 @@ def summary_html(summary: RunSummary, timeline: Timeline | None = None) -> str:
     ]
     footer = element("footer", f"Phasepoint {version('phasepoint')} · summary version {summary.version}")
     body = join([element("main", *sections), footer])
-    data = element("script", Markup(script_data(summary, timeline)), type="application/json", id="data")
+    data = element("script", Markup(script_data(summary, timeline, details)), type="application/json", id="data")
     return _PAGE.format(
         policy=escape(_policy(style, script)),
         title=escape(f"{summary.run} · Phasepoint"),

@@ -38,13 +38,18 @@ _FIXED_COLOURS = {
 }
 """Parts that are no phases: categories, and what the clock's account names beside phases."""
 
+CATEGORY_COLOURS = {
+    name: _FIXED_COLOURS[name] for name in ("compute", "communication", "data_movement", "host", "idle")
+}
+"""Colour per category of work, for drawings of single events."""
+
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def phase_colours(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
     """Colour per phase id, the largest phase first; None is time outside steps."""
     colours: dict[int | None, str] = {
-        phase.id: colour for phase, colour in zip(phases, _cycle(len(phases)), strict=True)
+        phase.id: colour for phase, colour in zip(phases, cycle_colours(len(phases)), strict=True)
     }
     colours[None] = OUTSIDE_COLOUR
     return colours
@@ -61,12 +66,15 @@ def phase_keys(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
 
 def part_colours(summary: RunSummary) -> dict[str, str]:
     """Colour per part of the clock's account and of the categories: a phase's is that of the phase."""
-    colours = {phase.name: colour for phase, colour in zip(summary.phases, _cycle(len(summary.phases)), strict=True)}
+    colours = {
+        phase.name: colour for phase, colour in zip(summary.phases, cycle_colours(len(summary.phases)), strict=True)
+    }
     colours |= _FIXED_COLOURS
     for part in (*summary.account.parts, *summary.categories.parts):
         colours.setdefault(part.name, OUTSIDE_COLOUR)
     return colours
 
 
-def _cycle(count: int) -> list[str]:
+def cycle_colours(count: int) -> list[str]:
+    """Colours for so many classes, the largest class first."""
     return [_PHASE_COLOURS[rank % len(_PHASE_COLOURS)] for rank in range(count)]
