@@ -52,6 +52,21 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """What a device's matrix unit works on at a time; dimensions are padded up to it.
+
+    Attributes:
+        rows: multiple of the rows (M) of a product.
+        columns: multiple of its columns (N) and of the dimension that is summed over (K).
+        source: where.
+    """
+
+    rows: int
+    columns: int
+    source: Source
+
+
+@dataclass(frozen=True)
 class DeviceSpec:
     """What one device (as a framework counts devices) can do at most.
 
@@ -63,6 +78,7 @@ class DeviceSpec:
         memory_bytes_per_s: bandwidth of its memory, bytes/s.
         flop_per_s: dense peak by element type (`bf16`, `f32`, `tf32`, `f8`, `s8`, …), flop/s; types not published are
             absent.
+        tile: what its matrix unit works on at a time; None where that is not published.
     """
 
     name: str
@@ -71,6 +87,7 @@ class DeviceSpec:
     memory_bytes: Rate
     memory_bytes_per_s: Rate
     flop_per_s: Mapping[str, Rate]
+    tile: Tile | None = None
 
 
 def device_spec(name: str) -> DeviceSpec | None:
@@ -134,7 +151,12 @@ def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Dev
         memory_bytes=rate(entry["memory_bytes"]),
         memory_bytes_per_s=rate(entry["memory_bytes_per_s"]),
         flop_per_s=MappingProxyType({kind: rate(number) for kind, number in entry["flop_per_s"].items()}),
+        tile=_read_tile(entry.get("tile"), sources),
     )
+
+
+def _read_tile(entry: Mapping[str, Any] | None, sources: Mapping[str, Source]) -> Tile | None:
+    return None if entry is None else Tile(entry["rows"], entry["columns"], sources[entry["source"]])
 
 
 def _plain(name: str) -> str:

@@ -95,11 +95,7 @@ def _why(view: FindingsView, kind: OpKind) -> str | None:
     graph = view.graphs.get((kind.host, kind.attempt, kind.program)) if kind.program is not None else None
     node = graph.nodes.get(kind.op) if graph is not None else None
     if graph is None or node is None:
-        if is_view(kind.op):
-            return None
-        if _TRANSFER_NAME.search(kind.op):
-            return TRANSFER
-        return LAYOUT if _LAYOUT_NAME.search(kind.op) else None
+        return _why_by_name(kind.op)
     inside = [one for one in graph.inside(node) if one.opcode not in _NEUTRAL]
     if any(one.opcode in _TRANSFER for one in inside):
         return TRANSFER
@@ -107,6 +103,12 @@ def _why(view: FindingsView, kind: OpKind) -> str | None:
         return None
     own = not kind.device.startswith("cpu") or any(_asked_for(one) for one in (node, *inside))
     return LAYOUT if own else COMPILER
+
+
+def _why_by_name(op: str) -> str | None:
+    if _TRANSFER_NAME.search(op):
+        return TRANSFER
+    return LAYOUT if _LAYOUT_NAME.search(op) and not is_view(op) else None
 
 
 def _asked_for(node: Node) -> bool:

@@ -23,8 +23,8 @@ _HLO_DEAR = _words(
 _ATEN = _words(
     "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or ceil clamp clamp_max clamp_min div eq floor ge gt "
     "hardtanh hardtanh_backward le leaky_relu leaky_relu_backward lerp logical_and logical_not logical_or lt "
-    "masked_fill maximum minimum mul ne neg reciprocal relu rsub sign sub square sqrt rsqrt threshold threshold_backward "
-    "where"
+    "masked_fill maximum minimum mul ne neg reciprocal relu rsub sign sub square sqrt rsqrt threshold "
+    "threshold_backward where"
 )
 _ATEN_DEAR = _words(
     "cos elu elu_backward erf exp expm1 gelu gelu_backward log log1p mish pow sigmoid sigmoid_backward silu "

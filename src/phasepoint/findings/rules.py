@@ -38,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     Rule("CHECKPOINT-STALL", "checkpoint_stall"),
     Rule("EVAL-SHARE", "eval_share"),
     Rule("DATA-MOVEMENT", "data_movement"),
+    Rule("LOW-PRECISION", "low_precision"),
     Rule("MEMORY-BOUND", "memory_bound"),
     Rule("SLOW-STEPS", "slow_steps"),
     Rule("MEMORY-GROWTH", "memory_growth"),
