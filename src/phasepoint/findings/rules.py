@@ -32,6 +32,10 @@ class Rule:
 
 RULES: tuple[Rule, ...] = (
     Rule("INPUT-STALL", "input_stall"),
+    Rule("HOST-DISPATCH", "host_dispatch"),
+    Rule("SYNC-EVERY-STEP", "sync_every_step"),
+    Rule("TINY-KERNELS", "tiny_kernels"),
+    Rule("DEVICE-IDLE", "device_idle"),
     Rule("EXPOSED-COMMUNICATION", "exposed_communication"),
     Rule("RECOMPILE", "recompile"),
     Rule("COMPILE-SHARE", "compile_share"),
@@ -41,6 +45,7 @@ RULES: tuple[Rule, ...] = (
     Rule("LOW-PRECISION", "low_precision"),
     Rule("MEMORY-BOUND", "memory_bound"),
     Rule("SLOW-STEPS", "slow_steps"),
+    Rule("DRIFT", "drift"),
     Rule("MEMORY-GROWTH", "memory_growth"),
     Rule("GC-PAUSE", "gc_pause"),
     Rule("THIN-PROFILE", "thin_profile"),

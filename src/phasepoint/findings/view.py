@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import PARTS, Captured, read_captured, step_keys
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.summary_types import Breakdown, PartTime
+
+if TYPE_CHECKING:
+    from phasepoint.findings.host_time import HostTime
 
 LEAST_STEPS = 20
 """Below so many steps no rule that compares steps can say anything."""
@@ -86,6 +90,13 @@ class FindingsView:
     def expected(self) -> Expected:
         """What every step would have lasted, going by the ordinary steps around it."""
         return expect_steps(self.clock, self.labels, self.analysis.names)
+
+    @cached_property
+    def host_time(self) -> "HostTime":
+        """Why the device stood idle in the captured steps; raises `Unavailable` where no window's events were kept."""
+        from phasepoint.findings.host_time import read_host_time
+
+        return read_host_time(self)
 
     def part(self, name: str, phase: int | None = None) -> PartTime:
         """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""

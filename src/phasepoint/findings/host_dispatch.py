@@ -1,0 +1,78 @@
+"""The host cannot issue work fast enough: the device waits while the training thread launches many small pieces.
+
+**Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
+between two launches less than 100 µs apart; with the tiny executions among it where these wait for their launch
+(idle for half of the time or more). What captured steps last beyond their neighbours is taken off, since the profiler
+lengthens every call. Raised to the run by phase.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling thread
+executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at least
+{LEAST_LAUNCHES} launches a step: one program has to be launched once. The lower end of the interval must reach a third
+of the claim.
+
+**Remedy.** Issue fewer, larger pieces. JAX: put the whole step under one `jax.jit`, with the loop over small arrays
+inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mode="reduce-overhead")` or
+`torch.cuda.graphs`; fused and foreach optimizers; one call on a stacked tensor instead of a loop over tensors.
+
+**Wrong when** the pieces depend on values that Python has to look at between them.
+
+**Source.** Events of the training thread in the windows.
+"""
+
+import numpy as np
+
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.host_time import HostTime
+from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.04
+LEAST_SHARE_INLINE = 0.12
+LEAST_LAUNCHES = 20
+LEAST_LOW = 1 / 3
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Idle time while work is launched."""
+    view.need_steps()
+    host = view.host_time
+    if not len(host.row):
+        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
+    launches = float(np.median(host.launches))
+    if launches < LEAST_LAUNCHES:
+        return []
+    lost = over_run(view, host.row, host.window, without_slowdown(view, host, _issuing(host)))
+    least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
+    if lost.total_ps < least * view.clock.wall_ps or lost.low_ps < LEAST_LOW * lost.total_ps:
+        return []
+    return [_finding(view, lost, launches)]
+
+
+def _issuing(host: HostTime) -> Int64s:
+    return host.dispatch_ps + host.tiny_ps if host.is_host_bound else host.dispatch_ps
+
+
+def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
+    share = lost.total_ps / view.clock.wall_ps
+    return Finding(
+        code="HOST-DISPATCH",
+        title=f"the device waits {format_ps(lost.total_ps)} for the host to issue work, {format_ratio(share)} of the "
+        f"run: {format_count(round(launches))} launches a step",
+        claim=Claim("idle", lost.by_step),
+        low_ps=lost.low_ps,
+        high_ps=lost.high_ps,
+        phase=view.phase_of_most(lost.by_step),
+        remedy="issue fewer, larger pieces: JAX one jax.jit around the whole step, jax.vmap or jax.tree.map inside it; "
+        'PyTorch torch.compile(mode="reduce-overhead"), CUDA graphs, one call on a stacked tensor instead of a loop',
+        evidence=(
+            Evidence(
+                f"{format_count(round(launches))} launches in the median captured step",
+                "spans",
+                "select name, count(*) as launches, sum(dur_ps) as total_ps from spans where name like 'PjitFunction%' "
+                "or name like '%Launch%' or name like 'aten::%' group by name order by launches desc",
+            ),
+        ),
+        confidence="high" if lost.low_ps > 0.5 * lost.total_ps else "medium",
+        wrong_if="Python has to look at values between the pieces",
+    )

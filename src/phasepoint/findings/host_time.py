@@ -1,0 +1,167 @@
+"""Why the device stood idle in the captured steps, by what the training thread did meanwhile.
+
+An idle stretch in which a wait for the device ended **follows a sync**: the host had let the queue run empty. Of the
+others, a stretch with a piece of at least 100 µs in which the thread called nothing that the profiler sees is the
+loop's **own code**; what is left is **dispatch**: calls that launch work, and the Python between them. Waiting for
+input and checkpoints are left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.intervals import IntervalSet, covered_ps, intersect, subtract, union, unite
+from phasepoint.core.units import PS_PER_US
+from phasepoint.findings.finding import Int64s
+from phasepoint.findings.tiny_stretches import TinyWork, find_tiny_work
+from phasepoint.findings.view import FindingsView
+from phasepoint.findings.window_spans import Bools, WindowSpans, read_window_spans
+from phasepoint.phases.run_events import COMPILE_LEAST_PS
+
+OWN_PIECE_PS = 100 * PS_PER_US
+"""Python between two launches takes some 5–50 µs; ten times a call is more than issuing work."""
+MANY_LAUNCHES = 8
+"""With more launches than that in one idle stretch it is the launching that takes the time."""
+_SLACK_PS = 20 * PS_PER_US
+"""By so much a wait may end before the device is seen to be idle: clocks of two threads, and waking up."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostTime:
+    """The captured steps whose events were kept, `[n]` each; the first of a window and those that compiled left out.
+
+    Attributes:
+        row: rows of the clock.
+        window: number of the window, from 0.
+        after_sync_ps: idle that followed a wait for the device.
+        overlap_ps: waiting for the device while it worked: what the host could have done meanwhile.
+        own_ps: idle during the loop's own code.
+        dispatch_ps: idle while work was launched, tiny work left out.
+        tiny_ps: stretches of tiny work, less one execution of each sort.
+        tiny_idle_ps: idle inside these stretches.
+        waits: waits for the device.
+        launches: calls that gave the device work.
+        tiny: tiny executions.
+        events: all spans.
+        is_inline: whether the training thread executes the work itself.
+        tiny_names: the tiny executions' names by how often they ran.
+    """
+
+    row: Int64s
+    window: Int64s
+    after_sync_ps: Int64s
+    overlap_ps: Int64s
+    own_ps: Int64s
+    dispatch_ps: Int64s
+    tiny_ps: Int64s
+    tiny_idle_ps: Int64s
+    waits: Int64s
+    launches: Int64s
+    tiny: Int64s
+    events: Int64s
+    is_inline: bool
+    tiny_names: tuple[str, ...]
+
+    @property
+    def sync_ps(self) -> Int64s:
+        """What each step would win without its waits: host and device work side by side, the longer one counts."""
+        return np.minimum(self.after_sync_ps, self.overlap_ps)
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether tiny work waits for its launch: the device is idle for half of its stretches or more."""
+        return bool(2 * self.tiny_idle_ps.sum() >= self.tiny_ps.sum())
+
+    @property
+    def rest_ps(self) -> Int64s:
+        """Idle during the loop's own code that is left where nothing waits any more."""
+        return self.own_ps + self.after_sync_ps - self.sync_ps
+
+
+def read_host_time(view: FindingsView) -> HostTime:
+    """Walk through every window whose events were kept.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    view.need_windows()
+    names = view.table("spans").column("name").unify_dictionaries()
+    texts = names.chunk(0).dictionary.to_pylist() if names.num_chunks else []
+    columns: list[Int64s] = []
+    counted = np.zeros(len(texts), np.int64)
+    inline, launched = 0, 0
+    for number, spans in enumerate(read_window_spans(view)):
+        tiny = find_tiny_work(spans)
+        counted += np.bincount(tiny.name, minlength=len(texts))
+        inline += int((spans.is_launch & spans.is_work).sum())
+        launched += int(spans.is_launch.sum())
+        columns.append(_measure(view, spans, tiny, number))
+    table = np.concatenate(columns)
+    kept = table[table[:, 2] == 1]
+    most = [texts[i] for i in np.argsort(-counted, kind="stable")[:5] if counted[i]]
+    row, window, after, overlap, own, dispatch, small, between, waits, launches, executions, events = np.delete(
+        kept, 2, axis=1
+    ).T
+    times = (after, overlap, own, dispatch, small, between)
+    return HostTime(row, window, *times, waits, launches, executions, events, 2 * inline > launched, tuple(most))
+
+
+def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int) -> Int64s:
+    """`[n_steps, 13]`: the columns of `HostTime`, with whether the step is kept as the third."""
+    clock, rows = view.clock, spans.rows
+    low, high = clock.start_ps[rows], clock.start_ps[rows] + clock.dur_ps[rows]
+    busy = spans.merged(spans.is_work)
+    idle = subtract(union(low, high), unite([spans.merged(spans.is_busy), *_excused(view, rows)]))
+    synced, own, dispatch = _split(spans, idle, tiny.stretches)
+    inside = partial(covered_ps, low_ps=low, high_ps=high)
+    kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
+    if len(rows) > 1:
+        kept[0] = False
+    starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps, np.sort(spans.start_ps)]
+    counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
+    overlap = intersect(spans.waits, busy)
+    times = [inside(part) for part in (synced, overlap, own, dispatch, tiny.stretches, intersect(idle, tiny.stretches))]
+    times[4] = np.maximum(times[4] - tiny.needed_ps(low, high), 0)
+    return np.column_stack([rows, np.full(len(rows), number), kept.astype(np.int64), *times, *counts])
+
+
+def _split(spans: WindowSpans, idle: IntervalSet, tiny: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+    """Idle that follows a sync, idle in the loop's own code, idle while dispatching."""
+    begin, end = idle.start_ps, idle.end_ps
+    waits, launches = spans.waits, np.sort(spans.start_ps[spans.is_launch])
+    many = np.searchsorted(launches, end) - np.searchsorted(launches, begin) > MANY_LAUNCHES
+    at = np.searchsorted(begin, waits.end_ps + _SLACK_PS, side="right") - 1
+    ended = (at >= 0) & (waits.end_ps <= end[at]) & (waits.start_ps <= begin[at] + _SLACK_PS)
+    is_synced = np.zeros(len(begin), bool)
+    is_synced[at[ended]] = True
+    silent = subtract(idle, unite([spans.merged(spans.is_own), waits]))
+    long = silent.end_ps - silent.start_ps >= OWN_PIECE_PS
+    pieces = IntervalSet(silent.start_ps[long], silent.end_ps[long])
+    is_own = covered_ps(pieces, begin, end) > 0
+    synced = _picked(idle, is_synced & ~many)
+    synced = unite([synced, intersect(_picked(idle, is_synced & many), pieces)])
+    own = unite([_picked(idle, is_own & ~many & ~is_synced), intersect(_picked(idle, many & ~is_synced), pieces)])
+    rest = subtract(idle, unite([synced, own, tiny, waits]))
+    return synced, subtract(own, synced), rest
+
+
+def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
+    return IntervalSet(stretches.start_ps[which], stretches.end_ps[which])
+
+
+def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
+    """When other rules account for the time: waiting for input, and checkpoints."""
+    clock, saves = view.clock, view.table("checkpoints")
+    start = clock.start_ps[rows]
+    same = pc.and_(
+        pc.equal(saves.column("host"), pa.scalar(int(clock.host[rows[0]]))),
+        pc.equal(saves.column("attempt"), pa.scalar(int(clock.attempt[rows[0]]))),
+    )
+    mine = saves.filter(same)
+    began = np.asarray(mine.column("start_ps").to_numpy(), np.int64)
+    held = np.asarray(mine.column("dur_ps").to_numpy(), np.int64)
+    return union(start, start + clock.input_ps[rows]), union(began, began + held)
