@@ -3,7 +3,8 @@
 **Formula.** The widest 95 % interval among the categories' shares of the run, from the capture windows
 (`docs/estimates.md`), is compared with what is wanted. An interval of n windows is wide by t(n − 1) / √n, t being the
 quantile of Student's distribution; from that follows how many are needed, and how much more time or budget. Less than
-{FIRST_WINDOWS} windows are never said to do: from so few, the scatter itself is not known. No time is claimed: nothing is won by looking closer.
+{FIRST_WINDOWS} windows are never said to do: from so few, the scatter itself is not known. No time is claimed:
+nothing is won by looking closer.
 
 **Thresholds.** A half width of {MOST_HALF:.0%} of the run: beyond, a category that is told as a tenth may be nothing or
 a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewer, no step can be called unusual.

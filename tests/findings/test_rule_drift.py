@@ -1,0 +1,142 @@
+"""DRIFT: steps that grow, at several strengths and for several reasons; and jumps, wandering and falling times."""
+
+import numpy as np
+import pytest
+from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
+
+from phasepoint.findings.drift import find
+from phasepoint.findings.finding import Unavailable
+
+N = 1600
+
+
+def growing(share, *, seed=0, noise=0.03, shape=lambda x: x):
+    """Durations that grow so that it costs this share of the run; returns them and what was added."""
+    dur_ps = noisy_steps(N, noise=noise, seed=seed)
+    growth = np.array([shape(x) for x in np.linspace(0, 1, N)])
+    added_ps = np.asarray(growth / growth.sum() * dur_ps.sum() * share / (1 - share), np.int64)
+    return dur_ps + added_ps, added_ps
+
+
+def ops_of(rows, self_ps):
+    """Rows of ops for the captured steps: `self_ps(step) -> {op: (self_ps, count)}`."""
+    found = []
+    for row in rows["windows"]:
+        for step in range(row["first_step"], row["last_step"] + 1):
+            for op, (ps, count) in self_ps(step).items():
+                found.append(
+                    {
+                        **{"window": row["window"], "step": step, "device": "cpu:0", "op": op, "level": "op"},
+                        **{"category": "compute", "count": count, "total_ps": int(ps), "self_ps": int(ps)},
+                    }
+                )
+    return rows | {"ops": found}
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
+@pytest.mark.parametrize(
+    "shape",
+    [lambda x: x, lambda x: x**2, lambda x: min(max(x - 0.3, 0) / 0.3, 1), lambda x: min(2 * x, 1)],
+    ids=["linear", "faster", "ramp", "level reached"],
+)
+def test_growth_is_found_with_what_it_costs(tmp_path, share, shape):
+    dur_ps, added_ps = growing(share, shape=shape)
+    view = view_of(tmp_path, (steps_of(dur_ps), {}))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, added_ps.sum())
+    assert found.low_ps <= added_ps.sum() * 1.1
+    assert found.high_ps >= added_ps.sum() * 0.9
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("noise", [0.02, 0.1, 0.2])
+def test_wandering_alone_is_no_finding(tmp_path, noise, seed):
+    assert find(view_of(tmp_path, (steps_of(noisy_steps(N, noise=noise, seed=seed)), {}))) == []
+
+
+@pytest.mark.parametrize(
+    "shape", [lambda x: x > 0.5, lambda x: 1 - x, lambda x: 0.4 < x < 0.6], ids=["jump", "falls", "for a time"]
+)
+def test_jumps_and_falling_times_are_no_finding(tmp_path, shape):
+    dur_ps, _ = growing(0.2, shape=shape)
+    assert find(view_of(tmp_path, (steps_of(dur_ps), {}))) == []
+
+
+def cause_of(tmp_path, shares, ops=None, **more):
+    dur_ps, added_ps = growing(0.25)
+    steps = steps_of(dur_ps, **{name: of(added_ps) for name, of in more.items()})
+    rows = capture(steps, lambda i: shares(dur_ps[i] - added_ps[i], added_ps[i], dur_ps[i]))
+    if ops is not None:
+        rows = ops_of(rows, lambda i: ops(dur_ps[i] - added_ps[i], added_ps[i]))
+    view = view_of(tmp_path, (steps, rows))
+    (found,) = find(view)
+    check_finding(view, found)
+    return found
+
+
+def test_growth_of_the_hosts_part(tmp_path):
+    found = cause_of(tmp_path, lambda own, added, dur: {"compute": 0.8 * own / dur, "host": 0.9 * added / dur})
+    assert "the host's part of a step grows" in found.title
+
+
+def test_growth_of_the_wait_for_input(tmp_path):
+    found = cause_of(
+        tmp_path, lambda own, added, dur: {"compute": 0.8 * own / dur}, input_ps=lambda added: added + 2 * MS
+    )
+    assert "waiting for input grows" in found.title
+    assert found.claim.part == "input"
+
+
+def compute_grows(own, added, dur):
+    return {"compute": (0.8 * own + added) / dur}
+
+
+def test_a_device_that_gets_slower(tmp_path):
+    found = cause_of(
+        tmp_path,
+        compute_grows,
+        lambda own, added: {
+            op: (share * (own + added), 4) for op, share in (("dot", 0.5), ("add", 0.2), ("tanh", 0.1))
+        },
+    )
+    assert "the device gets slower" in found.title
+    assert "nvidia-smi" in found.remedy
+
+
+def test_an_operation_whose_work_grows(tmp_path):
+    found = cause_of(
+        tmp_path, compute_grows, lambda own, added: {"dot": (0.7 * own, 4), "concatenate": (0.1 * own + added, 1)}
+    )
+    assert "the operation concatenate takes longer" in found.title
+    assert found.layers == ("concatenate",)
+
+
+def test_more_operations(tmp_path):
+    found = cause_of(
+        tmp_path, compute_grows, lambda own, added: {"dot": (0.8 * own + added, round(20 * (own + added) / own))}
+    )
+    assert "a step runs more operations" in found.title
+
+
+def test_without_windows_the_cause_is_not_guessed(tmp_path):
+    dur_ps, _ = growing(0.25)
+    (found,) = find(view_of(tmp_path, (steps_of(dur_ps), {})))
+    assert "was not seen" in found.title
+    assert found.confidence == "medium"
+
+
+def test_evaluation_between_is_left_out(tmp_path):
+    dur_ps, added_ps = growing(0.2)
+    kind = np.where(np.arange(N) // 20 % 10 == 9, "eval", "train")
+    dur_ps = np.where(kind == "eval", 5 * MS, dur_ps)
+    view = view_of(tmp_path, (steps_of(dur_ps, kind=kind.tolist()), {}))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.by_step[kind == "eval"].sum() == 0
+    assert within(found.claim.total_ps, added_ps[kind == "train"].sum())
+
+
+def test_too_few_steps(tmp_path):
+    with pytest.raises(Unavailable, match="at least 200"):
+        find(view_of(tmp_path, (steps_of(noisy_steps(150)), {})))
