@@ -90,4 +90,4 @@ def test_without_samples_it_says_what_is_needed(tmp_path):
     with pytest.raises(Unavailable, match="sampled 0 times"):
         find(view_of(tmp_path / "a", (steps_of(noisy_steps(N)), {})))
     with pytest.raises(Unavailable, match="record for longer"):
-        find(view_of(tmp_path / "b", (sampled(lambda x: 500 * x, n=300), {})))
+        find(view_of(tmp_path / "b", (sampled(lambda x: 500 * x, n=220), {})))

@@ -36,10 +36,10 @@ from phasepoint.phases.clock import SessionClock
 Floats = NDArray[np.float64]
 
 WARM_UP = 0.25
-PARTS = 8
+PARTS = 6
 RISES = PARTS - 1
 LEAST_RISES = RISES - 1
-LEAST_SAMPLES = 2 * PARTS
+LEAST_SAMPLES = PARTS + 2
 LEAST_GROWTH = 0.05
 LEAST_MIB = 32
 MOST_JUMP = 0.4
