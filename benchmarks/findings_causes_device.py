@@ -48,7 +48,10 @@ def _torch_transposed(images: Any, repeats: int) -> Any:
 
 
 def tiny_kernels(plan: Plan) -> Plant:
-    """Small products row by row; without the cause one product of all rows."""
+    """Small work row by row; without the cause all rows at once.
+
+    XLA compiles loops over small products on the CPU into one kernel, but calls a sort for every row.
+    """
     if not plan.repeats:
         return Plant()
     return (_jax_rows if plan.framework == "jax" else _torch_rows)(plan)
@@ -58,13 +61,12 @@ def _jax_rows(plan: Plan) -> Plant:
     import jax
     import jax.numpy as jnp
 
-    weight, rows = jnp.eye(_TINY) * 0.5, jnp.ones((plan.repeats, _TINY))
+    rows = jax.random.normal(jax.random.key(0), (plan.repeats, _TINY))
 
     def device(images: Any, step: Any) -> Any:
-        mine = rows + images[0, 0]
-        if plan.planted:
-            return _keep(images, jax.lax.map(lambda row: jnp.tanh(row @ weight), mine).sum())
-        return _keep(images, jnp.tanh(mine @ weight).sum())
+        mine = jax.lax.stop_gradient(rows + images[0, 0])
+        in_order = jax.lax.map(jnp.sort, mine) if plan.planted else jnp.sort(mine)
+        return _keep(images, in_order[:, 0].sum())
 
     return Plant(device=device)
 
@@ -148,7 +150,7 @@ def _jax_products(plan: Plan) -> Plant:
     weight = jnp.eye(_SIDE, dtype=kind)
 
     def device(images: Any, step: Any) -> Any:
-        x = images[:_LOW_ROWS].astype(kind)
+        x = images[:_LOW_ROWS, :_SIDE].astype(kind)
         for _ in range(plan.repeats):
             x = jax.lax.optimization_barrier(x @ weight)
         return _keep(images, x[0, 0].astype(jnp.float32)).astype(jnp.float32)
@@ -163,7 +165,7 @@ def _torch_products(plan: Plan) -> Plant:
     weight = torch.eye(_SIDE, dtype=kind)
 
     def device(images: Any, step: Any) -> Any:
-        x = images[:_LOW_ROWS].to(kind)
+        x = images[:_LOW_ROWS, :_SIDE].to(kind)
         for _ in range(plan.repeats):
             x = x @ weight
         return _keep(images, x[0, 0].float())
@@ -187,7 +189,7 @@ def growing(plan: Plan) -> Plant:
         return _keep(images, jax.lax.stop_gradient(_repeated(images, weight, times)))
 
     def _repeated(images: Any, weight: Any, times: Any) -> Any:
-        still = jax.lax.stop_gradient(images[:_TINY])
+        still = jax.lax.stop_gradient(images[:_TINY, :_SIDE])
         return jax.lax.fori_loop(0, times, lambda _, x: x @ weight, still)[0, 0]
 
     return Plant(device=device)
@@ -199,7 +201,7 @@ def _torch_growing(plan: Plan) -> Plant:
     weight = torch.eye(_SIDE)
 
     def device(images: Any, step: Any) -> Any:
-        x = images[:_TINY]
+        x = images[:_TINY, :_SIDE]
         for _ in range(2 * plan.repeats * step // plan.steps):
             x = x @ weight
         return _keep(images, x[0, 0])
@@ -208,14 +210,14 @@ def _torch_growing(plan: Plan) -> Plant:
 
 
 CAUSES = (
-    Cause("DATA-MOVEMENT", transposes, (*JAX, *TORCH), per="step", probe_repeats=10, also=("MEMORY-BOUND",)),
+    Cause("DATA-MOVEMENT", transposes, (*JAX, *TORCH), per="step", probe_repeats=60, also=("MEMORY-BOUND",)),
     Cause(
         "TINY-KERNELS",
         tiny_kernels,
         (*JAX, *TORCH),
         shared=False,
         per="step",
-        probe_repeats=500,
+        probe_repeats=1000,
         also=("HOST-DISPATCH",),
     ),
     Cause(
@@ -224,9 +226,9 @@ CAUSES = (
         (*JAX_SYNC, *TORCH),
         shared=False,
         per="step",
-        probe_repeats=60,
+        probe_repeats=200,
         also=("TINY-KERNELS", "HOST-DISPATCH"),
     ),
-    Cause("LOW-PRECISION", wide_type, (*JAX, *TORCH), shared=False, per="step", probe_repeats=8),
-    Cause("DRIFT", growing, (*JAX, *TORCH), per="step", probe_repeats=20),
+    Cause("LOW-PRECISION", wide_type, (*JAX, *TORCH), shared=False, per="step", probe_repeats=40),
+    Cause("DRIFT", growing, (*JAX, *TORCH), per="step", probe_repeats=60),
 )

@@ -79,9 +79,10 @@ def run_mesh(plan: Plan, plants: Plants) -> dict[str, Any]:
 
     mesh = jax.make_mesh((2,), ("data",))
     split, whole = PartitionSpec("data"), PartitionSpec()
+    halves = NamedSharding(mesh, split)
     weights = [np.eye(WIDTH, dtype=np.float32) for _ in range(3)]
     job = Job(None, jax.device_put(weights, NamedSharding(mesh, whole)))
-    large = jax.device_put(np.ones((2, _CHUNK * max(plan.repeats, 1)), np.float32), NamedSharding(mesh, split))
+    large = jax.device_put(np.ones((2, _CHUNK * max(plan.repeats, 1)), np.float32), halves)
 
     def loss_of(weights: Any, images: Any) -> Any:
         for weight in weights:
@@ -107,7 +108,7 @@ def run_mesh(plan: Plan, plants: Plants) -> dict[str, Any]:
     job.wait = lambda: jax.block_until_ready(job.loss)
 
     def train(job: Job, step: int, images: Any, is_planted: bool) -> Any:
-        job.state, loss = stepping[is_planted](job.state, images, large)
+        job.state, loss = stepping[is_planted](job.state, jax.device_put(images, halves), large)
         return loss
 
     for is_planted in (True, False):
@@ -127,7 +128,7 @@ CAUSES = (
         _FIVE,
         shared=False,
         per="step",
-        probe_repeats=16,
+        probe_repeats=64,
         environ=_TWO_DEVICES,
         nets={"jax": run_mesh},
     ),
