@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.intervals import IntervalSet, covered_ps, intersect, subtract, union, unite
+from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.tiny_stretches import TinyWork, find_tiny_work
@@ -46,7 +46,6 @@ class HostTime:
         waits: waits for the device.
         launches: calls that gave the device work.
         tiny: tiny executions.
-        events: all spans.
         is_inline: whether the training thread executes the work itself.
         tiny_names: the tiny executions' names by how often they ran.
     """
@@ -62,7 +61,6 @@ class HostTime:
     waits: Int64s
     launches: Int64s
     tiny: Int64s
-    events: Int64s
     is_inline: bool
     tiny_names: tuple[str, ...]
 
@@ -103,15 +101,15 @@ def read_host_time(view: FindingsView) -> HostTime:
     table = np.concatenate(columns)
     kept = table[table[:, 2] == 1]
     most = [texts[i] for i in np.argsort(-counted, kind="stable")[:5] if counted[i]]
-    row, window, after, overlap, own, dispatch, small, between, waits, launches, executions, events = np.delete(
+    row, window, after, overlap, own, dispatch, small, between, waits, launches, executions = np.delete(
         kept, 2, axis=1
     ).T
     times = (after, overlap, own, dispatch, small, between)
-    return HostTime(row, window, *times, waits, launches, executions, events, 2 * inline > launched, tuple(most))
+    return HostTime(row, window, *times, waits, launches, executions, 2 * inline > launched, tuple(most))
 
 
 def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int) -> Int64s:
-    """`[n_steps, 13]`: the columns of `HostTime`, with whether the step is kept as the third."""
+    """`[n_steps, 12]`: the columns of `HostTime`, with whether the step is kept as the third."""
     clock, rows = view.clock, spans.rows
     low, high = clock.start_ps[rows], clock.start_ps[rows] + clock.dur_ps[rows]
     busy = spans.merged(spans.is_work)
@@ -121,7 +119,7 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
     if len(rows) > 1:
         kept[0] = False
-    starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps, np.sort(spans.start_ps)]
+    starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps]
     counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
     overlap = intersect(spans.waits, busy)
     times = [inside(part) for part in (synced, overlap, own, dispatch, tiny.stretches, intersect(idle, tiny.stretches))]
@@ -131,6 +129,8 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int
 
 def _split(spans: WindowSpans, idle: IntervalSet, tiny: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
     """Idle that follows a sync, idle in the loop's own code, idle while dispatching."""
+    if not len(idle.start_ps):
+        return EMPTY, EMPTY, EMPTY
     begin, end = idle.start_ps, idle.end_ps
     waits, launches = spans.waits, np.sort(spans.start_ps[spans.is_launch])
     many = np.searchsorted(launches, end) - np.searchsorted(launches, begin) > MANY_LAUNCHES

@@ -5,7 +5,7 @@ time; where that is more than half of what the step lasted beyond the run's usua
 is found by comparing the parameters of programs of one name.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
-{LEAST_SHARE_MANY:.0%}: one recompilation of the last short batch is nothing, one that comes back grows with the run.
+{LEAST_SHARE_MANY:.1%}: one recompilation of the last short batch is nothing, one that comes back grows with the run.
 Where no program was captured, compiling in the middle of the run counts from the third time on: an evaluation and a
 short last batch each bring a program of their own.
 

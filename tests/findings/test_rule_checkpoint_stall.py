@@ -1,0 +1,74 @@
+"""CHECKPOINT-STALL: synchronous saves of several lengths, asynchronous ones, and saves that wait for each other."""
+
+import pytest
+from planted_runs import MS, check_finding, noisy_steps, steps_of, view_of, within
+
+from phasepoint.findings.checkpoint_stall import find
+from phasepoint.findings.finding import Unavailable
+
+N = 500
+
+
+def saved(each_ms, *, every=50, asynchronous=False, size=None, framework="torch", between=False):
+    """Saves of these lengths, one every so many steps, inside a step or between two."""
+    dur_ps, checkpoints = noisy_steps(N), []
+    lengths = each_ms if isinstance(each_ms, list) else [each_ms] * (N // every)
+    at = range(every - 1, every * len(lengths), every)
+    if not between:
+        for step, ms in zip(at, lengths, strict=True):
+            dur_ps[step] += ms * MS
+    steps = steps_of(dur_ps)
+    for step, ms in zip(at, lengths, strict=True):
+        start_ps = int(steps["start_ps"][step] + steps["dur_ps"][step]) - (0 if between else ms * MS)
+        if between:
+            steps["start_ps"][step + 1 :] += ms * MS
+        row = {"step": step, "path": f"ckpt/{step}", "start_ps": start_ps, "dur_ps": ms * MS, "framework": framework}
+        checkpoints.append(row | {"asynchronous": asynchronous, "bytes": size})
+    return steps, {"checkpoints": checkpoints}
+
+
+@pytest.mark.parametrize("each_ms", [80, 400, 2000])
+@pytest.mark.parametrize("between", [False, True])
+def test_synchronous_saves_are_claimed(tmp_path, each_ms, between):
+    view = view_of(tmp_path, saved(each_ms, between=between))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.total_ps == N // 50 * each_ms * MS
+    assert (found.claim.outside_ps > 0) == between
+    assert "10 synchronous checkpoints" in found.title
+    assert "one every 50 steps" in found.title
+
+
+def test_the_copy_that_an_asynchronous_save_needs_is_left(tmp_path):
+    (found,) = find(view_of(tmp_path, saved(400, size=100_000_000)))
+    assert found.claim.total_ps == 10 * (400 - 50) * MS
+
+
+def test_with_asynchronous_saves_in_the_run_theirs_is_the_measure(tmp_path):
+    steps, rows = saved([400, 400, 30, 30, 30])
+    for row in rows["checkpoints"][2:]:
+        row["asynchronous"] = True
+    (found,) = find(view_of(tmp_path, (steps, rows)))
+    assert within(found.claim.total_ps, 2 * 370 * MS, 0.01)
+
+
+def test_asynchronous_saves_are_no_finding(tmp_path):
+    assert find(view_of(tmp_path, saved(100, asynchronous=True, framework="orbax"))) == []
+
+
+def test_asynchronous_saves_that_wait_for_the_one_before_are_claimed(tmp_path):
+    view = view_of(tmp_path, saved([30] * 7 + [1500] * 3, asynchronous=True, framework="orbax"))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, 3 * 1500 * MS, 0.1)
+    assert found.confidence == "medium"
+    assert found.remedy.startswith("save less often")
+
+
+def test_rare_short_saves_are_no_finding(tmp_path):
+    assert find(view_of(tmp_path, saved(10))) == []
+
+
+def test_without_checkpoints_it_cannot_judge(tmp_path):
+    with pytest.raises(Unavailable, match="no checkpoint was seen"):
+        find(view_of(tmp_path, (steps_of(noisy_steps(N)), {})))

@@ -1,0 +1,91 @@
+"""RECOMPILE: which program was compiled again and what changed; first compilations and evaluations are not."""
+
+import numpy as np
+import pytest
+from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
+
+from phasepoint.findings.compile_share import find as find_first
+from phasepoint.findings.recompile import find
+
+N = 600
+
+
+def program(number, window, name="jit_train_step", instructions=200):
+    counts = {"instructions": instructions, "fingerprint": f"{number:032x}"}
+    return {"program": number, "name": name, "first_window": window, **counts}
+
+
+def parameter(number, name, shape):
+    row = {"program": number, "computation": "main", "op": f"Arg_{name}", "opcode": "parameter", "category": "compute"}
+    row |= {"shape": shape, "operands": [], "calls": [], "is_root": False, "is_entry": True, "op_name": name}
+    return row
+
+
+def compiled_again(at, *, each_ms=300, shapes=None, name="jit_train_step"):
+    """The first step and those at `at` compile; a window opens after each, and sees the program with its shape."""
+    dur_ps, compile_ps = noisy_steps(N), np.zeros(N, np.int64)
+    for step in (0, *at):
+        compile_ps[step] = each_ms * MS
+        dur_ps[step] += each_ms * MS
+    steps = steps_of(dur_ps, compile_ps=compile_ps)
+    rows = capture(steps, lambda step: {"compute": 0.9}, every=50, first=1)
+    shapes = shapes or [f"f32[{256 - 8 * i},64]{{1,0}}" for i in range(len(at) + 1)]
+    windows = [next(w["window"] for w in rows["windows"] if w["first_step"] > step) for step in (0, *at)]
+    rows["programs"] = [program(i, window, name) for i, window in enumerate(windows)]
+    rows["instructions"] = [
+        row
+        for i, shape in enumerate(shapes)
+        for row in (parameter(i, "x", shape), parameter(i, "state['w']", "f32[64,64]{1,0}"))
+    ]
+    return steps, rows
+
+
+@pytest.mark.parametrize("times", [1, 3, 8])
+def test_program_shape_and_cost_are_told(tmp_path, times):
+    at = tuple(range(40, 40 + 50 * times, 50))
+    view = view_of(tmp_path, compiled_again(at))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, times * 300 * MS, 0.1)
+    assert np.flatnonzero(found.claim.by_step).tolist() == list(at)
+    assert "jit_train_step was compiled again" in found.title
+    assert "x: f32[256,64] → f32[248,64]" in found.title
+    assert found.layers == ("x",)
+
+
+def test_a_changed_type_is_told_as_such(tmp_path):
+    shapes = ["f32[256,64]{1,0}", "bf16[256,64]{1,0}", "f32[256,64]{1,0}"]
+    (found,) = find(view_of(tmp_path, compiled_again((140, 290), shapes=shapes)))
+    assert found.remedy.startswith("keep one type of x")
+
+
+def test_names_with_quotes_do_not_break_the_query(tmp_path):
+    view = view_of(tmp_path, compiled_again((140, 290), name="jit_it's"))
+    check_finding(view, find(view)[0])
+
+
+def test_the_first_compilation_is_left_to_compile_share(tmp_path):
+    view = view_of(tmp_path, compiled_again((140, 290), each_ms=900))
+    again, first = find(view)[0], find_first(view)[0]
+    assert not (again.claim.by_step * first.claim.by_step).any()
+
+
+def test_one_compilation_is_no_finding(tmp_path):
+    assert find(view_of(tmp_path, compiled_again(()))) == []
+
+
+def test_the_first_evaluation_is_no_recompilation(tmp_path):
+    steps, rows = compiled_again((140,))
+    rows["programs"][1] |= {"name": "jit_eval_step"}
+    assert find(view_of(tmp_path, (steps, rows))) == []
+
+
+def test_without_programs_it_counts_from_the_third_time_on(tmp_path):
+    steps, _ = compiled_again((140, 290))
+    assert find(view_of(tmp_path / "few", (steps, {}))) == []
+    steps, _ = compiled_again((140, 290, 440))
+    view = view_of(tmp_path / "many", (steps, {}))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.confidence == "medium"
+    assert within(found.claim.total_ps, 900 * MS, 0.1)

@@ -1,0 +1,51 @@
+"""TINY-KERNELS: rows of tiny executions on the device, at several strengths; ordinary steps."""
+
+import pytest
+from planted_runs import check_finding, view_of, within
+from planted_spans import US, busy_step, captured_run
+
+from phasepoint.findings.tiny_kernels import find
+
+
+def tiny(count, *, each_ps=4 * US, apart_ps=1 * US):
+    def fill(timeline, where, dur_ps):
+        busy_ps = dur_ps - count * (each_ps + apart_ps)
+        timeline.launch(where, 0)
+        timeline.work(where, 0, busy_ps)
+        for i in range(count):
+            timeline.work(where, busy_ps + i * (each_ps + apart_ps), each_ps, name=f"dot.{i % 2}")
+
+    return fill
+
+
+@pytest.mark.parametrize("count", [100, 300, 800])
+def test_rows_of_tiny_executions_are_claimed(tmp_path, count):
+    view = view_of(tmp_path, captured_run(tiny(count), n=300))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, count * 5 * US * view.clock.n_steps, 0.1)
+    assert set(found.layers) == {"dot.0", "dot.1"}
+
+
+def test_a_few_tiny_ones_among_large_ones_are_no_finding(tmp_path):
+    def fill(timeline, where, dur_ps):
+        timeline.launch(where, 0)
+        for i in range(40):
+            timeline.work(where, i * dur_ps // 40, dur_ps // 40 - 6 * US)
+            timeline.work(where, (i + 1) * dur_ps // 40 - 6 * US, 5 * US, name="bias")
+
+    assert find(view_of(tmp_path, captured_run(fill, n=300))) == []
+
+
+def test_tiny_work_beside_large_work_costs_nothing(tmp_path):
+    def fill(timeline, where, dur_ps):
+        busy_step(timeline, where, dur_ps)
+        for i in range(300):
+            timeline.work(where, i * 10 * US, 8 * US, name="side", track="worker/2")
+
+    assert find(view_of(tmp_path, captured_run(fill, n=300))) == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_ordinary_step_is_no_finding(tmp_path, seed):
+    assert find(view_of(tmp_path, captured_run(busy_step, seed=seed))) == []
