@@ -35,6 +35,22 @@ def test_peaks_of_one_device(name, kind, peak_flop_per_s, bytes_per_s):
     assert spec.memory_bytes_per_s.value == bytes_per_s
 
 
+@pytest.mark.parametrize(
+    ("name", "tile"),
+    [
+        ("TPU v2", (8, 128)),
+        ("TPU v5 lite", (8, 128)),
+        ("TPU v6 lite", (8, 256)),
+        ("TPU7x", (8, 256)),
+        ("NVIDIA H200", (16, 8)),
+        ("Tesla T4", None),
+    ],
+)
+def test_tiles(name, tile):
+    found = device_spec(name).tile
+    assert tile == (None if found is None else (found.rows, found.columns))
+
+
 @pytest.mark.parametrize("name", ["nvidia h200", "gpu:3 NVIDIA H200", "NVIDIA-H200", "NVIDIA_H200"])
 def test_names_are_compared_without_case_place_and_punctuation(name):
     assert device_spec(name) is device_spec("NVIDIA H200")
@@ -55,6 +71,9 @@ def test_every_number_has_a_unit_and_a_source_and_every_source_is_used():
         for number in (entry["memory_bytes"], entry["memory_bytes_per_s"], *entry["flop_per_s"].values()):
             assert set(number) == {"value", "unit", "source"}, entry["name"]
             used.add(number["source"])
+        if "tile" in entry:
+            assert set(entry["tile"]) == {"rows", "columns", "source"}, entry["name"]
+            used.add(entry["tile"]["source"])
     assert used == set(table["sources"])
     assert all(source["url"].startswith("https://") and source["title"] for source in table["sources"].values())
 

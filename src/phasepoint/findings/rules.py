@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     Rule("DATA-MOVEMENT", "data_movement"),
     Rule("LOW-PRECISION", "low_precision"),
     Rule("MEMORY-BOUND", "memory_bound"),
+    Rule("POOR-TILING", "poor_tiling"),
     Rule("SLOW-STEPS", "slow_steps"),
     Rule("DRIFT", "drift"),
     Rule("MEMORY-GROWTH", "memory_growth"),
