@@ -48,30 +48,9 @@ def _torch_transposed(images: Any, repeats: int) -> Any:
 
 
 def tiny_kernels(plan: Plan) -> Plant:
-    """Small work row by row; without the cause all rows at once.
-
-    XLA compiles loops over small products on the CPU into one kernel, but calls a sort for every row.
-    """
+    """Small products row by row; without the cause one product of all rows."""
     if not plan.repeats:
         return Plant()
-    return (_jax_rows if plan.framework == "jax" else _torch_rows)(plan)
-
-
-def _jax_rows(plan: Plan) -> Plant:
-    import jax
-    import jax.numpy as jnp
-
-    rows = jax.random.normal(jax.random.key(0), (plan.repeats, _TINY))
-
-    def device(images: Any, step: Any) -> Any:
-        mine = jax.lax.stop_gradient(rows + images[0, 0])
-        in_order = jax.lax.map(jnp.sort, mine) if plan.planted else jnp.sort(mine)
-        return _keep(images, in_order[:, 0].sum())
-
-    return Plant(device=device)
-
-
-def _torch_rows(plan: Plan) -> Plant:
     import torch
 
     weight, rows = torch.eye(_TINY) * 0.5, torch.ones(plan.repeats, _TINY)
@@ -214,7 +193,7 @@ CAUSES = (
     Cause(
         "TINY-KERNELS",
         tiny_kernels,
-        (*JAX, *TORCH),
+        tuple(("torch", False, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
         shared=False,
         per="step",
         probe_repeats=1000,

@@ -149,7 +149,7 @@ CAUSES = (
         (*JAX_SYNC, *TORCH),
         shared=False,
         per="step",
-        probe_repeats=100,
+        probe_repeats=600,
         also=("TINY-KERNELS", "DEVICE-IDLE", "SYNC-EVERY-STEP"),
     ),
     Cause("SLOW-STEPS", slow_steps, (*JAX_SYNC, *TORCH), measured="hooks", also=("DEVICE-IDLE",)),
