@@ -37,7 +37,8 @@ class Planner:
                 for op, (category, share) in self.shares.items():
                     ps = int(share * steps["dur_ps"][step])
                     yield {
-                        **{"window": one["window"], "step": step, "device": device, "program": program, "op": op},
+                        **{"window": one["window"], "step": step, "device": device, "op": op},
+                        **{"program": program[op] if isinstance(program, dict) else program},
                         **{"level": level, "category": category, "layer": None, "count": count},
                         **{"total_ps": ps, "self_ps": ps},
                     }
