@@ -9,6 +9,7 @@
 Names are loaded when first used, so that `import phasepoint` costs a job nothing.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,26 @@ _HOMES = {
 __all__ = ["__version__", "detect_phases", "open_run", "record", "summarize_run"]
 
 
+_SHOWN_IN_NOTEBOOKS = {"open_run", "summarize_run"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _SHOWN_IN_NOTEBOOKS and "IPython" in sys.modules:
+        _teach_notebook()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name in {"phases", "store", "sources", "recorder", "report"}:
         return import_module(f"phasepoint.{name}")
     raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext phasepoint`: an opened run and its summary show what the time went into."""
+    import_module("phasepoint.report.notebook").register_display(shell)
+
+
+def _teach_notebook() -> None:
+    """The same without being asked, in a running notebook only."""
+    shell = sys.modules["IPython"].get_ipython()
+    if shell is not None:
+        load_ipython_extension(shell)

@@ -42,7 +42,7 @@ export function makeLane(host: HTMLElement, view: View, lane: LaneOptions): uPlo
       x: { time: false, auto: false, min: view.low, max: view.high },
       y: y ? { range: y.range, distr: y.log ? 3 : 1 } : { range: [0, 1] },
     },
-    axes: [timeAxis(lane), valueAxis(lane)],
+    axes: [timeAxis(lane, host), valueAxis(lane)],
     series: [{}, ...(lane.series ?? [{ show: false }])],
     bands: lane.bands,
     hooks: {
@@ -73,9 +73,9 @@ export function makeLane(host: HTMLElement, view: View, lane: LaneOptions): uPlo
   return plot;
 }
 
-function timeAxis(lane: LaneOptions): uPlot.Axis {
+function timeAxis(lane: LaneOptions, host: HTMLElement): uPlot.Axis {
   return {
-    show: true, side: 2, size: lane.timeAxis ? 22 : 0, font: FONT, gap: 4, space: 90, incrs: STEPS,
+    show: true, side: 2, size: lane.timeAxis ? 22 : 0, font: FONT, gap: 4, space: host.clientWidth < 500 ? 62 : 90, incrs: STEPS,
     stroke: () => colour("dim"), ticks: { show: false }, grid: { show: true, width: 1, stroke: () => colour("line") },
     values: (_plot, splits, _axis, _space, step) => splits.map((at) => (lane.timeAxis ? formatTick(at, step) : "")),
   };

@@ -3,7 +3,7 @@ import type { PageData, Trace } from "./data";
 import { button, element, saveText } from "./dom";
 import { formatPs } from "./format";
 import { makeLane, pixelX, PS_PER_S } from "./lane";
-import { colour } from "./theme";
+import { inkOn } from "./theme";
 import { makeTip } from "./tip";
 import { steer, View } from "./view";
 
@@ -47,10 +47,11 @@ export function drawTrace(host: HTMLElement, trace: Trace, data: PageData): void
         const from = Math.max(x(trace.start[i]), left), to = Math.min(x(trace.start[i] + trace.dur[i]), left + width);
         if (to < left || from > left + width || rowOf[i] >= MOST_ROWS) continue;
         const wide = Math.max(to - from, 0.75), at = top + rowOf[i] * row;
-        context.fillStyle = data.category_colours[trace.categories[trace.category[i]]] ?? data.outside_colour;
-        context.globalAlpha = i === under ? 1 : 0.82;
+        const ground = data.category_colours[trace.categories[trace.category[i]]] ?? data.outside_colour;
+        context.fillStyle = ground;
+        context.globalAlpha = i === under ? 0.75 : 1;
         context.fillRect(from, at + 1, wide > 3 ? wide - 0.75 : wide, row - 2);
-        if (wide > 44 * devicePixelRatio) label(context, trace.names[trace.name[i]], from, wide, at + row / 2);
+        if (wide > 44 * devicePixelRatio) label(context, trace.names[trace.name[i]], inkOn(ground), from, wide, at + row / 2);
       }
       context.globalAlpha = 1;
     },
@@ -68,13 +69,13 @@ export function drawTrace(host: HTMLElement, trace: Trace, data: PageData): void
   steer(drawing, view, (event) => plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x"));
 }
 
-function label(context: CanvasRenderingContext2D, text: string, from: number, wide: number, middle: number): void {
+function label(context: CanvasRenderingContext2D, text: string, ink: string, from: number, wide: number, middle: number): void {
   context.save();
   context.beginPath();
   context.rect(from, middle - 20, wide - 4, 40);
   context.clip();
   context.globalAlpha = 1;
-  context.fillStyle = colour("on-colour");
+  context.fillStyle = ink;
   context.fillText(text, from + 4, middle + 0.5);
   context.restore();
 }

@@ -18,6 +18,7 @@ ShowIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 Format = Annotated[
     str, typer.Option("--format", metavar="NAME", help="html: the whole report; md: a short one for pull requests.")
 ]
+AllMethods = Annotated[bool, typer.Option("--all-methods", help="Compare the slow phase methods too (seconds more).")]
 
 
 def report(
@@ -26,6 +27,7 @@ def report(
     output: Output = None,
     method: Method = DEFAULT_METHOD,
     form: Format = "html",
+    all_methods: AllMethods = False,
     show: ShowIt = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -43,7 +45,7 @@ def report(
     target = output or (local_folder(path) / "report.html" if form == "html" else None)
     if target is not None:
         check_output(target, force=force)
-    text, document = _build(path, method, form)
+    text, document = _build(path, method, form, all_methods=all_methods)
     if target is None and not as_json:
         typer.echo(text, nl=False)
         return
@@ -57,7 +59,7 @@ def report(
         webbrowser.open(target.resolve().as_uri())
 
 
-def _build(path: str, method: str, form: str) -> "tuple[str, dict[str, Any]]":
+def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[str, dict[str, Any]]":
     """The report's text, and everything it is drawn from."""
     from phasepoint.cli.console import busy
     from phasepoint.cli.opening import check_method, open_converted
@@ -79,7 +81,7 @@ def _build(path: str, method: str, form: str) -> "tuple[str, dict[str, Any]]":
         from phasepoint.phases.timeline import build_timeline
         from phasepoint.report.html import summary_html
 
-        timeline, details = build_timeline(run, summary), build_details(analysis, summary)
+        timeline, details = build_timeline(run, summary), build_details(analysis, summary, every_method=all_methods)
         document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
         return summary_html(summary, timeline, findings, details), document
 

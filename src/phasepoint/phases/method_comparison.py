@@ -11,9 +11,11 @@ from phasepoint.phases.result import PhaseResult
 from phasepoint.phases.strip import build_strip
 from phasepoint.phases.summary_types import StripSegment
 
-MOST_STEPS = {"ols": 200_000, "kmeans": 30_000, "dbscan": 30_000}
-"""Steps up to which a method that was not asked for runs along with the report, so that a report takes no longer
-than a reader waits; measured by benchmarks/report.py. Beyond it `phasepoint phases RUN --method NAME` runs it."""
+QUICK_METHODS = ("recurrent", "ols")
+"""Methods that run along with every report. The others load a library and fit models for seconds, longer than a reader
+waits (benchmarks/report.py); they run when they are asked for."""
+
+WHY_NOT = "takes seconds: report --all-methods runs it"
 
 TOP = 3
 """Phases whose share of the time is told: the papers before judge a method by its three largest."""
@@ -44,48 +46,40 @@ class MethodSummary:
     why_not: str | None
 
 
-def compare_methods(analysis: Analysis, host: int | None) -> tuple[MethodSummary, ...]:
-    """Every method on the run's tables, the chosen one first.
+def compare_methods(analysis: Analysis, host: int | None, *, every: bool = False) -> tuple[MethodSummary, ...]:
+    """The methods on the run's tables, the chosen one first.
 
     Args:
         analysis: of the run, by the chosen method.
         host: whose strip to cut; None for a run without hosts.
+        every: run the slow ones too; otherwise they are named with the reason why they were not run.
     """
-    clock = analysis.clock
-    if host is None or not clock.n_steps:
+    if host is None or not analysis.clock.n_steps:
         return ()
-    chosen = analysis.result.method
     rows = [_summarize(analysis, analysis.result, host)]
     for method in METHODS:
-        if method == chosen:
+        if method == analysis.result.method:
             continue
-        most = MOST_STEPS.get(method)
-        if most is not None and clock.n_steps > most:
-            rows.append(_not_run(method, clock.n_steps, most))
+        if not every and method not in QUICK_METHODS:
+            rows.append(MethodSummary(method, False, None, None, None, None, (), WHY_NOT))
             continue
         result = detect_phases(analysis.tables["steps"], analysis.tables["ops"], method=method)
         rows.append(_summarize(analysis, result, host))
     return tuple(rows)
 
 
-def _not_run(method: str, steps: int, most: int) -> MethodSummary:
-    why = (
-        f"not run along with a report beyond {most:,} steps (this run has {steps:,}); phases --method {method} runs it"
-    )
-    return MethodSummary(method, False, None, None, None, None, (), why)
-
-
 def _summarize(analysis: Analysis, result: PhaseResult, host: int) -> MethodSummary:
     clock, labels = analysis.clock, result.labels
     times = sorted((sum_ps(clock.dur_ps[labels == phase.id]) for phase in result.phases), reverse=True)
     names = {phase.id: phase.name for phase in result.phases}
+    is_chosen = result is analysis.result
     return MethodSummary(
         method=result.method,
-        chosen=result.method == analysis.result.method,
+        chosen=is_chosen,
         phases=len(result.phases),
         segments=len(result.segments),
         top_share=sum(times[:TOP]) / clock.inside_ps if clock.inside_ps else None,
-        agreement=adjusted_rand_index(analysis.labels, labels),
+        agreement=1.0 if is_chosen else adjusted_rand_index(analysis.labels, labels),
         strip=build_strip(clock, labels, names, host),
         why_not=None,
     )

@@ -58,12 +58,13 @@ class ReportDetails:
     methods: tuple[MethodSummary, ...]
 
 
-def build_details(analysis: Analysis, summary: RunSummary) -> ReportDetails:
+def build_details(analysis: Analysis, summary: RunSummary, *, every_method: bool = False) -> ReportDetails:
     """The details of a run.
 
     Args:
         analysis: of the run.
         summary: of the same analysis.
+        every_method: whether the slow methods of phase detection run along for comparison.
     """
     shown = summary.phases[:MAX_PHASES]
     costs = read_op_costs(analysis)
@@ -81,7 +82,7 @@ def build_details(analysis: Analysis, summary: RunSummary) -> ReportDetails:
                 trace=traces.get(phase.id),
             )
         )
-    methods = compare_methods(analysis, summary.reference_host)
+    methods = compare_methods(analysis, summary.reference_host, every=every_method)
     return ReportDetails(DETAILS_VERSION, tuple(phases), peaks, unknown, methods)
 
 

@@ -86,6 +86,8 @@ def near_section(summary: RunSummary, details: ReportDetails | None) -> Markup:
     missing = [phase.name for phase in summary.phases if not phase.top_ops]
     if missing:
         blocks.append(element("p", f"Never captured: {', '.join(missing)}.", class_="dim"))
+    if details is not None and details.peaks_unknown:
+        blocks.append(element("p", f"No roofline: {details.peaks_unknown}.", class_="dim"))
     aside = "what their time went into; ± is a 95 % interval"
     return element("section", element("h2", "Phases from near ", element("small", aside)), *blocks, id="near")
 
@@ -164,10 +166,8 @@ def _layers(phase: PhaseSummary, near: PhaseDetails) -> Markup:
 
 
 def _roofline(phase: PhaseSummary, near: PhaseDetails, details: ReportDetails) -> Markup:
-    if not near.roofline:
+    if not near.roofline or details.peaks is None:
         return _NOTHING
-    if details.peaks is None:
-        return element("p", f"No roofline: {details.peaks_unknown}.", class_="dim")
     peaks = details.peaks
     aside = f"{peaks.device}: memory {peaks.memory_published}, {peaks.memory_source}"
     columns = [
