@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -236,6 +237,7 @@ def main() -> None:
     parser.add_argument("--record-only", action="store_true", help="do not judge")
     parser.add_argument("--json", metavar="PATH")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # the job that runs is ended too
     with tempfile.TemporaryDirectory(prefix="phasepoint-findings-") as folder:
         bench = Bench(Path(args.keep or folder).absolute(), args.seconds, args.budget, args.missing)
         if args.kept:

@@ -13,6 +13,12 @@ from typing import Any
 LEAST_SHARE = 0.05
 """A cause that costs less of the run need not be found."""
 
+MOST_SPREAD = 0.15
+"""Standard error of a measured saving, as a ratio of it, up to which stated savings are held against it."""
+
+MOST_BUSY = 0.15
+"""Share of a recorded job's time spent queued for a core, up to which its saving can be told from a second process."""
+
 TRUTH_FILE = "truth.json"
 
 
@@ -51,8 +57,21 @@ class Truth:
 
     @property
     def must_be_found(self) -> bool:
-        """Whether the cause is in and matters."""
-        return self.planted and (not self.costs or self.share >= LEAST_SHARE)
+        """Whether the cause is in and matters, beyond what the measurement may be off."""
+        matters = self.share >= LEAST_SHARE and self.saving_s > 2 * self.spread_s
+        return self.planted and (matters or not self.costs)
+
+    @property
+    def busy(self) -> float:
+        """How long the recorded job was queued for a core that others had, as a ratio of its wall time."""
+        recorded = self.figures["recorded"]
+        return float(recorded["queued_s"] / recorded["wall_s"])
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the saving is known well enough to hold a stated one against it."""
+        is_told_apart = not self.figures["turns"] or self.busy <= MOST_BUSY
+        return self.spread_s <= MOST_SPREAD * self.saving_s and is_told_apart
 
     def write(self, run: Path) -> None:
         run.joinpath(TRUTH_FILE).write_text(json.dumps(asdict(self) | {"share": self.share}, indent=1))
@@ -85,8 +104,8 @@ class Judged:
 
     @property
     def error(self) -> float | None:
-        """Stated less measured saving, as a ratio of the measured one."""
-        if not self.mine or not self.truth.costs or self.truth.saving_s <= 0:
+        """Stated less measured saving, as a ratio of the measured one; None where either is not known."""
+        if not self.mine or not self.truth.costs or not self.truth.is_sure or self.truth.saving_s <= 0:
             return None
         return sum(finding["seconds"] for finding in self.mine) / self.truth.saving_s - 1
 
@@ -156,14 +175,14 @@ def print_rules(rows: Iterable[dict[str, Any]]) -> None:
 
 def print_jobs(judged: Iterable[Judged]) -> None:
     """One line a job: what it cost, and what was said first."""
-    print(f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'stated':>8}  said")
+    print(f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'busy':>5} {'stated':>8}  said")
     for job in judged:
         truth = job.truth
         stated = f"{sum(f['seconds'] for f in job.mine):7.2f}s" if job.mine else "–"
         said = ", ".join(f"{f['code']} {f['share']:.0%}" for f in job.findings[:3])
         print(
             f"{truth.code + ' ' + truth.name:46} {truth.wall_s:6.2f}s {truth.saving_s:6.2f}s {truth.spread_s:5.2f}s "
-            f"{truth.share:6.1%} {stated:>8}  {said}"
+            f"{truth.share:6.1%} {truth.busy:5.0%} {stated:>8}  {said}"
         )
 
 
@@ -177,6 +196,9 @@ def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> d
     print(f"\nfound where it costs at least {LEAST_SHARE:.0%} of the run: {_of(found, due)} (aim 95 %)")
     print(f"first where it is the largest: {_of(first, first_due)}")
     print(f"controls of which anything is said: {_of(alarmed, len(controls))} (aim 5 %)")
+    unsure = sum(job.truth.must_be_found and job.truth.costs and not job.truth.is_sure for job in judged)
+    if unsure:
+        print(f"{unsure} savings are not known well enough (busy machine): no stated one is held against them")
     if errors:
         print(
             f"stated saving off the measured one by {median(errors):.0%} (median; aim 25 %), {max(errors):.0%} at worst"
@@ -189,6 +211,7 @@ def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> d
         "controls": len(controls),
         "alarmed": alarmed,
         "error_median": median(errors) if errors else None,
+        "unsure": unsure,
     }
 
 
