@@ -37,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TINY-KERNELS", "tiny_kernels"),
     Rule("DEVICE-IDLE", "device_idle"),
     Rule("EXPOSED-COMMUNICATION", "exposed_communication"),
+    Rule("STRAGGLER", "straggler"),
     Rule("RECOMPILE", "recompile"),
     Rule("COMPILE-SHARE", "compile_share"),
     Rule("CHECKPOINT-STALL", "checkpoint_stall"),

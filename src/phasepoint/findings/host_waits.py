@@ -1,0 +1,89 @@
+"""What each host does of a step itself, apart from waiting in collectives for the others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.findings.finding import Int64s
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.captured import PARTS, step_keys
+
+_COLLECTIVES = r"^(gloo|nccl|mpi|ucc|xccl|hccl):"
+"""Names under which PyTorch's process groups mark their collectives, whatever category they were given."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTime:
+    """One host's own part of its steps.
+
+    Attributes:
+        host: rank.
+        own_ps: median duration of all steps less the median wait, which scatters less than the steps do.
+        error_ps: its standard error; that of a median is 1.2533 × that of a mean.
+        wait_ps: median of the wait.
+        dur_ps: median step time, of all its steps.
+        parts_ps: `[len(PARTS)]` medians of what captured steps went into; zeros where none was captured.
+    """
+
+    host: int
+    own_ps: float
+    error_ps: float
+    wait_ps: float
+    dur_ps: float
+    parts_ps: Int64s
+
+
+def own_times(view: FindingsView) -> tuple[OwnTime, ...]:
+    """By host; hosts of which no wait is known are left out.
+
+    The wait is `sync_ps` where the clock has it. Else it is that of the captured steps: the time charged to
+    communication, or the collectives that the framework marks, whichever is more.
+    """
+    sync = view.table("steps").column("sync_ps")
+    if sync.null_count < len(sync):
+        rows = np.flatnonzero(pc.is_valid(sync).to_numpy())
+        wait_ps = sync.take(rows).to_numpy().astype(np.int64)
+        cluster = rows
+    else:
+        rows, cluster = view.captured.row, view.captured.window
+        communication_ps = view.captured.parts_ps[:, PARTS.index("communication")]
+        wait_ps = np.minimum(np.maximum(communication_ps, _marked_ps(view)[rows]), view.clock.dur_ps[rows])
+    host = view.clock.host[rows]
+    return tuple(
+        _of_host(view, rows[host == one], wait_ps[host == one], cluster[host == one])
+        for one in np.unique(host).tolist()
+    )
+
+
+def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s) -> OwnTime:
+    clock, host = view.clock, int(view.clock.host[rows[0]])
+    at = np.flatnonzero(np.isin(view.captured.row, rows))
+    parts_ps = view.captured.parts_ps[at]
+    dur_ps = clock.dur_ps[clock.host == host]
+    middle_ps, middle_wait_ps = float(np.median(dur_ps)), float(np.median(wait_ps))
+    # Steps of one window stand near one another and share what slowed them: only windows count as independent.
+    errors_ps = (_spread(wait_ps) / np.sqrt(len(np.unique(cluster))), _spread(dur_ps) / np.sqrt(len(dur_ps)))
+    return OwnTime(
+        host=host,
+        own_ps=middle_ps - middle_wait_ps,
+        error_ps=1.2533 * float(np.hypot(*errors_ps)),
+        wait_ps=middle_wait_ps,
+        dur_ps=middle_ps,
+        parts_ps=np.median(parts_ps, axis=0).astype(np.int64) if len(at) else np.zeros(len(PARTS), np.int64),
+    )
+
+
+def _spread(values: Int64s) -> float:
+    """Robust standard deviation: 1.4826 × the median absolute deviation."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def _marked_ps(view: FindingsView) -> Int64s:
+    """`[n_steps]` self time of the collectives that the framework marks."""
+    ops, found_ps = view.table("ops"), np.zeros(view.clock.n_steps, np.int64)
+    mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _COLLECTIVES))
+    rows = step_keys(view.table("steps")).rows_of(mine)
+    np.add.at(found_ps, rows[rows >= 0], mine.column("self_ps").to_numpy()[rows >= 0])
+    return found_ps

@@ -1,0 +1,116 @@
+"""STRAGGLER: one of several hosts is late, seen by the clock or by the windows; and hosts that only scatter."""
+
+import numpy as np
+import pytest
+from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
+
+from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.straggler import find
+
+N = 600
+
+
+def job(late_ms, *, hosts=3, noise=0.04, seen="windows", part="host", marked=False, scatter_ms=0.5):
+    """Hosts that meet in a collective every step; the second has `late_ms` more to do. Returns hosts and the cost."""
+    rng = np.random.default_rng(7)
+    own = np.stack(
+        [noisy_steps(N, noise=noise, seed=5) + (rng.exponential(scatter_ms, N) * MS).astype(np.int64)] * hosts
+    )
+    own = np.stack([row + (rng.exponential(scatter_ms, N) * MS).astype(np.int64) for row in own])
+    others_ps = own.max(axis=0)
+    own[1] += int(late_ms * MS)
+    dur_ps = own.max(axis=0) + MS  # the collective itself
+    made = []
+    for host in range(hosts):
+        wait_ps = dur_ps - own[host]
+        if seen == "clock":
+            made.append((steps_of(dur_ps, sync_ps=wait_ps), {}))
+            continue
+        more_ps = int(late_ms * MS) if host == 1 else 0
+        steps = steps_of(dur_ps)
+        rows = capture(steps, lambda i, wait=wait_ps, more=more_ps: _shares(dur_ps[i], wait[i], more, part, marked))
+        if marked:
+            rows["ops"] = [
+                {
+                    **{
+                        "window": row["window"],
+                        "step": step,
+                        "device": "cpu:0",
+                        "op": "gloo:all_reduce",
+                        "level": "op",
+                    },
+                    **{"category": "host", "count": 1, "total_ps": int(wait_ps[step]), "self_ps": int(wait_ps[step])},
+                }
+                for row in rows["windows"]
+                for step in range(row["first_step"], row["last_step"] + 1)
+            ]
+        made.append((steps, rows))
+    return made, hosts * int((dur_ps - others_ps - MS).sum())
+
+
+def _shares(dur_ps, wait_ps, more_ps, part, marked):
+    own_ps = dur_ps - wait_ps - more_ps
+    shares = {"compute": 0.9 * own_ps / dur_ps, "host": 0.0, "host" if marked else "communication": wait_ps / dur_ps}
+    shares[part] = shares.get(part, 0) + more_ps / dur_ps
+    return shares
+
+
+@pytest.mark.parametrize("late_ms", [2.5, 6, 20])
+@pytest.mark.parametrize("seen", ["windows", "clock"])
+def test_a_late_host_is_named_with_what_it_costs_all(tmp_path, late_ms, seen):
+    hosts, cost_ps = job(late_ms, seen=seen)
+    view = view_of(tmp_path, *hosts)
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.title.startswith("host 1 is late")
+    assert within(found.claim.total_ps, cost_ps)
+    assert (found.claim.by_step > 0).all()
+
+
+def test_collectives_that_the_framework_marks_are_waits(tmp_path):
+    hosts, cost_ps = job(8, marked=True)
+    (found,) = find(view_of(tmp_path, *hosts))
+    assert found.title.startswith("host 1 is late")
+    assert within(found.claim.total_ps, cost_ps)
+
+
+@pytest.mark.parametrize(
+    ("part", "remedy"), [("compute", "its device takes longer"), ("host", "its host does something")]
+)
+def test_what_it_does_more_is_told(tmp_path, part, remedy):
+    hosts, _ = job(8, part=part)
+    (found,) = find(view_of(tmp_path, *hosts))
+    assert f"most of it {part}" in found.title
+    assert found.remedy.startswith(remedy)
+
+
+def test_hosts_that_do_not_wait_lose_only_the_late_ones_time(tmp_path):
+    hosts = []
+    for host in range(3):
+        dur_ps = noisy_steps(N, noise=0.03, seed=host) + (10 * MS if host == 1 else 0)
+        steps = steps_of(dur_ps)
+        hosts.append((steps, capture(steps, lambda i: {"compute": 0.9})))
+    view = view_of(tmp_path, *hosts)
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.part == "excess"
+    assert found.claim.by_step[view.clock.host != 1].sum() == 0
+    assert within(found.claim.total_ps, 10 * MS * N)
+
+
+@pytest.mark.parametrize("seen", ["windows", "clock"])
+@pytest.mark.parametrize("noise", [0.03, 0.15])
+def test_hosts_that_only_scatter_are_no_finding(tmp_path, seen, noise):
+    hosts, _ = job(0, seen=seen, noise=noise, scatter_ms=2)
+    assert find(view_of(tmp_path, *hosts)) == []
+
+
+def test_one_host_cannot_be_compared(tmp_path):
+    with pytest.raises(Unavailable, match="every rank records into the same run"):
+        find(view_of(tmp_path, (steps_of(noisy_steps(N)), {})))
+
+
+def test_hosts_without_windows_say_what_they_lack(tmp_path):
+    hosts = [(steps_of(noisy_steps(N)), {})] * 2
+    with pytest.raises(Unavailable, match="of 2 hosts, the wait for the others is known of 0"):
+        find(view_of(tmp_path, *hosts))
