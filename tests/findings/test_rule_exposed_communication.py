@@ -1,8 +1,8 @@
 """EXPOSED-COMMUNICATION: planted collectives, more than can be hidden, hidden ones, clean runs."""
 
 import pytest
-from device_runs import inside_ps, view_of_ops
-from planted_runs import check_finding, steps_of, view_of, within
+from device_runs import Planner, inside_ps, view_of_ops
+from planted_runs import capture, check_finding, noisy_steps, steps_of, view_of, within
 
 from phasepoint.findings.exposed_communication import find
 from phasepoint.findings.finding import Unavailable
@@ -31,6 +31,23 @@ def test_no_more_than_there_is_to_compute_can_be_hidden(tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.01])
 def test_a_clean_run_is_told_nothing(tmp_path, share):
     assert find(view_of_ops(tmp_path, {"dot.1": ("compute", 0.8), "all-reduce.1": ("communication", share)})) == []
+
+
+@pytest.mark.parametrize("late_share", [0.1, 0.3])
+def test_waiting_for_a_late_device_is_not_exchange(tmp_path, late_share):
+    """Two hosts in step: one computes longer, the other waits for it in the collective."""
+    exchange, hosts = 0.08, []
+    steps = steps_of(noisy_steps(600))
+    for compute, wait in ((0.3 + late_share, 0.0), (0.3, late_share)):
+        planner = Planner()
+        planner.shares = {"dot.1": ("compute", compute), "all-reduce.1": ("communication", exchange + wait)}
+        rows = capture(steps, planner.of_categories, every=60)
+        rows["ops"] = list(planner.ops(steps, rows))
+        hosts.append((steps, rows))
+    view = view_of(tmp_path, *hosts)
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, exchange * inside_ps(view), 0.1)
 
 
 def test_without_windows_it_says_what_it_lacks(tmp_path):

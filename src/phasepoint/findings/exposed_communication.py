@@ -1,8 +1,11 @@
 """Collectives that no computation hides: the devices exchange data and compute nothing meanwhile.
 
 **Formula.** Of every step the time in which a device exchanges data with others and computes nothing (`communication`
-in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), at most as much as
-the step computes: more than there is to compute cannot be hidden behind it. The lower end leaves out one of the step's
+in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), less the wait for
+the last device to arrive, at most as much as the step computes: more than there is to compute cannot be hidden behind
+it. Whoever arrives last does not wait, so in a step that several devices or hosts saw, the shortest of their times for
+a collective is the exchange; of all such steps the lower quartile is taken, as a thread that sleeps too long
+lengthens them too. Of the exposed time no more than that counts. The lower end leaves out one of the step's
 collectives, on average the last, which has nothing left to hide behind.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every job,
@@ -14,19 +17,23 @@ and less than this is seldom worth another schedule.
 collectives are on. Fewer bytes help too: gradients in bfloat16, accumulation over several batches
 (`optax.MultiSteps`, `no_sync()`).
 
-**Wrong when** a collective waits for a late host: then its time is that host's (see STRAGGLER). On CPUs, where the
-collective needs the cores that compute, hiding it wins less.
+**Wrong when** only one device was seen and waits for a late one: then the time is the other's (see STRAGGLER). On
+CPUs, where the collective needs the cores that compute, hiding it wins less.
 
 **Source.** Categories of a step: docs/estimates.md. Overlap by buckets: Li et al., PyTorch Distributed, VLDB 2020.
 """
 
 import numpy as np
 
+from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.captured import PARTS
 
 LEAST_SHARE = 0.02
+UNDISTURBED = 0.25
+"""Quantile of the shortest times of a collective that is taken for what the exchange takes."""
 
 _COLLECTIVES = """select device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
 where category = 'communication' and device <> 'host' and step is not null
@@ -43,7 +50,8 @@ def find(view: FindingsView) -> list[Finding]:
         min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps)
         for phase in np.unique(view.labels).tolist()
     )
-    claimed_ps = view.spread("communication", min(hideable_ps, part.total_ps))
+    exchange = _exchange_share(view)
+    claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * exchange)))
     total_ps, wall_ps = int(claimed_ps.sum()), view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
@@ -66,7 +74,8 @@ def find(view: FindingsView) -> list[Finding]:
                 Evidence(f"{format_ps(part.total_ps)} exposed in all steps", "breakdowns", _BREAKDOWN),
             ),
             confidence="medium",
-            wrong_if="the collectives wait for a late host, or (on CPUs) need the cores that compute",
+            wrong_if="the collectives wait for a late device that was not captured, or (on CPUs) need the cores that "
+            "compute",
         )
     ]
 
@@ -78,6 +87,26 @@ def _per_step(view: FindingsView) -> float:
     devices = {kind.device for kind in ops.kinds if kind.category == "communication"}
     steps = len(np.unique(ops.index[mine]))
     return float(ops.count[mine].sum()) / max(steps * len(devices), 1)
+
+
+def _exchange_share(view: FindingsView) -> float:
+    """Ratio of the exposed time that the exchange itself accounts for; 1 where no step was seen by two devices."""
+    ops, captured = view.device_ops, view.captured
+    mine = np.flatnonzero(np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind])
+    names = sorted({kind.op for kind in ops.kinds})
+    name = np.array([names.index(kind.op) for kind in ops.kinds], np.int64)[ops.kind[mine]] if len(mine) else mine
+    index = ops.index[mine]
+    pairs = np.column_stack([view.clock.step[captured.row[index]], name])
+    meetings, met, devices = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    shortest = np.full(len(devices), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, met.ravel(), ops.self_ps[mine])
+    several = devices[met.ravel()] > 1
+    exchange_ps = 0.0
+    for op in np.unique(name[several]).tolist():
+        usual_ps = quantile_ps(shortest[(meetings[:, 1] == op) & (devices > 1)], UNDISTURBED)
+        exchange_ps += usual_ps * len(np.unique(index[several & (name == op)]))
+    exposed_ps = int(captured.parts_ps[np.unique(index[several]), PARTS.index("communication")].sum())
+    return min(exchange_ps / exposed_ps, 1.0) if exposed_ps else 1.0
 
 
 def _largest(view: FindingsView) -> tuple[str, ...]:
