@@ -14,7 +14,7 @@ MOST_FIRST = 3
 
 def render_first(found: Findings, console: Console) -> None:
     """Print the first findings, a line each."""
-    for finding in found.findings[:MOST_FIRST]:
+    for finding in [f for f in found.findings if f.saved_ps][:MOST_FIRST]:
         worth = f"{format_ps(finding.saved_ps)} ({format_ratio(finding.share)})"
         console.print(
             Text.assemble((f"{worth:>18}  ", "bold"), (f"{finding.code}  ", "cyan"), printable(finding.title))
@@ -41,13 +41,9 @@ def render_findings(found: Findings, console: Console) -> None:
 
 def _print_finding(number: int, finding: RankedFinding, console: Console) -> None:
     console.print(Text.assemble((f"{number}. ", "bold"), (printable(finding.title), "bold")))
-    interval = f"{format_ps(finding.low_ps)} to {format_ps(finding.high_ps)}"
-    worth = f"wins {format_ps(finding.saved_ps)} ({format_ratio(finding.share)} of the run; {interval})"
-    if finding.alone_ps > finding.saved_ps:
-        worth += f", {format_ps(finding.alone_ps)} if it were done alone"
-    where = f" · in {printable(finding.phase)}" if finding.phase else ""
-    head = Text.assemble((finding.code, "cyan"), f"  {worth}{where} · {finding.confidence} confidence")
-    console.print(Padding(head, (0, 0, 0, 3)))
+    where = f"in {printable(finding.phase)}" if finding.phase else ""
+    facts = [fact for fact in (_worth(finding), where, f"{finding.confidence} confidence") if fact]
+    console.print(Padding(Text.assemble((finding.code, "cyan"), "  ", " · ".join(facts)), (0, 0, 0, 3)))
     for label, text in (("do", finding.remedy), ("unless", finding.wrong_if)):
         console.print(Padding(Text.assemble((f"{label}: ", "dim"), printable(text)), (0, 0, 0, 3)))
     if finding.layers:
@@ -56,3 +52,14 @@ def _print_finding(number: int, finding: RankedFinding, console: Console) -> Non
     for evidence in finding.evidence:
         console.print(Padding(Text.assemble(("see: ", "dim"), printable(evidence.text)), (0, 0, 0, 3)))
         console.print(Padding(Text(f'phasepoint sql RUN "{evidence.query}"', style="dim"), (0, 0, 0, 8)))
+
+
+def _worth(finding: RankedFinding) -> str:
+    """What it wins, in words; nothing for one that is told for another reason."""
+    if not finding.alone_ps:
+        return ""
+    interval = f"{format_ps(finding.low_ps)} to {format_ps(finding.high_ps)}"
+    worth = f"wins {format_ps(finding.saved_ps)} ({format_ratio(finding.share)} of the run; {interval})"
+    if finding.alone_ps > finding.saved_ps:
+        worth += f", {format_ps(finding.alone_ps)} if it were done alone"
+    return worth
