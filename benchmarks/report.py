@@ -133,15 +133,18 @@ from phasepoint.phases.summary import summarize
 from phasepoint.phases.timeline import build_timeline
 from phasepoint.phases.report_details import build_details
 from phasepoint.report.html import summary_html
+from phasepoint.findings.judge import judge_analysis
+from phasepoint.report.findings_document import findings_document
 laps, begin = {{}}, time.perf_counter()
 def lap(name):
     global begin
     laps[name], begin = time.perf_counter() - begin, time.perf_counter()
 run = open_run({path!r}); analysis = analyse_run(run); lap("analysis")
 summary = summarize(analysis); lap("summary")
+findings = findings_document(judge_analysis(analysis)); lap("findings")
 timeline = build_timeline(run, summary); lap("timeline")
 details = build_details(analysis, summary); lap("details")
-summary_html(summary, timeline, None, details); lap("page")
+summary_html(summary, timeline, findings, details); lap("page")
 print(json.dumps(laps))
 """
 

@@ -15,6 +15,7 @@ export interface LaneOptions {
   label: string;
   height: number;
   axisWidth?: number;
+  rightRoom?: number;
   data?: uPlot.AlignedData;
   series?: uPlot.Series[];
   bands?: uPlot.Band[];
@@ -31,7 +32,7 @@ export function makeLane(host: HTMLElement, view: View, lane: LaneOptions): uPlo
   const options: uPlot.Options = {
     width: Math.max(host.clientWidth, 50),
     height: lane.height + (lane.timeAxis ? 22 : 0),
-    padding: lane.y ? [6, 0, 6, 0] : [0, 0, 0, 0],
+    padding: lane.y ? [6, 0, 6, 0] : [0, lane.rightRoom ?? 0, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: lane.group, setSeries: false }, y: false, points: { show: false },

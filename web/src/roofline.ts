@@ -26,13 +26,15 @@ export function drawRoofline(host: HTMLElement, points: Roofline, peaks: Peaks):
     svg.append(shape("text", { x: LEFT - 6, y: y(value) + 3, "text-anchor": "end" }, formatMetric(value, "flop/s")));
   }
   svg.append(shape("text", { x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, "flop per byte"));
+  const kinds = new Map<number, string[]>();
+  for (const rate of peaks.rates) kinds.set(rate.flop_per_s, [...(kinds.get(rate.flop_per_s) ?? []), rate.kind]);
   let above = Infinity;
-  for (const rate of peaks.rates) {
-    const knee = rate.flop_per_s / peaks.memory_bytes_per_s;
+  for (const [rate, names] of kinds) {
+    const knee = rate / peaks.memory_bytes_per_s;
     const start = Math.max(low, bottom / peaks.memory_bytes_per_s);
-    svg.append(shape("path", { d: `M${x(start)} ${y(start * peaks.memory_bytes_per_s)}L${x(knee)} ${y(rate.flop_per_s)}H${WIDTH - RIGHT}`, class: "roof" }));
-    const at = y(rate.flop_per_s) - 4;
-    if (Math.abs(at - above) > 11) svg.append(shape("text", { x: WIDTH - RIGHT, y: at, "text-anchor": "end" }, `${rate.kind} ${formatMetric(rate.flop_per_s, "flop/s")}`));
+    svg.append(shape("path", { d: `M${x(start)} ${y(start * peaks.memory_bytes_per_s)}L${x(knee)} ${y(rate)}H${WIDTH - RIGHT}`, class: "roof" }));
+    const at = y(rate) - 4;
+    if (Math.abs(at - above) > 9) svg.append(shape("text", { x: WIDTH - RIGHT, y: at, "text-anchor": "end" }, `${names.join(", ")} ${formatMetric(rate, "flop/s")}`));
     above = at;
   }
   const most = Math.max(...points.self_ps);

@@ -37,7 +37,7 @@ export function drawTrace(host: HTMLElement, trace: Trace, data: PageData): void
   const tip = makeTip(drawing);
   let under = -1;
   const plot = makeLane(body, view, {
-    label: trace.label, height, timeAxis: true, axisWidth: 18, group: `trace ${trace.label}`,
+    label: trace.label, height, timeAxis: true, axisWidth: 18, rightRoom: 24, group: `trace ${trace.label}`,
     draw: (plot, context) => {
       const x = pixelX(plot), { left, top, width } = plot.bbox, row = ROW * devicePixelRatio;
       context.font = `${10.5 * devicePixelRatio}px system-ui, "DejaVu Sans", sans-serif`;

@@ -12,8 +12,9 @@ from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force
 
 if TYPE_CHECKING:
     from phasepoint.demo.planted import Planted
+    from phasepoint.findings.finding import Findings
+    from phasepoint.phases.analysis import Analysis
     from phasepoint.phases.summary_types import RunSummary
-    from phasepoint.store import Run
 
 LEAST_SECONDS = 10
 
@@ -49,13 +50,13 @@ def demo(
     sys.stderr.write(f"training for about {seconds:.0f} s under the recorder, into {out}\n")
     run_training(str(out), seconds=seconds, budget=budget, seed=seed)
     analysis = open_analysis(str(out), DEFAULT_METHOD)
-    run, summary = analysis.run, summarize(analysis)
+    summary, found = summarize(analysis), judge_analysis(analysis)
     planted = check_planted(summary, read_truth(str(out)))
-    page = _write_report(run, summary, out / "report.html")
+    page = _write_report(analysis, summary, found, out / "report.html")
     if as_json:
         typer.echo(to_json("demo", {"summary": summary, "planted": planted, "report": str(page)}))
     else:
-        render_summary(summary, result_console(), judge_analysis(analysis))
+        render_summary(summary, result_console(), found)
         _show_planted(planted)
         typer.echo(f"\nwrote {page}")
     missed = [event.name for event in planted if event.found is None]
@@ -80,12 +81,12 @@ def _make_room(out: Path, *, force: bool) -> None:
     shutil.rmtree(out)
 
 
-def _write_report(run: "Run", summary: "RunSummary", path: Path) -> Path:
+def _write_report(analysis: "Analysis", summary: "RunSummary", found: "Findings", path: Path) -> Path:
     from phasepoint.cli.output import write_text
-    from phasepoint.phases.timeline import build_timeline
-    from phasepoint.report import summary_html
+    from phasepoint.cli.report import build_page
 
-    write_text(path, [summary_html(summary, build_timeline(run, summary))], force=True)
+    page, _ = build_page(analysis, summary, found)
+    write_text(path, [page], force=True)
     return path
 
 

@@ -8,9 +8,9 @@ import typer
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, Method, Output, RunPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from phasepoint.findings.finding import Findings
     from phasepoint.phases.analysis import Analysis
+    from phasepoint.phases.summary_types import RunSummary
 
 FORMATS = ("html", "md")
 
@@ -62,31 +62,33 @@ def report(
 def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[str, dict[str, Any]]":
     """The report's text, and everything it is drawn from."""
     from phasepoint.cli.console import busy
-    from phasepoint.cli.opening import check_method, open_converted
+    from phasepoint.cli.opening import open_analysis
 
-    check_method(method)
-    run = open_converted(path)
-    with busy("finding phases"):
-        from phasepoint.phases.analysis import analyse_run
+    analysis = open_analysis(path, method)
+    with busy("judging and drawing"):
+        from phasepoint.findings.judge import judge_analysis
         from phasepoint.phases.summary import summarize
 
-        analysis = analyse_run(run, method=method)
-        summary = summarize(analysis)
-        findings = _findings(analysis)
-        if form == "md":
-            from phasepoint.report.markdown import summary_markdown
+        summary, found = summarize(analysis), judge_analysis(analysis)
+        if form == "html":
+            return build_page(analysis, summary, found, all_methods=all_methods)
+        from phasepoint.report.findings_document import findings_document
+        from phasepoint.report.markdown import summary_markdown
 
-            return summary_markdown(summary, findings), {"summary": summary, "findings": findings}
-        from phasepoint.phases.report_details import build_details
-        from phasepoint.phases.timeline import build_timeline
-        from phasepoint.report.html import summary_html
-
-        timeline, details = build_timeline(run, summary), build_details(analysis, summary, every_method=all_methods)
-        document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
-        return summary_html(summary, timeline, findings, details), document
+        findings = findings_document(found)
+        return summary_markdown(summary, findings), {"summary": summary, "findings": findings}
 
 
-def _findings(analysis: "Analysis") -> "Mapping[str, Any] | None":
-    """The findings as their JSON; None until the rules are connected here."""
-    del analysis
-    return None
+def build_page(
+    analysis: "Analysis", summary: "RunSummary", found: "Findings", *, all_methods: bool = False
+) -> "tuple[str, dict[str, Any]]":
+    """The HTML page of a run, and everything it is drawn from by name."""
+    from phasepoint.phases.report_details import build_details
+    from phasepoint.phases.timeline import build_timeline
+    from phasepoint.report.findings_document import findings_document
+    from phasepoint.report.html import summary_html
+
+    findings, timeline = findings_document(found), build_timeline(analysis.run, summary)
+    details = build_details(analysis, summary, every_method=all_methods)
+    document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
+    return summary_html(summary, timeline, findings, details), document

@@ -101,7 +101,7 @@ def _phase_block(
     is_open: bool,
 ) -> Markup:
     colour = phase_colours(summary.phases)[phase.id]
-    facts = f"{format_ratio(phase.share)} · {format_count(phase.steps)} steps · median {format_ps(phase.median_ps)}"
+    facts = f"{format_ratio(phase.share)} · {_steps(phase.steps)} · median {format_ps(phase.median_ps)}"
     title = element("summary", swatch(colour), " ", phase.name, " ", element("span", facts, class_="dim"))
     parts = breakdown_table(phase.breakdown, part_colours(summary), label=f"Breakdown of {phase.name}")
     first: list[Content] = [element("div", element("h3", "Breakdown"), parts)]
@@ -114,6 +114,10 @@ def _phase_block(
         blocks += [_layers(phase, near), _roofline(phase, near, details), _trace(phase, near)]
     attributes = {"open": "open"} if is_open else {}
     return element("details", title, *blocks, class_="phase", id=f"phase-{phase.id}", **attributes)
+
+
+def _steps(number: int, what: str = "") -> str:
+    return f"{format_count(number)} {what}step{'' if number == 1 else 's'}"
 
 
 def _chart(kind: str, phase: PhaseSummary, label: str) -> Markup:
@@ -157,9 +161,7 @@ def _layers(phase: PhaseSummary, near: PhaseDetails) -> Markup:
         return _NOTHING
     total_ps = tree.nodes[0].self_ps
     known = tree.costs_known_ps / total_ps if total_ps else None
-    aside = (
-        f"self time of {format_count(tree.steps)} captured steps; flop and bytes known for {format_ratio(known)} of it"
-    )
+    aside = f"self time of {_steps(tree.steps, 'captured ')}; flop and bytes known for {format_ratio(known)} of it"
     return element(
         "div", element("h3", "Layers ", element("small", aside)), _chart("icicle", phase, f"Layers of {phase.name}")
     )
