@@ -1,9 +1,10 @@
 """The host cannot issue work fast enough: the device waits while the training thread launches many small pieces.
 
 **Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
-between two launches less than 100 µs apart; with the tiny executions among it where these wait for their launch
-(idle for half of the time or more). What captured steps last beyond their neighbours is taken off, since the profiler
-lengthens every call. Raised to the run by phase.
+between two launches less than 100 µs apart; with rows of 16 or more launches and the tiny executions among them where
+these wait for their launch (nothing is executed for half of the time or more). A step counts with at most
+{MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
+their neighbours is taken off, since the profiler lengthens every call. Raised to the run by phase.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling thread
 executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at least
@@ -21,6 +22,7 @@ inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mod
 
 import numpy as np
 
+from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
 from phasepoint.findings.host_time import HostTime
@@ -30,6 +32,7 @@ from phasepoint.findings.view import FindingsView
 LEAST_SHARE = 0.04
 LEAST_SHARE_INLINE = 0.12
 LEAST_LAUNCHES = 20
+MOST_RATIO = 3.0
 LEAST_LOW = 1 / 3
 
 
@@ -50,7 +53,8 @@ def find(view: FindingsView) -> list[Finding]:
 
 
 def _issuing(host: HostTime) -> Int64s:
-    return host.dispatch_ps + host.tiny_ps if host.is_host_bound else host.dispatch_ps
+    time_ps = host.dispatch_ps + host.issue_ps if host.is_host_bound else host.dispatch_ps
+    return np.minimum(time_ps, int(MOST_RATIO * median_ps(time_ps)))
 
 
 def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Int64s
-from phasepoint.findings.tiny_stretches import TinyWork, find_tiny_work
+from phasepoint.findings.tiny_stretches import TinyWork, find_launch_rows, find_tiny_work
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import Bools, WindowSpans, read_window_spans
 from phasepoint.phases.run_events import COMPILE_LEAST_PS
@@ -42,7 +42,8 @@ class HostTime:
         own_ps: idle during the loop's own code.
         dispatch_ps: idle while work was launched, tiny work left out.
         tiny_ps: stretches of tiny work, less one execution of each sort.
-        tiny_idle_ps: idle inside these stretches.
+        issue_ps: these stretches and rows of launches, together.
+        issue_idle_ps: time in them in which nothing was executed.
         waits: waits for the device.
         launches: calls that gave the device work.
         tiny: tiny executions.
@@ -57,7 +58,8 @@ class HostTime:
     own_ps: Int64s
     dispatch_ps: Int64s
     tiny_ps: Int64s
-    tiny_idle_ps: Int64s
+    issue_ps: Int64s
+    issue_idle_ps: Int64s
     waits: Int64s
     launches: Int64s
     tiny: Int64s
@@ -71,8 +73,8 @@ class HostTime:
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether tiny work waits for its launch: the device is idle for half of its stretches or more."""
-        return bool(2 * self.tiny_idle_ps.sum() >= self.tiny_ps.sum())
+        """Whether tiny work waits for its launch: for half of its stretches or more nothing is executed."""
+        return not self.is_inline and bool(2 * self.issue_idle_ps.sum() >= self.issue_ps.sum())
 
     @property
     def rest_ps(self) -> Int64s:
@@ -101,20 +103,21 @@ def read_host_time(view: FindingsView) -> HostTime:
     table = np.concatenate(columns)
     kept = table[table[:, 2] == 1]
     most = [texts[i] for i in np.argsort(-counted, kind="stable")[:5] if counted[i]]
-    row, window, after, overlap, own, dispatch, small, between, waits, launches, executions = np.delete(
+    row, window, after, overlap, own, dispatch, small, issue, between, waits, launches, executions = np.delete(
         kept, 2, axis=1
     ).T
-    times = (after, overlap, own, dispatch, small, between)
+    times = (after, overlap, own, dispatch, small, issue, between)
     return HostTime(row, window, *times, waits, launches, executions, 2 * inline > launched, tuple(most))
 
 
 def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int) -> Int64s:
-    """`[n_steps, 12]`: the columns of `HostTime`, with whether the step is kept as the third."""
+    """`[n_steps, 13]`: the columns of `HostTime`, with whether the step is kept as the third."""
     clock, rows = view.clock, spans.rows
     low, high = clock.start_ps[rows], clock.start_ps[rows] + clock.dur_ps[rows]
     busy = spans.merged(spans.is_work)
     idle = subtract(union(low, high), unite([spans.merged(spans.is_busy), *_excused(view, rows)]))
-    synced, own, dispatch = _split(spans, idle, tiny.stretches)
+    issue = unite([tiny.stretches, find_launch_rows(spans)])
+    synced, own, dispatch = _split(spans, idle, issue)
     inside = partial(covered_ps, low_ps=low, high_ps=high)
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
     if len(rows) > 1:
@@ -122,12 +125,12 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int
     starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps]
     counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
     overlap = intersect(spans.waits, busy)
-    times = [inside(part) for part in (synced, overlap, own, dispatch, tiny.stretches, intersect(idle, tiny.stretches))]
+    times = [inside(part) for part in (synced, overlap, own, dispatch, tiny.stretches, issue, subtract(issue, busy))]
     times[4] = np.maximum(times[4] - tiny.needed_ps(low, high), 0)
     return np.column_stack([rows, np.full(len(rows), number), kept.astype(np.int64), *times, *counts])
 
 
-def _split(spans: WindowSpans, idle: IntervalSet, tiny: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+def _split(spans: WindowSpans, idle: IntervalSet, issue: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
     """Idle that follows a sync, idle in the loop's own code, idle while dispatching."""
     if not len(idle.start_ps):
         return EMPTY, EMPTY, EMPTY
@@ -145,8 +148,8 @@ def _split(spans: WindowSpans, idle: IntervalSet, tiny: IntervalSet) -> tuple[In
     synced = _picked(idle, is_synced & ~many)
     synced = unite([synced, intersect(_picked(idle, is_synced & many), pieces)])
     own = unite([_picked(idle, is_own & ~many & ~is_synced), intersect(_picked(idle, many & ~is_synced), pieces)])
-    rest = subtract(idle, unite([synced, own, tiny, waits]))
-    return synced, subtract(own, synced), rest
+    rest = subtract(idle, unite([synced, own, issue, waits]))
+    return subtract(synced, issue), subtract(own, unite([synced, issue])), rest
 
 
 def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:

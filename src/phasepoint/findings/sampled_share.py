@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 LEAST_WINDOWS = 4
 """So many windows beyond one a phase tell how windows differ."""
-FEW_WINDOWS_WIDER = 2.0
+FEW_WINDOWS_WIDER = 1.5
 """How much wider an interval from single steps is made: steps of one window are alike."""
 ONE_STEP_HALF = 0.5
 """Half of the interval, as a ratio, where no phase has two measured steps."""

@@ -1,10 +1,10 @@
-"""Stretches of tiny executions on the device, one right after another: time that goes into starting them."""
+"""Rows of tiny executions on the device, or of launches on the host: time that goes into starting work."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from phasepoint.core.intervals import IntervalSet, subtract, union
+from phasepoint.core.intervals import EMPTY, IntervalSet, subtract, union
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.window_spans import Bools, WindowSpans
@@ -14,6 +14,8 @@ TINY_PS = 20 * PS_PER_US
 than a few of these costs is mostly cost."""
 NEAR_PS = 50 * PS_PER_US
 """Executions further apart than that do not wait for each other's launch: the host does something else."""
+LAUNCH_PS = 200 * PS_PER_US
+"""A launch that lasts longer is held up by something: a queue that is full, a lock, the work itself."""
 LEAST_ROW = 16
 """Fewer in a row are the small change of any step: a bias, a counter, a norm."""
 
@@ -51,20 +53,39 @@ def find_tiny_work(spans: WindowSpans) -> TinyWork:
     dur, parent = spans.end_ps - spans.start_ps, spans.parent
     is_tiny = spans.is_work & (dur <= TINY_PS)
     inside_tiny = is_tiny[parent] & (parent >= 0)  # of a tiny op and the ops inside it the outer one counts
-    mine = np.flatnonzero(is_tiny & ~inside_tiny)
+    mine, stretches = _rows(spans, is_tiny & ~inside_tiny)
+    stretches = subtract(stretches, _large(spans, is_tiny))
+    return TinyWork(stretches, spans.start_ps[mine], dur[mine], spans.name[mine])
+
+
+def find_launch_rows(spans: WindowSpans) -> IntervalSet:
+    """Rows of launches by the training thread, with no large work on the device meanwhile.
+
+    Empty where this thread executes the work itself: there a launch is an execution.
+    """
+    dur = spans.end_ps - spans.start_ps
+    inline = spans.is_launch & spans.is_work
+    _, rows = _rows(spans, spans.is_launch & ~inline & (dur <= LAUNCH_PS))
+    return subtract(rows, _large(spans, spans.is_work & (dur <= TINY_PS)))
+
+
+def _rows(spans: WindowSpans, which: Bools) -> tuple[Int64s, IntervalSet]:
+    """The spans of `which` that stand in rows, by start, and the time from each row's first start to its last end."""
+    mine = np.flatnonzero(which)
+    if not len(mine):
+        return mine, EMPTY
     mine = mine[np.argsort(spans.start_ps[mine], kind="stable")]
     start, reach = spans.start_ps[mine], np.maximum.accumulate(spans.end_ps[mine])
-    near = np.concatenate(([False], start[1:] - reach[:-1] <= NEAR_PS)) if len(mine) else np.empty(0, bool)
-    row = np.cumsum(~near) - 1
-    count = np.bincount(row) if len(mine) else np.empty(0, np.int64)
-    kept = count[row] >= LEAST_ROW
-    first = np.flatnonzero(~near)
-    last = np.append(first[1:], len(mine)) - 1 if len(mine) else first
+    first = np.flatnonzero(np.concatenate(([True], start[1:] - reach[:-1] > NEAR_PS)))
+    count = np.diff(np.append(first, len(mine)))
     long = count >= LEAST_ROW
-    large = spans.merged(spans.is_work & (dur > TINY_PS) & ~_around(parent, is_tiny))
-    stretches = subtract(union(start[first[long]], reach[last[long]]), large)
-    chosen = mine[kept]
-    return TinyWork(stretches, spans.start_ps[chosen], dur[chosen], spans.name[chosen])
+    last = first + count - 1
+    return mine[np.repeat(long, count)], union(start[first[long]], reach[last[long]])
+
+
+def _large(spans: WindowSpans, is_tiny: Bools) -> IntervalSet:
+    """Work that is not tiny and does not consist of tiny work."""
+    return spans.merged(spans.is_work & (spans.end_ps - spans.start_ps > TINY_PS) & ~_around(spans.parent, is_tiny))
 
 
 def _around(parent: Int64s, inner: Bools) -> Bools:
