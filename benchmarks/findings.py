@@ -117,8 +117,9 @@ def piece_s(cause: Cause, plan: Plan) -> float:
     """
     probe = replace(plan, steps=PROBE_STEPS, repeats=cause.probe_repeats, toggle=measured_by(cause, plan) == "toggle")
     figures = run_job(cause, probe)
-    cost_s = figures["more_s" if probe.toggle else f"{cause.measured}_s"]
-    if cost_s <= 2 * figures.get("more_spread_s", 0.0):
+    turns = figures.get("hooks") or figures
+    cost_s = turns["more_s"] if probe.toggle else figures[f"{cause.measured}_s"]
+    if cost_s <= turns.get("more_spread_s", 0.0):
         raise RuntimeError(f"{cause.probe_repeats} pieces cost {cost_s * 1e3:.3f} ms here: it cannot be planted")
     return cost_s / cause.probe_repeats
 
@@ -152,13 +153,16 @@ def record_job(bench: Bench, cause: Cause, plan: Plan, *, suffix: str = "") -> P
 def _saving(cause: Cause, plan: Plan, figures: dict[str, Any], turns: dict[str, Any]) -> tuple[float, float]:
     """What the cause cost the recorded run, and its standard error, seconds.
 
-    Turns give the share of the time that the cause costs; the recorded run may have been on a busier machine, on which
-    everything lasts longer.
+    Where no hook's clock says all, turns give the share of the time that the cause costs; the recorded run may have
+    been on a busier machine, on which everything lasts longer.
     """
     if not plan.planted or not cause.costs:
         return 0.0, 0.0
     if not turns:
         return figures[f"{cause.measured}_s"], 0.0
+    if turns["hooks"] is not None:  # the recorded job's own clock says it, less what the hook takes without the cause
+        without_s = turns["hooks"]["without_s"] * figures["steps"]
+        return figures["hooks_s"] - without_s, turns["hooks"]["more_spread_s"] * figures["steps"]
     scale = figures["wall_s"] / turns["with_s"]
     return turns["more_s"] * scale, turns["more_spread_s"] * scale
 

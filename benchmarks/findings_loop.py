@@ -140,7 +140,17 @@ def _toggle(plan: Plan, plants: Plants, train: Train, job: Job) -> dict[str, Any
         if drains:
             job.wait()
         read[is_planted].append(clock.read())
-    quiet = {side: np.array([_quiet_step_s(block) for block in blocks[1:]]) for side, blocks in read.items()}
+    of_hooks = not plan.ahead and all(plant.device is None and not plant.fetch for plant in plants.values())
+    figures = _compared(read, lambda block: (block["wall_s"] - block["queued_s"]) / BLOCK_STEPS)
+    hooks = _compared(read, lambda block: block["hooks_s"] / BLOCK_STEPS)
+    return figures | {"hooks": hooks if of_hooks else None}
+
+
+def _compared(
+    read: dict[bool, list[dict[str, float]]], value_of: Callable[[dict[str, float]], float]
+) -> dict[str, Any]:
+    """Seconds a step in quiet blocks with and without the cause, and the standard error of the difference."""
+    quiet = {side: np.array([value_of(block) for block in blocks[1:]]) for side, blocks in read.items()}
     rng = np.random.default_rng(0)
     drawn = {side: rng.choice(steps_s, (1000, len(steps_s))) for side, steps_s in quiet.items()}
     more = np.quantile(drawn[True], QUIET, axis=1) - np.quantile(drawn[False], QUIET, axis=1)
@@ -152,10 +162,6 @@ def _toggle(plan: Plan, plants: Plants, train: Train, job: Job) -> dict[str, Any
         "without_s": without_s,
         "blocks": len(quiet[True]),
     }
-
-
-def _quiet_step_s(block: dict[str, float]) -> float:
-    return (block["wall_s"] - block["queued_s"]) / BLOCK_STEPS
 
 
 def _recording(plan: Plan, plant: Plant) -> Any:
