@@ -50,6 +50,25 @@ def test_waiting_for_a_late_device_is_not_exchange(tmp_path, late_share):
     assert within(found.claim.total_ps, exchange * inside_ps(view), 0.1)
 
 
+def test_collectives_of_a_host_thread_count_where_nothing_is_computed(tmp_path):
+    """Gloo as PyTorch's profiler shows it: the host's work, in which one of two hosts waits for the other."""
+    hosts, steps = [], steps_of(noisy_steps(600))
+    for wait in (0.0, 0.2):
+        planner = Planner()
+        planner.shares = {"aten::mm": ("compute", 0.4), "gloo:all_reduce": ("host", 0.1 + wait)}
+        rows = capture(steps, planner.of_categories, every=60)
+        rows["ops"] = [
+            row | ({"device": "host", "level": "layer"} if row["op"].startswith("gloo") else {})
+            for row in planner.ops(steps, rows, program=None)
+        ]
+        hosts.append((steps, rows))
+    view = view_of(tmp_path, *hosts)
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, 0.1 * inside_ps(view), 0.1)
+    assert found.layers == ("gloo:all_reduce",)
+
+
 def test_without_windows_it_says_what_it_lacks(tmp_path):
     with pytest.raises(Unavailable, match="at least 1 are needed: record for longer"):
         find(view_of(tmp_path, (steps_of([10**10] * 30), {})))

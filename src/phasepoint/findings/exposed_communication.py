@@ -5,7 +5,8 @@ in the breakdown, in which computation comes first, so that hidden collectives c
 the last device to arrive, at most as much as the step computes: more than there is to compute cannot be hidden behind
 it. Whoever arrives last does not wait, so in a step that several devices or hosts saw, the shortest of their times for
 a collective is the exchange; of all such steps the lower quartile is taken, as a thread that sleeps too long
-lengthens them too. Of the exposed time no more than that counts. The lower end leaves out one of the step's
+lengthens them too. Of the exposed time no more than that counts. Collectives that a thread of the host runs (gloo, MPI)
+count where the device neither computes nor moves data. The lower end leaves out one of the step's
 collectives, on average the last, which has nothing left to hide behind.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every job,
@@ -28,6 +29,8 @@ import numpy as np
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.host_collectives import host_collectives
+from phasepoint.findings.op_estimates import Estimate
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.captured import PARTS
 
@@ -35,49 +38,57 @@ LEAST_SHARE = 0.02
 UNDISTURBED = 0.25
 """Quantile of the shortest times of a collective that is taken for what the exchange takes."""
 
-_COLLECTIVES = """select device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
-where category = 'communication' and device <> 'host' and step is not null
-group by all order by self_ps desc limit 20"""
-_BREAKDOWN = """select step, device, wall_ps from breakdowns
-where category = 'communication' and wall_ps > 0 order by wall_ps desc limit 100"""
+_QUERY = """select host, device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
+where op in ({ops}) and step is not null group by all order by self_ps desc"""
 
 
 def find(view: FindingsView) -> list[Finding]:
     """Exposed collectives of the whole run."""
     view.need_windows()
-    part = view.part("communication")
-    hideable_ps = sum(
-        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps)
-        for phase in np.unique(view.labels).tolist()
-    )
-    exchange = _exchange_share(view)
-    claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * exchange)))
-    total_ps, wall_ps = int(claimed_ps.sum()), view.clock.wall_ps
+    found, named, per_step = _of_devices(view)
+    of_host = host_collectives(view, UNDISTURBED)
+    if of_host is not None and of_host[0].claim.total_ps > found.claim.total_ps:
+        found, named, per_step = *of_host, 1.0
+    claimed_ps, wall_ps = found.claim.by_step, view.clock.wall_ps
+    total_ps = found.claim.total_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
-    scale, per_step = total_ps / part.total_ps, _per_step(view)
-    named = _largest(view)
+    listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
     return [
         Finding(
             code="EXPOSED-COMMUNICATION",
             title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
-            claim=Claim("communication", claimed_ps),
-            low_ps=int(part.low_ps * scale * (1 - 1 / per_step)) if per_step > 1 else 0,
-            high_ps=max(int(part.high_ps * scale), total_ps),
+            claim=found.claim,
+            low_ps=int(found.low_ps * (1 - 1 / max(per_step, 1.0))),
+            high_ps=found.high_ps,
             phase=view.phase_of_most(claimed_ps),
             layers=named,
             remedy="start collectives in buckets during the backward pass: DistributedDataParallel(bucket_cap_mb=25), "
             "FSDP backward_prefetch=BACKWARD_PRE; JAX on GPU: --xla_gpu_enable_latency_hiding_scheduler=true; or "
             "exchange less: bfloat16 gradients, accumulation over several batches",
             evidence=(
-                Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _COLLECTIVES),
-                Evidence(f"{format_ps(part.total_ps)} exposed in all steps", "breakdowns", _BREAKDOWN),
+                Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _QUERY.format(ops=listed)),
             ),
             confidence="medium",
             wrong_if="the collectives wait for a late device that was not captured, or (on CPUs) need the cores that "
             "compute",
         )
     ]
+
+
+def _of_devices(view: FindingsView) -> tuple[Estimate, tuple[str, ...], float]:
+    """Exposed collectives of the devices, their names, and how many a step has."""
+    part = view.part("communication")
+    hideable_ps = sum(
+        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps)
+        for phase in np.unique(view.labels).tolist()
+    )
+    claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * _exchange_share(view))))
+    total_ps = int(claimed_ps.sum())
+    scale = total_ps / part.total_ps if part.total_ps else 0.0
+    high_ps = max(int(part.high_ps * scale), total_ps)
+    found = Estimate(Claim("communication", claimed_ps), min(int(part.low_ps * scale), total_ps), high_ps)
+    return found, _largest(view), _per_step(view)
 
 
 def _per_step(view: FindingsView) -> float:
