@@ -78,7 +78,9 @@ function timeAxis(lane: LaneOptions, host: HTMLElement): uPlot.Axis {
   return {
     show: true, side: 2, size: lane.timeAxis ? 22 : 0, font: FONT, gap: 4, space: host.clientWidth < 500 ? 62 : 90, incrs: STEPS,
     stroke: () => colour("dim"), ticks: { show: false }, grid: { show: true, width: 1, stroke: () => colour("line") },
-    values: (_plot, splits, _axis, _space, step) => splits.map((at) => (lane.timeAxis ? formatTick(at, step) : "")),
+    // A label that would be cut at the right edge is left out.
+    values: (plot, splits, _axis, _space, step) => splits.map((at) =>
+      (lane.timeAxis && (lane.rightRoom || plot.valToPos(at, "x") < plot.over.clientWidth - 14) ? formatTick(at, step) : "")),
   };
 }
 
@@ -89,7 +91,7 @@ function valueAxis(lane: LaneOptions): uPlot.Axis {
     grid: { show: Boolean(y), width: 1, stroke: () => colour("line") },
     ...(y?.ticks ? { splits: () => y.ticks! } : {}),
     filter: (_plot: uPlot, splits: number[]) => splits,
-    values: (_plot, splits) => splits.map((value) => (y && value !== null ? y.format(value) : "")),
+    values: (_plot, splits) => splits.map((value) => (y && value !== null ? (value === 0 ? "0" : y.format(value)) : "")),
   } as uPlot.Axis;
 }
 

@@ -54,7 +54,9 @@ def findings_section(summary: RunSummary, findings: Mapping[str, Any] | None) ->
 
 
 def _finding(index: int, one: Finding, run: str, anchors: Mapping[str, str]) -> Markup:
-    win = element("span", element("strong", _seconds(one["seconds"])), f" · {format_ratio(one['share'])}", class_="win")
+    share = f" · {format_ratio(one['share'])}"
+    # A finding may be worth telling and win no time by itself: that too little was recorded, say.
+    win = element("span", element("strong", _seconds(one["seconds"])), share, class_="win") if one["seconds"] else ""
     title = element("span", one["title"], class_="title")
     head = element("summary", title, win, element("span", one["remedy"], class_="remedy"))
     rows = _facts(one, anchors)
