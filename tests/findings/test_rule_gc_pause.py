@@ -17,7 +17,7 @@ def samples(steps, begins, *, short_share=0.0):
     end_ps = int(steps["start_ps"][-1] + steps["dur_ps"][-1])
     rows = [counter("gc.pause.long", at_ps, ps) for at_ps, ps in begins]
     for until_ps in range(FLUSH_PS, end_ps + FLUSH_PS, FLUSH_PS):
-        long_ps = sum(ps for at_ps, ps in begins if until_ps - FLUSH_PS <= at_ps < until_ps)
+        long_ps = sum(ps for at_ps, ps in begins if until_ps - FLUSH_PS < at_ps + ps <= until_ps)
         lasted_ps = min(until_ps, end_ps) - (until_ps - FLUSH_PS)
         rows.append(counter("gc.pause", min(until_ps, end_ps), long_ps + short_share * lasted_ps))
     return {"counters": rows}
@@ -76,6 +76,16 @@ def test_a_pause_in_every_step_counts_up_to_what_the_device_left_free(tmp_path):
     (found,) = find(view)
     check_finding(view, found)
     assert within(found.claim.total_ps, 0.15 * dur_ps.sum(), 0.02)
+
+
+def test_a_pause_that_a_sample_falls_into_is_counted_once(tmp_path):
+    dur_ps = noisy_steps(N)
+    dur_ps[np.searchsorted(np.cumsum(dur_ps), 2_900 * MS)] += 1_000 * MS
+    steps = steps_of(dur_ps)
+    rows = [counter("gc.pause.long", 2_900 * MS, 1_000 * MS)]
+    rows += [counter("gc.pause", at * MS, ps * MS) for at, ps in ((3_000, 0), (6_000, 1_000), (9_000, 0))]
+    (found,) = find(view_of(tmp_path, (steps, {"counters": rows})))
+    assert found.claim.total_ps <= 1_000 * MS
 
 
 def test_pauses_between_steps_are_claimed_there(tmp_path):

@@ -101,7 +101,8 @@ def _short(view: FindingsView, sums: pa.Table, long: Pauses) -> Int64s:
     for session in clock.sessions:
         at_ps, pause_ps = _of_session(sums, session)
         began_ps, long_ps = _of_session(rows, session)
-        sample = np.searchsorted(at_ps, began_ps)
+        # By its end: a sample that is taken as a pause ends, before the pause was added, does not hold it.
+        sample = np.searchsorted(at_ps, began_ps + long_ps)
         known = sample < len(at_ps)
         np.subtract.at(pause_ps, sample[known], long_ps[known])
         share = np.maximum(pause_ps, 0) / np.maximum(np.diff(at_ps, prepend=0), 1)
