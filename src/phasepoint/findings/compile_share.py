@@ -5,9 +5,9 @@ the step lasted beyond the run's usual one, all of this excess (tracing and the 
 that were compiled again are left to RECOMPILE. Of the sum {CACHE_SAVES:.0%} can be won.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: every job compiles once, and what a long run spends
-on it is not worth a change. A compilation below 5 ms is a cache look-up or a constant. {CACHE_SAVES:.0%}: a program
-that is loaded from a cache costs its tracing and reading (a tenth for a network of 100 layers, JAX 0.10, CPU, November
-2026).
+on it is not worth a change. A compilation below 5 ms is a cache look-up or a constant. {CACHE_SAVES:.0%}: what is
+loaded from a cache still costs its tracing and reading. Measured with JAX 0.10 on a CPU (November 2026): the first call
+of a step of 100 small layers went from 57 s to 3 s, of one of 20 layers from 3.2 s to 0.6 s.
 
 **Remedy.** Keep compiled programs between runs. JAX: `jax.config.update("jax_compilation_cache_dir", "…")` and
 `jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)`; roll equal layers into `jax.lax.scan`, so that
@@ -32,7 +32,7 @@ from phasepoint.phases.run_events import COMPILE_LEAST_PS
 LEAST_SHARE = 0.03
 CACHE_SAVES = 0.9
 LOW_SAVES = 0.7
-"""What a cache saves at least: a program that is small for what its tracing takes."""
+"""What a cache saves at least: small programs save 80 %, and smaller ones less."""
 
 
 def find(view: FindingsView) -> list[Finding]:
