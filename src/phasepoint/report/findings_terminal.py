@@ -51,7 +51,7 @@ def _print_finding(number: int, finding: RankedFinding, console: Console) -> Non
         console.print(Padding(Text.assemble(("in: ", "dim"), names), (0, 0, 0, 3)))
     for evidence in finding.evidence:
         console.print(Padding(Text.assemble(("see: ", "dim"), printable(evidence.text)), (0, 0, 0, 3)))
-        console.print(Padding(Text(f'phasepoint sql RUN "{evidence.query}"', style="dim"), (0, 0, 0, 8)))
+        console.print(Padding(Text(f"phasepoint sql RUN {_quoted(evidence.query)}", style="dim"), (0, 0, 0, 8)))
 
 
 def _worth(finding: RankedFinding) -> str:
@@ -63,3 +63,11 @@ def _worth(finding: RankedFinding) -> str:
     if finding.alone_ps > finding.saved_ps:
         worth += f", {format_ps(finding.alone_ps)} if it were done alone"
     return worth
+
+
+def _quoted(query: str) -> str:
+    """A query as a shell takes it, in the quotes that it does not hold."""
+    if '"' in query and "'" not in query:
+        return f"'{query}'"
+    escaped = query.replace('"', '\\"')
+    return f'"{escaped}"'
