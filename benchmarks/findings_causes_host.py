@@ -141,7 +141,7 @@ _AHEAD = tuple(("jax", True, strength) for strength in (0.05, 0.10, 0.15, 0.25, 
 
 CAUSES = (
     Cause("INPUT-STALL", slow_loader, (*JAX, *TORCH, *JAX_SYNC[1:]), measured="hooks", also=("DEVICE-IDLE",)),
-    Cause("SYNC-EVERY-STEP", fetch_each, (*_AHEAD, *TORCH[1:]), shared=False, also=("DEVICE-IDLE",)),
+    Cause("SYNC-EVERY-STEP", fetch_each, _AHEAD, shared=False, also=("DEVICE-IDLE",)),
     Cause("DEVICE-IDLE", busy_host, (*JAX, *TORCH), measured="hooks", also=("SYNC-EVERY-STEP", "HOST-DISPATCH")),
     Cause(
         "HOST-DISPATCH",
