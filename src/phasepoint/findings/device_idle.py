@@ -1,13 +1,13 @@
 """The device stands idle while the training thread runs code of its own: neither computing nor launching anything.
 
 **Formula.** In the captured steps: the device's idle stretches in which the training thread called nothing that the
-profiler sees for 100 µs or more (Python, sleeping, files, other libraries), and what of the idle time after a wait for
+profiler sees for {PIECE_TOLD} or more (Python, sleeping, files, other libraries), and what of the idle time after a wait for
 the device could not be hidden behind it. Waiting for input, checkpoints and compiling are other rules', as are the
 idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Raised to the run by phase.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, with a lower end of the interval of at least a third
 of the claim: other processes on the same cores make a few percent of idle time that differ from window to
-window. 100 µs is ten times what a call takes.
+window. {PIECE_TOLD} is ten times what a call takes.
 
 **Remedy.** Find what the loop does between its steps (`py-spy dump`, `cProfile`) and move it to another thread or
 process, or do it every so many steps: logging, plotting, metrics, writing files, augmentation. Let the host run ahead:
@@ -23,12 +23,13 @@ import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
-from phasepoint.findings.host_time import HostTime
+from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
 LEAST_LOW = 1 / 3
+PIECE_TOLD = format_ps(OWN_PIECE_PS)
 
 
 def find(view: FindingsView) -> list[Finding]:

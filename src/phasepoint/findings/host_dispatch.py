@@ -1,7 +1,7 @@
 """The host cannot issue work fast enough: the device waits while the training thread launches many small pieces.
 
 **Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
-between two launches less than 100 µs apart; with rows of 16 or more launches and the tiny executions among them where
+between two launches less than {PIECE_TOLD} apart; with rows of {ROW_TOLD} or more launches and the tiny executions among them where
 these wait for their launch (nothing is executed for half of the time or more). A step counts with at most
 {MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
 their neighbours is taken off, since the profiler lengthens every call. Raised to the run by phase.
@@ -25,14 +25,17 @@ import numpy as np
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
-from phasepoint.findings.host_time import HostTime
+from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
+from phasepoint.findings.tiny_stretches import LEAST_ROW
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
 LEAST_SHARE_INLINE = 0.12
 LEAST_LAUNCHES = 20
 MOST_RATIO = 3.0
+PIECE_TOLD = format_ps(OWN_PIECE_PS)
+ROW_TOLD = str(LEAST_ROW)
 LEAST_LOW = 1 / 3
 
 
