@@ -2,8 +2,8 @@
 
 **Formula.** In the captured steps: the device's idle stretches in which the training thread called nothing that the
 profiler sees for {PIECE_TOLD} or more (Python, sleeping, files, other libraries), and what of the idle time after a
-wait for the device could not be hidden behind it. Waiting for input, checkpoints and compiling are other rules', as are the
-idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Raised to the run by phase.
+wait for the device could not be hidden behind it. Waiting for input, checkpoints and compiling are other rules', as are
+the idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Raised to the run by phase.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, with a lower end of the interval of at least a third
 of the claim: other processes on the same cores make a few percent of idle time that differ from window to

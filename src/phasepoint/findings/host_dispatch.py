@@ -2,8 +2,8 @@
 
 **Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
 between two launches less than {PIECE_TOLD} apart; with rows of {ROW_TOLD} or more launches and the tiny executions
-among them where these wait for their launch (nothing is executed for half of the time or more). A step counts with at most
-{MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
+among them where these wait for their launch (nothing is executed for half of the time or more). A step counts with at
+most {MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
 their neighbours is taken off, since the profiler lengthens every call. Raised to the run by phase.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling thread
