@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.tables import table_from_rows
 
@@ -42,6 +41,8 @@ class Hole:
 
 def hole_between(before: pa.Table | None, after: pa.Table | None) -> Hole:
     """What lies between two parts of `steps`, the nearest readable ones before and after a lost one."""
+    import pyarrow.compute as pc  # 40 ms, which a recording job that looks at its run must not pay
+
     first_step = last_step = start_ps = dur_ps = None
     if before is not None and before.num_rows:
         first_step = pc.max(before["step"]).as_py() + 1

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TableSpec
@@ -64,6 +63,8 @@ def part_names(location: Location, folder: str) -> list[str]:
 
 def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
     """The tables' rows one after another, repeated ones dropped, sorted as declared; equal keys keep their order."""
+    import pyarrow.compute as pc
+
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
     if spec.name in REPEATED:
         table = _drop_repeated(table, REPEATED[spec.name])
@@ -117,6 +118,8 @@ def _merged_of(names: list[str]) -> list[str]:
 
 
 def _drop_repeated(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    import pyarrow.compute as pc
+
     row = pa.array(np.arange(table.num_rows, dtype=np.int64))
     indexed = table.select(keys).append_column("_row", row)
     first = indexed.group_by(list(keys), use_threads=False).aggregate([("_row", "min")]).column("_row_min")
@@ -127,6 +130,8 @@ def _drop_repeated(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 
 def _is_sorted(table: pa.Table, keys: tuple[str, ...]) -> bool:
     """Whether the rows stand in order already; says no where that would take a comparison of several keys."""
+    import pyarrow.compute as pc
+
     column = table.column(keys[0])
     if column.null_count:
         return False
