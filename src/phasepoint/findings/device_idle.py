@@ -22,13 +22,12 @@ or the code must run between two steps.
 import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
 from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
-LEAST_LOW = 1 / 3
 PIECE_TOLD = format_ps(OWN_PIECE_PS)
 
 
@@ -36,11 +35,9 @@ def find(view: FindingsView) -> list[Finding]:
     """Idle time in the loop's own code."""
     view.need_steps()
     host = view.host_time
-    if not len(host.row):
-        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
     idle_ps = host.rest_ps
     lost = over_run(view, host.row, host.window, idle_ps)
-    if lost.total_ps < LEAST_SHARE * view.clock.wall_ps or lost.low_ps < LEAST_LOW * lost.total_ps:
+    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost, idle_ps)]
 
@@ -66,6 +63,6 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime, idle_ps: Int64s)
                 "where category = 'idle' order by wall_ps desc",
             ),
         ),
-        confidence="high" if lost.low_ps > 0.5 * lost.total_ps else "medium",
+        confidence=lost.confidence,
         wrong_if="the device works for somebody whom the profiler does not see, or the code must run between two steps",
     )

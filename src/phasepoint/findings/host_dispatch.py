@@ -24,7 +24,7 @@ import numpy as np
 
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
 from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW
@@ -36,21 +36,18 @@ LEAST_LAUNCHES = 20
 MOST_RATIO = 3.0
 PIECE_TOLD = format_ps(OWN_PIECE_PS)
 ROW_TOLD = str(LEAST_ROW)
-LEAST_LOW = 1 / 3
 
 
 def find(view: FindingsView) -> list[Finding]:
     """Idle time while work is launched."""
     view.need_steps()
     host = view.host_time
-    if not len(host.row):
-        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []
     lost = over_run(view, host.row, host.window, without_slowdown(view, host, _issuing(host)))
     least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
-    if lost.total_ps < least * view.clock.wall_ps or lost.low_ps < LEAST_LOW * lost.total_ps:
+    if not lost.is_worth(least * view.clock.wall_ps):
         return []
     return [_finding(view, lost, launches)]
 
@@ -80,6 +77,6 @@ def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
                 "or name like '%Launch%' or name like 'aten::%' group by name order by launches desc",
             ),
         ),
-        confidence="high" if lost.low_ps > 0.5 * lost.total_ps else "medium",
+        confidence=lost.confidence,
         wrong_if="Python has to look at values between the pieces",
     )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
-from phasepoint.findings.finding import Int64s
+from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.tiny_stretches import TinyWork, find_launch_rows, find_tiny_work
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import Bools, WindowSpans, read_window_spans
@@ -86,7 +86,7 @@ def read_host_time(view: FindingsView) -> HostTime:
     """Walk through every window whose events were kept.
 
     Raises:
-        Unavailable: there is none.
+        Unavailable: there is none, or none holds a step to judge by.
     """
     view.need_windows()
     names = view.table("spans").column("name").unify_dictionaries()
@@ -102,6 +102,8 @@ def read_host_time(view: FindingsView) -> HostTime:
         columns.append(_measure(view, spans, tiny, number))
     table = np.concatenate(columns)
     kept = table[table[:, 2] == 1]
+    if not len(kept):
+        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
     most = [texts[i] for i in np.argsort(-counted, kind="stable")[:5] if counted[i]]
     row, window, after, overlap, own, dispatch, small, issue, between, waits, launches, executions = np.delete(
         kept, 2, axis=1

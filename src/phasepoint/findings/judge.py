@@ -8,10 +8,8 @@ from phasepoint.phases.analysis import Analysis, analyse_run
 from phasepoint.store import Run
 
 LEAST_SHARE = 0.005
-"""Findings worth less than 0.5 % of the run's time are not told: nobody acts on them, and noise makes some."""
-
-TOLD_WITHOUT_TIME = ("MEMORY-GROWTH", "THIN-PROFILE")
-"""These say something else than what could be won: they claim no time, and are told all the same."""
+"""Findings worth less than 0.5 % of the run's time are not told: nobody acts on them, and noise makes some. One
+that claims no time at all says something else than what could be won, and is told."""
 
 
 def judge_run(run: Run, *, method: str = "recurrent") -> Findings:
@@ -43,6 +41,6 @@ def judge_analysis(analysis: Analysis) -> Findings:
             clear.append(rule.code)
     wall_ps = analysis.clock.wall_ps
     ranked = rank_findings(found, analysis.clock.dur_ps, wall_ps)
-    told = tuple(f for f in ranked if f.share >= LEAST_SHARE or f.code in TOLD_WITHOUT_TIME)
+    told = tuple(f for f in ranked if f.share >= LEAST_SHARE or not f.alone_ps)
     quiet = sorted({f.code for f in found} - {f.code for f in told})
     return Findings(analysis.run.path, wall_ps, told, tuple(unavailable), (*clear, *quiet))

@@ -1,7 +1,6 @@
 """Ranking: the most recoverable time first, and no picosecond counted twice."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
     alone_ps = finding.claim.total_ps
     scale = saved_ps / alone_ps if alone_ps else 0.0
     low_ps, high_ps = min(int(finding.low_ps * scale), saved_ps), max(round(finding.high_ps * scale), saved_ps)
-    told = RankedFinding(
+    return RankedFinding(
         code=finding.code,
         title=finding.title,
         phase=finding.phase,
@@ -61,4 +60,3 @@ def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
         confidence=finding.confidence,
         wrong_if=finding.wrong_if,
     )
-    return replace(told, share=0.0) if not wall_ps else told

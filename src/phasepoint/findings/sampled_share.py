@@ -21,6 +21,8 @@ ONE_STEP_HALF = 0.5
 """Half of the interval, as a ratio, where no phase has two measured steps."""
 MOST_RATIO = 3.0
 """A step that lasted longer than that many usual ones of its phase counts as so long: what held it up is not this."""
+LEAST_LOW = 1 / 3
+"""The lower end of an interval must reach this part of the time for it to be told."""
 _NEIGHBOURS = 10
 
 
@@ -42,6 +44,15 @@ class RunTime:
     def total_ps(self) -> int:
         """Its sum."""
         return sum_ps(self.by_step)
+
+    @property
+    def confidence(self) -> str:
+        """How sure its size is: high where the interval keeps to its upper half."""
+        return "high" if self.low_ps > 0.5 * self.total_ps else "medium"
+
+    def is_worth(self, least_ps: float) -> bool:
+        """Whether it is so long, and known well enough to be told."""
+        return self.total_ps >= least_ps and self.low_ps >= LEAST_LOW * self.total_ps
 
 
 def over_run(view: FindingsView, row: Int64s, window: Int64s, time_ps: Int64s) -> RunTime:

@@ -22,27 +22,24 @@ the host works longer than the device, so that only part of it can be hidden; on
 import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.06
 LEAST_STEPS_SHARE = 0.5
 LEAST_OF_STEP = 0.02
-LEAST_LOW = 1 / 3
 
 
 def find(view: FindingsView) -> list[Finding]:
     """Waits for the device that let it run empty."""
     view.need_steps()
     host = view.host_time
-    if not len(host.row):
-        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
         return []
     lost = over_run(view, host.row, host.window, host.sync_ps)
-    if lost.total_ps < LEAST_SHARE * view.clock.wall_ps or lost.low_ps < LEAST_LOW * lost.total_ps:
+    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, lost, int(host.waits.sum()), len(host.row))]
 
@@ -69,6 +66,6 @@ def _finding(view: FindingsView, lost: RunTime, waits: int, steps: int) -> Findi
                 "or name like 'aten::item' order by host, \"window\", start_ps",
             ),
         ),
-        confidence="high" if lost.low_ps > 0.5 * lost.total_ps else "medium",
+        confidence=lost.confidence,
         wrong_if="the next step needs the result on the host, or host and device share the same cores",
     )

@@ -22,14 +22,13 @@ lower end of the interval must reach a third of the claim.
 import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_time import HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW, NEAR_PS, TINY_PS
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
-LEAST_LOW = 1 / 3
 TINY_TOLD = format_ps(TINY_PS)
 NEAR_TOLD = format_ps(NEAR_PS)
 ROW_TOLD = str(LEAST_ROW)
@@ -39,12 +38,10 @@ def find(view: FindingsView) -> list[Finding]:
     """Stretches of tiny executions."""
     view.need_steps()
     host = view.host_time
-    if not len(host.row):
-        raise Unavailable("every captured step compiled or opened a window; record with windows of several steps")
     if host.is_host_bound:
         return []
     lost = over_run(view, host.row, host.window, without_slowdown(view, host, host.tiny_ps))
-    if lost.total_ps < LEAST_SHARE * view.clock.wall_ps or lost.low_ps < LEAST_LOW * lost.total_ps:
+    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost)]
 
@@ -70,6 +67,6 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:
                 f"and level in ('op', 'kernel') and dur_ps <= {TINY_PS} group by name order by executions desc",
             ),
         ),
-        confidence="high" if lost.low_ps > 0.5 * lost.total_ps else "medium",
+        confidence=lost.confidence,
         wrong_if="each piece needs the result of the one before, so that they cannot be done at once",
     )

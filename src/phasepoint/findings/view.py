@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.expected import Expected, expect_steps
-from phasepoint.findings.finding import Claim, Int64s, Unavailable
+from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.captured import PARTS, Captured, read_captured, step_keys
+from phasepoint.phases.captured import PARTS, Captured, step_keys
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
@@ -59,11 +59,10 @@ class FindingsView:
     def _more(self) -> dict[str, pa.Table]:
         return {}
 
-    @cached_property
+    @property
     def captured(self) -> Captured:
         """The captured steps, with what each one's time went into."""
-        tables = self.analysis.tables
-        return read_captured(step_keys(tables["steps"]), tables["steps"], tables["windows"], tables["breakdowns"])
+        return self.analysis.estimates.seen
 
     @cached_property
     def device_ops(self) -> DeviceOps:
@@ -155,8 +154,3 @@ def lay_out(weight: NDArray[np.float64], total_ps: int, most_ps: Int64s) -> Int6
     edges = np.floor(np.cumsum(weight) / whole * total_ps).astype(np.int64)
     edges[-1] = total_ps
     return np.minimum(np.diff(edges, prepend=0), most_ps)
-
-
-def claim_part(view: FindingsView, name: str, total_ps: int) -> Claim:
-    """A claim of an estimated part of the steps' time, laid over the steps."""
-    return Claim(name, view.spread(name, total_ps))

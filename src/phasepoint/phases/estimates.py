@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.phases.captured import PARTS, StepKeys, read_captured, step_keys
+from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.cells import Fit, fit_cells
 from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
@@ -41,6 +41,7 @@ class Estimates:
         phase_ops: phase id → likewise.
         captured: `[n_steps]`, whether a converted window saw the step.
         window: `[n_steps]`, which; -1 where none did.
+        seen: these steps, with what each one's time went into.
     """
 
     categories: Breakdown
@@ -49,6 +50,7 @@ class Estimates:
     phase_ops: Mapping[int, tuple[OpTime, ...]]
     captured: NDArray[np.bool_]
     window: Int64s
+    seen: Captured
 
 
 def estimate_totals(
@@ -104,6 +106,7 @@ def estimate_totals(
         phase_ops={phase: totals.top_ops(phase, TOP_OPS) for phase in phases},
         captured=window >= 0,
         window=window,
+        seen=sample.captured,
     )
 
 
