@@ -5,7 +5,8 @@ pinned to a core of its own; with every pair they change cores. So a machine who
 the recorder's thread finds no idle core to hide on. `--turns` runs the two of a pair one after another on all cores
 instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs
 of on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside
-the recorder's own account. `--null` compares the job without recorder with itself: the scatter of the arrangement.
+the recorder's own account, and the same of the lower quartile of step times: steps that neither a window nor other guests
+of the machine slowed down. `--null` compares the job without recorder with itself: the scatter of the arrangement.
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
     python benchmarks/overhead.py --null                 # off / off
@@ -109,6 +110,7 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         sys.stderr.write(
             f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, {on['mode']} {on['wall_s']:.2f} s "
             f"({on['wall_s'] / off['wall_s'] - 1:+.2%}), CPU {on['cpu_s'] / off['cpu_s'] - 1:+.2%}, "
+            f"quiet step {on['quiet_step_s'] / off['quiet_step_s'] - 1:+.2%}, "
             f"own account {on['own_ratio']:.2%}, {on['windows']} windows, "
             f"results {'equal' if off['digest'] == on['digest'] else 'DIFFER'}\n"
         )
@@ -120,6 +122,7 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         "seconds": median(off["wall_s"] for off, _ in results),
         "wall": bootstrap([on["wall_s"] / off["wall_s"] - 1 for off, on in results]),
         "cpu": bootstrap([on["cpu_s"] / off["cpu_s"] - 1 for off, on in results]),
+        "quiet_step": bootstrap([on["quiet_step_s"] / off["quiet_step_s"] - 1 for off, on in results]),
         "off_spread": float(
             np.std([off["wall_s"] for off, _ in results]) / np.mean([off["wall_s"] for off, _ in results])
         ),
@@ -229,10 +232,12 @@ def print_report(figures: dict[str, Any]) -> None:
         print(f"step clock: {figures['clock']['us_per_step']:.2f} µs a step")
     for row in figures.get("pairs", []):
         (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
+        quiet, quiet_low, quiet_high = row["quiet_step"]
         print(
             f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s {row['arrangement']} "
             f"({row['steps']} steps)\n"
             f"       wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]\n"
+            f"       step with nothing in its way {quiet:+.2%} [{quiet_low:+.2%}, {quiet_high:+.2%}]\n"
             f"       own account {row['own_ratio']:.2%}   windows {row['windows']:.0f}  "
             f" run {row['run_bytes'] / 1e6:.1f} MB\n"
             f"       spread of the job without recorder {row['off_spread']:.2%}   "

@@ -149,14 +149,14 @@ def train(framework: str, steps: int, mode: str, out: str) -> dict[str, Any]:
         from phasepoint.recorder import record
 
         with record(out, framework=framework) as run:
-            step_s = _loop(run.steps(_repeat(loader, steps)), step, digest)
+            times = _loop(run.steps(_repeat(loader, steps)), step, digest)
         cost = run.cost
     else:
         with peer(framework) if mode == "peer" else nullcontext():
-            step_s = _loop(_repeat(loader, steps), step, digest)
+            times = _loop(_repeat(loader, steps), step, digest)
     wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
     digest.update(final())
-    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps, "step_s": step_s}
+    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps, **times}
     if cost is not None:
         figures |= {"windows": cost.windows, "own_ratio": cost.ratio, "own_s": cost.total_ps / 1e12}
     return figures
@@ -198,14 +198,22 @@ def _repeat(loader: list[Any], steps: int) -> Iterator[Any]:
     return (loader[index % len(loader)] for index in range(steps))
 
 
-def _loop(loader: Iterable[Any], step: Step, digest: Any) -> float:
-    """Train; returns the mean time of a step, the first few, which compile, left out."""
-    warm_at = None
-    for index, batch in enumerate(loader):
-        if index == WARM_STEPS:
-            warm_at = time.perf_counter()
+def _loop(loader: Iterable[Any], step: Step, digest: Any) -> dict[str, float]:
+    """Train.
+
+    Returns:
+        step_s: mean time of a step, the first few, which compile, left out.
+        quiet_step_s: the lower quartile of the steps' times: a step with nothing in its way, which on a shared machine
+            is slowed down for seconds now and then.
+    """
+    done = [time.perf_counter()]
+    for batch in loader:
         digest.update(np.float64(step(batch)).tobytes())
-    return (time.perf_counter() - warm_at) / (index + 1 - WARM_STEPS) if warm_at else float("nan")
+        done.append(time.perf_counter())
+    times = np.diff(done)[WARM_STEPS:]
+    if not len(times):
+        return {"step_s": float("nan"), "quiet_step_s": float("nan")}
+    return {"step_s": float(times.mean()), "quiet_step_s": float(np.quantile(times, 0.25))}
 
 
 def main() -> None:

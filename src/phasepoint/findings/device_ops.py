@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.encoding import encode_rows
 from phasepoint.findings.finding import Int64s
 from phasepoint.phases.captured import Captured, StepKeys
 
@@ -70,22 +71,8 @@ def read_device_ops(ops: pa.Table, keys: StepKeys, captured: Captured) -> Device
     known[known] = captured.row[index[known]] == of_row[known]
     known[known] = captured.window[index[known]] == ops.column("window").to_numpy()[known]
     ops = ops.filter(pa.array(known))
-    code, first = _number(ops)
+    code = encode_rows(ops, _KEYS)
+    first = np.unique(code, return_index=True)[1]
     columns = zip(*(ops.column(name).take(first).to_pylist() for name in _KEYS), strict=True)
     kinds = tuple(OpKind(*row) for row in columns)
     return DeviceOps(kinds, code, index[known], *(ops.column(name).to_numpy() for name in ("self_ps", "count")))
-
-
-def _number(ops: pa.Table) -> tuple[Int64s, Int64s]:
-    """Number of each row's kind, and the first row of every kind."""
-    code = np.zeros(ops.num_rows, np.int64)
-    for name in _KEYS:
-        column = ops.column(name).combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
-        encoded = column.dictionary_encode()
-        n_values = len(encoded.dictionary) + 1
-        values = pc.fill_null(encoded.indices, n_values - 1).to_numpy().astype(np.int64)
-        code = np.unique(code * n_values + values, return_inverse=True)[1].ravel()
-    first = np.unique(code, return_index=True)[1]
-    return code, first

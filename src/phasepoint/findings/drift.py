@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.encoding import encode_column
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.drift_cause import DriftCause, find_cause
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
@@ -94,8 +95,7 @@ def _alike(view: FindingsView, session: SessionClock) -> Int64s:
     rows = np.flatnonzero(~np.isin(view.labels[session.rows], other)) + session.first_row
     if not len(rows):
         return rows
-    kind = view.table("steps").column("kind").combine_chunks().cast("string").dictionary_encode()
-    code = kind.indices.fill_null(-1).to_numpy(zero_copy_only=False)[rows] + 1
+    code = encode_column(view.table("steps").column("kind"))[0][rows] + 1
     time = np.bincount(code, view.clock.dur_ps[rows].astype(np.float64))
     return np.asarray(rows[code == np.argmax(time)], np.int64)
 

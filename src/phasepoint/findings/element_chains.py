@@ -1,5 +1,6 @@
 """Chains of elementwise ops that ran one after another as kernels or programs of their own, from the spans."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import encode_column, encode_rows
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_of_name, is_view
 from phasepoint.findings.finding import Int64s
@@ -22,6 +24,7 @@ LEAST_OP_PS = 5 * PS_PER_US
 MOST_GAP_PS = 200 * PS_PER_US
 """Between two ops of a chain at most 200 µs count as the later one's launch; what is longer is other work's."""
 
+_WRAPPER = re.compile(r"^autograd::|Backward0?$")
 _COLUMNS = ("host", "attempt", "window", "device", "name", "program", "start_ps", "self_ps", "track", "span", "parent")
 
 
@@ -54,32 +57,50 @@ def find_chains(view: FindingsView) -> ElementChains:
     spans, index, seen = _device_spans(view)
     kind, size = _classes(view, spans)
     start_ps, self_ps = (spans.column(name).to_numpy() for name in ("start_ps", "self_ps"))
-    place = _codes(spans, ("host", "attempt", "window", "device"))
+    place = encode_rows(spans, ("host", "attempt", "window", "device"))
     order = np.lexsort((start_ps, place))
     place, index, kind, size, start_ps, self_ps = (x[order] for x in (place, index, kind, size, start_ps, self_ps))
     same = (np.diff(place) == 0) & (np.diff(index) == 0) & (np.diff(size) == 0) & (kind[1:] > 0) & (kind[:-1] > 0)
     first = np.flatnonzero(np.concatenate(([True], ~same)))
     last = np.append(first[1:], len(place))
-    bytes_ps, launch_ps = np.zeros((2, len(view.captured.row)))
-    names = spans.column("name").to_pylist()
-    ops: dict[str, int] = {}
-    for begin, end in zip(first[last - first > 1].tolist(), last[last - first > 1].tolist(), strict=True):
-        one = slice(begin, end)
-        time_ps = _memory_time(kind[one], self_ps[one])
-        gaps = start_ps[begin + 1 : end] - start_ps[begin : end - 1] - self_ps[begin : end - 1]
-        bytes_ps[index[begin]] += time_ps.sum() * (1 - 1 / (end - begin))
-        launch_ps[index[begin]] += np.clip(gaps, 0, MOST_GAP_PS).sum() if time_ps.any() else 0
-        for row, ps in zip(order[one].tolist(), time_ps.astype(np.int64).tolist(), strict=True):
-            ops[names[row]] = ops.get(names[row], 0) + ps
-    return ElementChains(seen, bytes_ps[seen], launch_ps[seen], dict(sorted(ops.items(), key=lambda item: -item[1])))
+    count = last - first
+    first, count = first[count > 1], count[count > 1]
+    chain = np.repeat(np.arange(len(first)), count)
+    place_in = np.arange(len(chain)) - np.repeat(np.cumsum(count) - count, count)
+    member = first[chain] + place_in
+    time_ps = _memory_time(kind[member], self_ps[member], chain)
+    total_ps = np.bincount(chain, time_ps, minlength=len(first))
+    gap_ps = np.where(place_in > 0, start_ps[member] - start_ps[member - 1] - self_ps[member - 1], 0)
+    gaps_ps = np.bincount(chain, np.clip(gap_ps, 0, MOST_GAP_PS), minlength=len(first))
+    steps = len(view.captured.row)
+    bytes_ps = np.bincount(index[first], total_ps * (1 - 1 / count), minlength=steps)
+    launch_ps = np.bincount(index[first], np.where(total_ps > 0, gaps_ps, 0), minlength=steps)
+    ops = _by_op(spans.column("name"), order[member], time_ps)
+    return ElementChains(seen, bytes_ps[seen], launch_ps[seen], ops)
 
 
-def _memory_time(kind: Int64s, self_ps: Int64s) -> Floats:
-    """`[n]` of each op's time what its bytes take; nothing where no op of the chain is surely bound by them."""
+def _memory_time(kind: Int64s, self_ps: Int64s, chain: Int64s) -> Floats:
+    """`[n]` of each op's time what its bytes take; nothing where no op of its chain is surely bound by them."""
     cheap = kind == CHEAP
-    if not cheap.any():
-        return np.zeros(len(kind))
-    return np.where(cheap, self_ps, np.minimum(self_ps, np.median(self_ps[cheap])))
+    order = np.lexsort((self_ps[cheap], chain[cheap]))
+    values = self_ps[cheap][order]
+    n_chains = int(chain.max(initial=-1)) + 1
+    count = np.bincount(chain[cheap], minlength=n_chains)
+    begin = np.cumsum(count) - count
+    some = count > 0
+    lower, upper = (begin + (count - 1) // 2)[some], (begin + count // 2)[some]
+    median_ps = np.zeros(n_chains)
+    median_ps[some] = (values[lower] + values[upper]) / 2
+    return np.where(cheap, self_ps, np.minimum(self_ps, median_ps[chain]))
+
+
+def _by_op(names: pa.ChunkedArray, row: Int64s, time_ps: Floats) -> dict[str, int]:
+    """Name → its time, the largest first."""
+    code, texts = encode_column(names)
+    sums = np.zeros(len(texts), np.int64)
+    np.add.at(sums, code[row], time_ps.astype(np.int64))
+    found = np.unique(code[row])
+    return {texts[i]: int(sums[i]) for i in found[np.argsort(-sums[found], kind="stable")].tolist()}
 
 
 def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
@@ -92,20 +113,18 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     known[known] = captured.row[index[known]] == of_row[known]
     known[known] = captured.window[index[known]] == spans.column("window").to_numpy()[known]
     seen = np.unique(index[known])
-    names = spans.column("name").cast(pa.string())
-    of_framework = pc.starts_with(names, "aten::").to_numpy()
+    of_framework = _by_text(spans, "name", lambda name: name.startswith("aten::")).astype(bool)
     nested = _inside_another(spans, of_framework)
-    views = _by_name(names, is_view).astype(bool)
-    device = pc.not_equal(spans.column("device").cast(pa.string()), "host").to_numpy()
-    level = pc.is_in(spans.column("level").cast(pa.string()), value_set=pa.array(["op", "kernel"])).to_numpy()
-    wrapper = pc.starts_with(names, "autograd::").to_numpy() | pc.match_substring_regex(names, "Backward0?$").to_numpy()
-    keep = known & device & level & ~nested & ~views & ~wrapper
+    beside = _by_text(spans, "name", lambda name: is_view(name) or _WRAPPER.search(name) is not None).astype(bool)
+    on_device = _by_text(spans, "device", lambda device: device != "host").astype(bool)
+    level = _by_text(spans, "level", lambda level: level in ("op", "kernel")).astype(bool)
+    keep = known & on_device & level & ~nested & ~beside
     return spans.filter(pa.array(keep)).select(_COLUMNS), index[keep], seen
 
 
 def _inside_another(spans: pa.Table, of_framework: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Whether an ATen operator stands inside another, which it does the work of."""
-    place = _codes(spans, ("host", "attempt", "window"))
+    place = encode_rows(spans, ("host", "attempt", "window"))
     parent = pc.fill_null(spans.column("parent"), -1).to_numpy()
     span = spans.column("span").to_numpy()
     width = int(span.max(initial=0)) + 2
@@ -117,42 +136,30 @@ def _inside_another(spans: pa.Table, of_framework: NDArray[np.bool_]) -> NDArray
 
 def _classes(view: FindingsView, spans: pa.Table) -> tuple[Int64s, Int64s]:
     """Class of every span as of `elementwise`, 0 where it is too short; elements of its result, -1 where not known."""
-    names = spans.column("name").cast(pa.string())
-    kind, size = _by_name(names, class_of_name).astype(np.int64), np.full(len(names), -1, np.int64)
-    programs = pc.fill_null(spans.column("program"), -1).to_numpy()
-    compiled = np.flatnonzero(programs >= 0)
+    kind, size = _by_text(spans, "name", class_of_name), np.full(spans.num_rows, -1, np.int64)
     ran: dict[tuple[int, int, int], set[str]] = {}
     for one in view.device_ops.kinds:
         if one.program is not None:
             ran.setdefault((one.host, one.attempt, one.program), set()).add(one.op)
     alone = {key: next(iter(ops)) for key, ops in ran.items() if len(ops) == 1}
-    hosts, attempts = (spans.column(name).to_numpy() for name in ("host", "attempt"))
-    for row in compiled.tolist():
-        key = (int(hosts[row]), int(attempts[row]), int(programs[row]))
-        graph, op = view.graphs.get(key), alone.get(key)
+    code = encode_rows(spans, ("host", "attempt", "program"))
+    first, of_span = np.unique(code, return_index=True, return_inverse=True)[1:]
+    keys = spans.select(["host", "attempt", "program"]).take(pa.array(first)).to_pylist()
+    for number, found in enumerate(keys):
+        if found["program"] is None:
+            continue
+        graph, op = view.graphs.get(key := tuple(found.values())), alone.get(key)
         node = graph.nodes.get(op) if graph is not None and op is not None else None
         shape = parse_array(node.shape) if node is not None else None
+        mine = of_span.ravel() == number
         known = graph is not None and node is not None and shape is not None
-        kind[row] = class_of_instruction(graph, node) if known else 0  # type: ignore[arg-type]
-        size[row] = shape.elements if shape is not None else -1
+        kind[mine] = class_of_instruction(graph, node) if known else 0  # type: ignore[arg-type]
+        size[mine] = shape.elements if shape is not None else -1
     kind[spans.column("self_ps").to_numpy() < LEAST_OP_PS] = 0
     return kind, size
 
 
-def _by_name(names: pa.ChunkedArray, rule: Callable[[str], int]) -> NDArray[np.int64]:
-    encoded = names.combine_chunks().dictionary_encode()
-    values = np.array([int(rule(name)) for name in encoded.dictionary.to_pylist()], np.int64)
-    return values[encoded.indices.to_numpy()] if len(values) else np.zeros(len(names), np.int64)
-
-
-def _codes(table: pa.Table, columns: tuple[str, ...]) -> Int64s:
-    code = np.zeros(table.num_rows, np.int64)
-    for name in columns:
-        column = table.column(name)
-        if pa.types.is_integer(column.type):
-            values = column.to_numpy()
-        else:
-            values = column.cast(pa.string()).combine_chunks().dictionary_encode().indices.to_numpy()
-        values = np.unique(values, return_inverse=True)[1].ravel()
-        code = code * (int(values.max(initial=0)) + 1) + values
-    return code
+def _by_text(table: pa.Table, column: str, rule: Callable[[str], int]) -> Int64s:
+    """`[n]` what a rule says of each row's text."""
+    codes, texts = encode_column(table.column(column))
+    return np.array([*(int(rule(text)) for text in texts), 0], np.int64)[codes]

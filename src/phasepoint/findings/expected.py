@@ -68,9 +68,9 @@ def _level(dur_ps: Int64s) -> Floats:
     """Block medians joined by lines `[n]`."""
     n = len(dur_ps)
     n_blocks = max(n // BLOCK, 1)
-    edges = np.arange(n_blocks) * BLOCK
-    medians = [float(np.median(part)) for part in np.split(dur_ps, edges[1:])]
-    middles = [(a + b - 1) / 2 for a, b in zip(edges, [*edges[1:], n], strict=True)]
+    last = (n_blocks - 1) * BLOCK  # the last block takes the rest too
+    medians = np.append(np.median(dur_ps[:last].reshape(-1, BLOCK), axis=1), np.median(dur_ps[last:]))
+    middles = np.append(np.arange(0, last, BLOCK) + (BLOCK - 1) / 2, (last + n - 1) / 2)
     return np.asarray(np.interp(np.arange(n), middles, medians))
 
 

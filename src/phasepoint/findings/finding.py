@@ -19,8 +19,6 @@ PARTS = (
 """What a claim can be of: the categories of a step's time, waiting for input, compiling; a checkpoint's time; what a
 step lasted beyond its phase's usual step; time outside steps."""
 
-CONFIDENCES = ("high", "medium", "low")
-
 
 class Unavailable(PhasepointError):
     """A rule cannot judge this run; the message says what it lacks and how to record it. Not: it found nothing."""

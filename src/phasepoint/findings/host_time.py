@@ -83,23 +83,22 @@ class HostTime:
 
 
 def read_host_time(view: FindingsView) -> HostTime:
-    """Walk through every window whose events were kept.
+    """Measure every window whose events were kept.
 
     Raises:
         Unavailable: there is none, or none holds a step to judge by.
     """
     view.need_windows()
-    names = view.table("spans").column("name").unify_dictionaries()
-    texts = names.chunk(0).dictionary.to_pylist() if names.num_chunks else []
+    sessions, texts = read_window_spans(view)
     columns: list[Int64s] = []
     counted = np.zeros(len(texts), np.int64)
     inline, launched = 0, 0
-    for number, spans in enumerate(read_window_spans(view)):
+    for spans in sessions:
         tiny = find_tiny_work(spans)
         counted += np.bincount(tiny.name, minlength=len(texts))
         inline += int((spans.is_launch & spans.is_work).sum())
         launched += int(spans.is_launch.sum())
-        columns.append(_measure(view, spans, tiny, number))
+        columns.append(_measure(view, spans, tiny))
     table = np.concatenate(columns)
     kept = table[table[:, 2] == 1]
     if not len(kept):
@@ -112,7 +111,7 @@ def read_host_time(view: FindingsView) -> HostTime:
     return HostTime(row, window, *times, waits, launches, executions, 2 * inline > launched, tuple(most))
 
 
-def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int) -> Int64s:
+def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     """`[n_steps, 13]`: the columns of `HostTime`, with whether the step is kept as the third."""
     clock, rows = view.clock, spans.rows
     low, high = clock.start_ps[rows], clock.start_ps[rows] + clock.dur_ps[rows]
@@ -122,14 +121,14 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork, number: int
     synced, own, dispatch = _split(spans, idle, issue)
     inside = partial(covered_ps, low_ps=low, high_ps=high)
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
-    if len(rows) > 1:
-        kept[0] = False
+    is_first = np.diff(spans.window, prepend=-1) != 0
+    kept &= ~is_first | np.append(is_first[1:], True)  # a window's only step is all there is of it
     starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps]
     counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
     overlap = intersect(spans.waits, busy)
     times = [inside(part) for part in (synced, overlap, own, dispatch, tiny.stretches, issue, subtract(issue, busy))]
     times[4] = np.maximum(times[4] - tiny.needed_ps(low, high), 0)
-    return np.column_stack([rows, np.full(len(rows), number), kept.astype(np.int64), *times, *counts])
+    return np.column_stack([rows, spans.window, kept.astype(np.int64), *times, *counts])
 
 
 def _split(spans: WindowSpans, idle: IntervalSet, issue: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:

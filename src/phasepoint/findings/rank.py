@@ -47,7 +47,7 @@ def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
     low_ps, high_ps = min(int(finding.low_ps * scale), saved_ps), max(round(finding.high_ps * scale), saved_ps)
     return RankedFinding(
         code=finding.code,
-        title=finding.title,
+        title=_sentence(finding.title),
         phase=finding.phase,
         saved_ps=saved_ps,
         low_ps=low_ps,
@@ -55,8 +55,13 @@ def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
         alone_ps=alone_ps,
         share=saved_ps / wall_ps if wall_ps else 0.0,
         layers=finding.layers,
-        remedy=finding.remedy,
+        remedy=_sentence(finding.remedy),
         evidence=finding.evidence,
         confidence=finding.confidence,
         wrong_if=finding.wrong_if,
     )
+
+
+def _sentence(text: str) -> str:
+    """With a capital at its start where that is a word and not a name of the code (`jit_step`, `torch.compile`)."""
+    return text[:1].upper() + text[1:] if text.split(maxsplit=1)[0].rstrip(",:;").isalpha() else text

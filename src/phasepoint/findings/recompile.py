@@ -68,7 +68,7 @@ def _finding(view: FindingsView, name: str | None, mine: list[Compilation]) -> F
     least_ps = sum_ps(cost_of(mine, clock.compile_ps))
     return Finding(
         code="RECOMPILE",
-        title=f"{name or 'a program'} was compiled again {times}, {format_ps(total_ps)} "
+        title=f"{f'program {name}' if name else 'a program'} was compiled again {times}, {format_ps(total_ps)} "
         f"({format_ratio(share)} of the run){what}",
         claim=Claim("compiling", claimed_ps),
         low_ps=min(least_ps, total_ps),

@@ -22,7 +22,7 @@ LEAST_ROW = 16
 
 @dataclass(frozen=True, eq=False)
 class TinyWork:
-    """Tiny executions of a window that stand in stretches.
+    """Tiny executions of a session's windows that stand in stretches.
 
     Attributes:
         stretches: from the first one's start to the last one's end; longer work on other tracks taken out.
@@ -39,13 +39,13 @@ class TinyWork:
     def needed_ps(self, low_ps: Int64s, high_ps: Int64s) -> Int64s:
         """`[n_steps]` one execution of each sort: what the same work takes where it is done at once."""
         first, last = np.searchsorted(self.start_ps, low_ps), np.searchsorted(self.start_ps, high_ps)
-        needed = np.zeros(len(low_ps), np.int64)
-        for i, (a, b) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            sorts, count = np.unique(self.name[a:b], return_inverse=True)
-            if len(sorts):
-                total = np.bincount(count, self.dur_ps[a:b])
-                needed[i] = int((total / np.bincount(count)).sum())
-        return needed
+        count = np.maximum(last - first, 0)
+        step = np.repeat(np.arange(len(count)), count)
+        work = first[step] + np.arange(len(step)) - np.repeat(np.cumsum(count) - count, count)
+        n_names = int(self.name.max(initial=0)) + 1
+        sorts, code = np.unique(step * n_names + self.name[work], return_inverse=True)
+        mean_ps = np.bincount(code.ravel(), self.dur_ps[work]) / np.bincount(code.ravel())
+        return np.bincount(sorts // n_names, mean_ps, minlength=len(count)).astype(np.int64)
 
 
 def find_tiny_work(spans: WindowSpans) -> TinyWork:

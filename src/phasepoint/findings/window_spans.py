@@ -1,14 +1,14 @@
-"""The spans of the captured windows as arrays: what the device executed, what the job's own thread called."""
+"""The spans of captured windows as arrays: what the device executed, what the job's own thread called."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.intervals import IntervalSet, union
+from phasepoint.core.encoding import encode_column
+from phasepoint.core.intervals import IntervalSet, union, unite
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.view import FindingsView
 
@@ -30,10 +30,11 @@ _LAUNCHES = ("PjitFunction(", "LaunchKernel", "GraphLaunch", "aten::", "ExecuteR
 
 @dataclass(frozen=True, eq=False)
 class WindowSpans:
-    """One window.
+    """The windows of one session, which lie apart in time.
 
     Attributes:
-        rows: `[n]` rows of the clock whose steps it saw, in order; the first one follows an emptied device.
+        rows: `[n]` rows of the clock whose steps they saw, in order.
+        window: `[n]` number of the window that saw it, rising; its first step follows an emptied device.
         start_ps: `[n_spans]`.
         end_ps: `[n_spans]`.
         name: `[n_spans]` code of the name.
@@ -46,6 +47,7 @@ class WindowSpans:
     """
 
     rows: Int64s
+    window: Int64s
     start_ps: Int64s
     end_ps: Int64s
     name: Int64s
@@ -61,95 +63,123 @@ class WindowSpans:
         return union(self.start_ps[mask], self.end_ps[mask])
 
 
-def read_window_spans(view: FindingsView) -> list[WindowSpans]:
-    """Every window whose spans were kept and that saw whole steps.
+def read_window_spans(view: FindingsView) -> tuple[list[WindowSpans], list[str]]:
+    """The windows whose spans were kept and that saw whole steps, by session; and the texts of the names' codes.
 
     Raises:
         Unavailable: there is none.
     """
-    spans, captured, clock = view.table("spans"), view.captured, view.clock
-    keys = _column(spans, "host"), _column(spans, "attempt"), _column(spans, "window")
-    names, kinds = _encoded(spans, "name")[1], _encoded(spans, "level")[1]
-    found = []
-    order = np.lexsort(keys[::-1])
-    ids = np.column_stack(keys)[order]
-    cuts = np.flatnonzero((ids[1:] != ids[:-1]).any(axis=1)) + 1 if len(ids) else np.empty(0, np.int64)
-    read = partial(_read_window, names=names, kinds=kinds)
-    for mine in np.split(order, cuts) if len(order) else []:
-        host, attempt, window = (int(key[mine[0]]) for key in keys)
-        of_window = captured.row[captured.window == window]
-        rows = of_window[(clock.host[of_window] == host) & (clock.attempt[of_window] == attempt)]
-        if len(rows):
-            found.append(read(spans.take(pa.array(np.sort(mine))), rows))
+    spans, captured = view.table("spans"), view.captured
+    host, attempt, window = (_column(spans, name) for name in ("host", "attempt", "window"))
+    columns, found, numbered = _Columns.read(spans), [], 0
+    for session in view.clock.sessions:
+        inside = (captured.row >= session.first_row) & (captured.row < session.end_row)
+        rows, seen = captured.row[inside], captured.window[inside]
+        mine = np.flatnonzero((host == session.host) & (attempt == session.attempt) & np.isin(window, seen))
+        if not len(mine):
+            continue
+        kept = np.isin(seen, window[mine])
+        number = np.unique(seen[kept], return_inverse=True)[1].ravel()
+        of_span = np.unique(window[mine], return_inverse=True)[1].ravel()
+        found.append(_read_session(columns, mine, of_span, rows[kept], numbered + number))
+        numbered += int(number.max()) + 1
     if not found:
         raise Unavailable(
             "no window with its events was kept: record with capture windows (record(…, budget=0.01)) and convert them "
             "(phasepoint convert RUN)"
         )
-    return found
+    return found, columns.names
 
 
-def _read_window(spans: pa.Table, rows: Int64s, *, names: list[str], kinds: list[str]) -> WindowSpans:
-    start, dur = _column(spans, "start_ps"), _column(spans, "dur_ps")
-    name, level = _encoded(spans, "name")[0], _encoded(spans, "level")[0]
-    on_device = ~_is(_encoded(spans, "device"), ("host",)) & ~_is(_encoded(spans, "category"), ("host",))
-    is_work = on_device & np.isin(level, _codes(kinds, ("op", "kernel")))
-    is_busy = is_work | np.isin(name, _holding(names, (_EXECUTES,)))
-    track = _encoded(spans, "track")[0]
-    parent = _parents(spans)
-    is_own = (track == _own_track(track, name, is_work, names)) & np.isin(level, _codes(kinds, ("op", "runtime")))
-    is_launch = is_own & np.isin(name, _holding(names, _LAUNCHES))
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Columns of the spans table, and what its rows are by their names."""
+
+    start_ps: Int64s
+    end_ps: Int64s
+    name: Int64s
+    names: list[str]
+    track: Int64s
+    span: Int64s
+    parent: Int64s
+    is_call: Bools
+    is_work: Bools
+    is_step: Bools
+    is_launching: Bools
+    is_executing: Bools
+    is_fetch: Bools
+    is_await: Bools
+
+    @classmethod
+    def read(cls, spans: pa.Table) -> "_Columns":
+        start, (name, names) = _column(spans, "start_ps"), encode_column(spans.column("name"))
+        on_device = ~_is(spans, "device", "host") & ~_is(spans, "category", "host")
+        parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,))
+        return cls(
+            start,
+            start + _column(spans, "dur_ps"),
+            name,
+            names,
+            encode_column(spans.column("track"))[0],
+            _column(spans, "span"),
+            _column(spans, "parent", missing=-1),
+            _is(spans, "level", "op", "runtime"),
+            on_device & _is(spans, "level", "op", "kernel"),
+            *(np.isin(name, [i for i, text in enumerate(names) if any(part in text for part in one)]) for one in parts),
+        )
+
+
+def _read_session(columns: _Columns, mine: Int64s, of_span: Int64s, rows: Int64s, window: Int64s) -> WindowSpans:
+    """The spans `mine` `[n_spans]`, in windows `of_span` numbered from 0."""
+    start, end, is_work = columns.start_ps[mine], columns.end_ps[mine], columns.is_work[mine]
+    launching = columns.is_launching[mine]
+    is_own = _own_tracks(of_span, columns.track[mine], columns.is_step[mine], launching) & columns.is_call[mine]
+    parent = _parents(of_span, columns.span[mine], columns.parent[mine])
+    is_launch = is_own & launching
     is_launch &= ~is_launch[parent] | (parent < 0)
-    waits = _waits(start, start + dur, is_own, name, names)
-    return WindowSpans(rows, start, start + dur, name, parent, is_work, is_busy, is_own, is_launch, waits)
+    is_busy = is_work | columns.is_executing[mine]
+    fetch = is_own & columns.is_fetch[mine]
+    between = _between_awaits(mine[is_own], of_span[is_own], columns)
+    waits = unite([union(start[fetch], end[fetch]), between])
+    name = columns.name[mine]
+    return WindowSpans(rows, window, start, end, name, parent, is_work, is_busy, is_own, is_launch, waits)
 
 
-def _own_track(track: Int64s, name: Int64s, is_work: Bools, names: list[str]) -> int:
-    """The thread on which the steps were marked; else the one that launched most."""
-    marked = track[np.isin(name, _holding(names, (_STEP_NAME,)))]
-    if not len(marked):
-        marked = track[np.isin(name, _holding(names, _LAUNCHES))]
-    return int(np.bincount(marked).argmax()) if len(marked) else -1
+def _own_tracks(window: Int64s, track: Int64s, marked: Bools, launching: Bools) -> Bools:
+    """Spans on the thread of their window on which the steps were marked; else on the one that launched most."""
+    n_windows, n_tracks = int(window.max()) + 1, int(track.max()) + 1
+    place = window * n_tracks + track
+    by_mark, by_launch = (
+        np.bincount(place[which], minlength=n_windows * n_tracks).reshape(n_windows, n_tracks)
+        for which in (marked, launching)
+    )
+    count = np.where(by_mark.any(axis=1, keepdims=True), by_mark, by_launch)
+    most = np.where(count.any(axis=1), count.argmax(axis=1), -1)
+    return np.asarray(track == most[window], np.bool_)
 
 
-def _waits(start: Int64s, end: Int64s, is_own: Bools, name: Int64s, names: list[str]) -> IntervalSet:
-    """Fetches, and the time between two neighbouring awaits: `block_until_ready` has no event around it."""
-    fetch = is_own & np.isin(name, _holding(names, _FETCHES))
-    own = np.flatnonzero(is_own)
-    own = own[np.argsort(start[own], kind="stable")]
-    awaiting = np.isin(name[own], _holding(names, (_AWAIT,)))
-    pair = np.flatnonzero(awaiting[:-1] & awaiting[1:])
-    begin, done = start[own[pair]], end[own[pair + 1]]
-    return union(np.concatenate([start[fetch], begin]), np.concatenate([end[fetch], np.maximum(done, begin)]))
+def _between_awaits(own: Int64s, window: Int64s, columns: _Columns) -> IntervalSet:
+    """The time between two neighbouring awaits of a window: `block_until_ready` has no event around it."""
+    order = np.lexsort((columns.start_ps[own], window))
+    own, window = own[order], window[order]
+    awaiting = columns.is_await[own]
+    pair = np.flatnonzero(awaiting[:-1] & awaiting[1:] & (window[:-1] == window[1:]))
+    begin, done = columns.start_ps[own[pair]], columns.end_ps[own[pair + 1]]
+    return union(begin, np.maximum(done, begin))
 
 
-def _parents(spans: pa.Table) -> Int64s:
+def _parents(window: Int64s, span: Int64s, parent: Int64s) -> Int64s:
     """Index of each span's parent in the same window, -1 where it has none."""
-    ids, parent = _column(spans, "span"), _column(spans, "parent", missing=-1)
+    width = max(int(span.max(initial=0)), int(parent.max(initial=0))) + 1
+    ids, wanted = window * width + span, window * width + parent
     order = np.argsort(ids, kind="stable")
-    at = order[np.minimum(np.searchsorted(ids[order], parent), len(ids) - 1)]
-    return np.where((parent >= 0) & (ids[at] == parent), at, -1)
+    at = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
+    return np.where((parent >= 0) & (ids[at] == wanted), at, -1)
 
 
-def _holding(names: list[str], parts: tuple[str, ...]) -> Int64s:
-    return np.array([i for i, name in enumerate(names) if any(part in name for part in parts)], np.int64)
-
-
-def _codes(names: list[str], wanted: tuple[str, ...]) -> Int64s:
-    return np.array([i for i, name in enumerate(names) if name in wanted], np.int64)
-
-
-def _is(encoded: tuple[Int64s, list[str]], wanted: tuple[str, ...]) -> Bools:
-    return np.isin(encoded[0], _codes(encoded[1], wanted))
-
-
-def _encoded(table: pa.Table, name: str) -> tuple[Int64s, list[str]]:
-    """Codes and texts of a dictionary column; the same codes in every part of the table."""
-    column = table.column(name).unify_dictionaries()
-    if not column.num_chunks:
-        return np.empty(0, np.int64), []
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in column.chunks])
-    return codes.astype(np.int64), column.chunk(0).dictionary.to_pylist()
+def _is(table: pa.Table, column: str, *wanted: str) -> Bools:
+    codes, texts = encode_column(table.column(column))
+    return np.isin(codes, [i for i, text in enumerate(texts) if text in wanted])
 
 
 def _column(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import CATEGORIES
 
 Int64s = NDArray[np.int64]
@@ -144,8 +145,7 @@ def _weights(keys: StepKeys, row: Int64s, window: Int64s, windows: pa.Table) -> 
 
 
 def _count_devices(index: Int64s, breakdowns: pa.Table, n: int) -> Int64s:
-    device = breakdowns.column("device").combine_chunks().cast(pa.string()).dictionary_encode()
-    codes = device.indices.to_numpy().astype(np.int64)
+    codes = encode_column(breakdowns.column("device"))[0]
     pairs = np.unique(index * (codes.max(initial=0) + 1) + codes)
     return np.maximum(np.bincount(pairs // (codes.max(initial=0) + 1), minlength=n), 1)
 

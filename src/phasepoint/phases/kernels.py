@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 _F = TypeVar("_F", bound=Callable[..., object])
 _compiled = cast(Callable[[_F], _F], njit(cache=True, nogil=True))
 
-MAX_STATES = 64
-"""States whose way back fits one bit each into a word per step."""
-
 
 @_compiled
 def cheapest_levels(

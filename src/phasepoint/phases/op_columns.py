@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import compact, encode_column
 from phasepoint.phases.captured import Captured, StepKeys
 
 Int64s = NDArray[np.int64]
@@ -94,11 +95,10 @@ def _device_rows(ops: pa.Table) -> NDArray[np.bool_]:
 
 def _encode(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, tuple[OpKey, ...]]:
     columns = [_codes(ops, "op"), _codes(ops, "category"), _codes(ops, "layer"), _program_codes(ops, programs)]
-    code = np.zeros(ops.num_rows, np.int64)
+    code, size = np.zeros(ops.num_rows, np.int64), 1
     for codes, names in columns:
-        code = code * len(names) + codes
-        _, code = np.unique(code, return_inverse=True)
-    first = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
+        code, size = compact(code * len(names) + codes, size * len(names))
+    first = np.zeros(size if len(code) else 0, np.int64)
     first[code[::-1]] = np.arange(len(code))[::-1]
     named = zip(*([names[i] for i in codes[first].tolist()] for codes, names in columns), strict=True)
     return code, tuple(OpKey(op or "", category or "unknown", layer, program) for op, category, layer, program in named)
@@ -107,9 +107,8 @@ def _encode(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, tuple[OpK
 def _codes(ops: pa.Table, name: str) -> tuple[Int64s, list[str | None]]:
     if name not in ops.column_names:
         return np.zeros(ops.num_rows, np.int64), [None]
-    encoded = _strings(ops, name).combine_chunks().dictionary_encode()
-    names = [*encoded.dictionary.to_pylist(), None]
-    return pc.fill_null(encoded.indices, len(names) - 1).to_numpy().astype(np.int64), names
+    codes, names = encode_column(ops.column(name))
+    return np.where(codes < 0, len(names), codes), [*names, None]
 
 
 def _program_codes(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, list[str | None]]:
