@@ -5,8 +5,8 @@ pinned to a core of its own; with every pair they change cores. So a machine who
 the recorder's thread finds no idle core to hide on. `--turns` runs the two of a pair one after another on all cores
 instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs
 of on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside
-the recorder's own account, and the same of the lower quartile of step times: steps that neither a window nor other guests
-of the machine slowed down. `--null` compares the job without recorder with itself: the scatter of the arrangement.
+the recorder's own account, and the same of the lower quartile of step times: steps that neither a window nor the machine's
+other guests slowed down. `--null` compares the job without recorder with itself: the scatter of the arrangement.
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
     python benchmarks/overhead.py --null                 # off / off

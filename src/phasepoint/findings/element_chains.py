@@ -73,8 +73,8 @@ def find_chains(view: FindingsView) -> ElementChains:
     gap_ps = np.where(place_in > 0, start_ps[member] - start_ps[member - 1] - self_ps[member - 1], 0)
     gaps_ps = np.bincount(chain, np.clip(gap_ps, 0, MOST_GAP_PS), minlength=len(first))
     steps = len(view.captured.row)
-    bytes_ps = np.bincount(index[first], total_ps * (1 - 1 / count), minlength=steps)
-    launch_ps = np.bincount(index[first], np.where(total_ps > 0, gaps_ps, 0), minlength=steps)
+    bytes_ps: Floats = np.bincount(index[first], total_ps * (1 - 1 / count), minlength=steps)
+    launch_ps: Floats = np.bincount(index[first], np.where(total_ps > 0, gaps_ps, 0), minlength=steps)
     ops = _by_op(spans.column("name"), order[member], time_ps)
     return ElementChains(seen, bytes_ps[seen], launch_ps[seen], ops)
 
