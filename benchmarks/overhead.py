@@ -5,8 +5,9 @@ pinned to a core of its own; with every pair they change cores. So a machine who
 the recorder's thread finds no idle core to hide on. `--turns` runs the two of a pair one after another on all cores
 instead, in turning order, as a machine with an accelerator or a single core has to. Reported is the median over pairs
 of on / off - 1 with a bootstrap 95 % interval, for wall and for CPU time (user and system, children included), beside
-the recorder's own account, and the same of the lower quartile of step times: steps that neither a window nor the machine's
-other guests slowed down. `--null` compares the job without recorder with itself: the scatter of the arrangement.
+the recorder's own account. A shared machine's cores are slowed down by its other guests for seconds at a time; a probe
+every ten steps finds out when, and `undisturbed` is the same from the blocks of steps in which that did not happen.
+`--null` compares the job without recorder with itself: the scatter of the arrangement.
 
     python benchmarks/overhead.py                        # 10 pairs of 60 s, JAX and PyTorch
     python benchmarks/overhead.py --null                 # off / off
@@ -38,6 +39,8 @@ import numpy as np
 JOBS = Path(__file__).with_name("overhead_jobs.py")
 CALIBRATION_STEPS = 200
 WITHIN_S = 5.0
+DISTURBED = 1.2
+"""From 1.2 × its least time on, the probe says that the core was disturbed: undisturbed it varies by 5 %."""
 LAYOUT_BYTES = 4096
 """The environment of every job is padded by a random length up to this, because where a process's stack and buffers
 come to lie changes its speed by some per cent (Mytkowicz et al., "Producing wrong data without doing anything
@@ -110,7 +113,7 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         sys.stderr.write(
             f"{framework} {index + 1}/{pairs}: off {off['wall_s']:.2f} s, {on['mode']} {on['wall_s']:.2f} s "
             f"({on['wall_s'] / off['wall_s'] - 1:+.2%}), CPU {on['cpu_s'] / off['cpu_s'] - 1:+.2%}, "
-            f"quiet step {on['quiet_step_s'] / off['quiet_step_s'] - 1:+.2%}, "
+            f"undisturbed {gain(off, on)[0]:+.2%} ({undisturbed_share(off, on):.0%} of the time), "
             f"own account {on['own_ratio']:.2%}, {on['windows']} windows, "
             f"results {'equal' if off['digest'] == on['digest'] else 'DIFFER'}\n"
         )
@@ -122,7 +125,9 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         "seconds": median(off["wall_s"] for off, _ in results),
         "wall": bootstrap([on["wall_s"] / off["wall_s"] - 1 for off, on in results]),
         "cpu": bootstrap([on["cpu_s"] / off["cpu_s"] - 1 for off, on in results]),
-        "quiet_step": bootstrap([on["quiet_step_s"] / off["quiet_step_s"] - 1 for off, on in results]),
+        "undisturbed": bootstrap([gain(off, on)[0] for off, on in results]),
+        "undisturbed_cpu": bootstrap([gain(off, on)[1] for off, on in results]),
+        "undisturbed_share": median(undisturbed_share(off, on) for off, on in results),
         "off_spread": float(
             np.std([off["wall_s"] for off, _ in results]) / np.mean([off["wall_s"] for off, _ in results])
         ),
@@ -132,6 +137,48 @@ def compare(framework: str, pairs: int, seconds: float, *, turns: bool, null: bo
         "bit_identical": len(digests) == 1,
         "pairs": [{"off": off, "on": on} for off, on in results],
     }
+
+
+def gain(off: dict[str, Any], on: dict[str, Any]) -> tuple[float, float]:
+    """on / off - 1 of wall and CPU time, had the cores not been disturbed: see `overhead_jobs.probe_s`."""
+    limit_s = _limit_s(off, on)
+    compiling = np.array(off["blocks"][0][:2])  # taken to last as long in both: no probe tells how it was disturbed
+    without, recorded = (_undisturbed(job, limit_s) + compiling for job in (off, on))
+    wall, cpu = recorded / without - 1
+    return float(wall), float(cpu)
+
+
+def undisturbed_share(*jobs: dict[str, Any]) -> float:
+    """Share of the jobs' blocks with an undisturbed core."""
+    limit_s = _limit_s(*jobs)
+    return float(np.mean(np.concatenate([_is_quiet(np.array(job["blocks"]), limit_s) for job in jobs])))
+
+
+def _limit_s(*jobs: dict[str, Any]) -> float:
+    """The probe's time up to which the core counts as undisturbed."""
+    return DISTURBED * min(float(np.quantile(np.array(job["blocks"])[:, 2], 0.05)) for job in jobs)
+
+
+def _is_quiet(blocks: Any, limit_s: float) -> Any:
+    """Blocks with an undisturbed probe before and after."""
+    quiet = blocks[:, 2] <= limit_s
+    return quiet & np.concatenate(([True], quiet[:-1]))
+
+
+def _undisturbed(job: dict[str, Any], limit_s: float) -> Any:
+    """Wall and CPU time if every block but the first had taken what undisturbed ones take on average.
+
+    What is before the first block and after the last one, entering and leaving the recorder, counts as it was.
+    """
+    blocks = np.array(job["blocks"])
+    outside = np.array([job["wall_s"], job["cpu_s"]]) - blocks[:, :2].sum(axis=0) - blocks[:, 2].sum()
+    return outside + _quiet_mean([job], limit_s) * (len(blocks) - 1)
+
+
+def _quiet_mean(jobs: list[dict[str, Any]], limit_s: float) -> Any:
+    """Mean wall and CPU time of the undisturbed blocks of several jobs, the first block of each left out."""
+    quiet = [(blocks := np.array(job["blocks"]))[1:][_is_quiet(blocks, limit_s)[1:], :2] for job in jobs]
+    return np.concatenate(quiet).mean(axis=0)
 
 
 def compare_peer(framework: str, repeats: int, seconds: float, *, turns: bool) -> dict[str, Any]:
@@ -159,8 +206,13 @@ def within(framework: str) -> dict[str, Any]:
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
     found = json.loads(done.stdout.splitlines()[-1])
-    wall, cpu = (bootstrap([row[column] for row in found["rounds"]]) for column in (0, 1))
-    return {**found, "wall": wall, "cpu": cpu}
+    turns = [{mode: {"blocks": blocks} for mode, blocks in turn.items()} for turn in found.pop("turns")]
+    sums = [{mode: np.array(job["blocks"])[:, :2].sum(axis=0) for mode, job in turn.items()} for turn in turns]
+    wall, cpu = (bootstrap([float(turn["on"][i] / turn["off"][i] - 1) for turn in sums]) for i in (0, 1))
+    limit_s = _limit_s(*(job for turn in turns for job in turn.values()))
+    means = {mode: _quiet_mean([turn[mode] for turn in turns], limit_s) for mode in ("off", "on")}
+    undisturbed = [float(means["on"][i] / means["off"][i] - 1) for i in (0, 1)]
+    return {**found, "rounds": len(turns), "wall": wall, "cpu": cpu, "undisturbed": undisturbed}
 
 
 def clock_us() -> dict[str, float]:
@@ -232,12 +284,13 @@ def print_report(figures: dict[str, Any]) -> None:
         print(f"step clock: {figures['clock']['us_per_step']:.2f} µs a step")
     for row in figures.get("pairs", []):
         (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
-        quiet, quiet_low, quiet_high = row["quiet_step"]
+        (alone, alone_low, alone_high), (alone_cpu, *_) = row["undisturbed"], row["undisturbed_cpu"]
         print(
             f"{row['framework']:5s}  {len(row['pairs'])} pairs × {row['seconds']:.0f} s {row['arrangement']} "
             f"({row['steps']} steps)\n"
             f"       wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]\n"
-            f"       step with nothing in its way {quiet:+.2%} [{quiet_low:+.2%}, {quiet_high:+.2%}]\n"
+            f"       undisturbed cores ({row['undisturbed_share']:.0%} of the time): wall {alone:+.2%} "
+            f"[{alone_low:+.2%}, {alone_high:+.2%}]   CPU {alone_cpu:+.2%}\n"
             f"       own account {row['own_ratio']:.2%}   windows {row['windows']:.0f}  "
             f" run {row['run_bytes'] / 1e6:.1f} MB\n"
             f"       spread of the job without recorder {row['off_spread']:.2%}   "
@@ -246,9 +299,9 @@ def print_report(figures: dict[str, Any]) -> None:
     for row in figures.get("within", []):
         (wall, low, high), (cpu, cpu_low, cpu_high) = row["wall"], row["cpu"]
         print(
-            f"{row['framework']:5s}  within one process, {len(row['rounds'])} × {row['steps']} steps, "
+            f"{row['framework']:5s}  within one process, {row['rounds']} × {row['steps']} steps, "
             f"{row['windows']} windows: wall {wall:+.2%} [{low:+.2%}, {high:+.2%}]   "
-            f"CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]"
+            f"CPU {cpu:+.2%} [{cpu_low:+.2%}, {cpu_high:+.2%}]   undisturbed {row['undisturbed'][0]:+.2%}"
         )
     for row in figures.get("peers", []):
         name = "jax.profiler.trace" if row["framework"] == "jax" else "torch.profiler"

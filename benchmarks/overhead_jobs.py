@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-WARM_STEPS = 10
+BLOCK_STEPS = 10
+"""Steps between two probes; the first block, which compiles, is left out of the mean step."""
+PROBE_LOOPS = 12_000
 ROUNDS = 14
 
 LARGEST_MAPPED_BYTES = 31 << 20
@@ -149,14 +151,15 @@ def train(framework: str, steps: int, mode: str, out: str) -> dict[str, Any]:
         from phasepoint.recorder import record
 
         with record(out, framework=framework) as run:
-            times = _loop(run.steps(_repeat(loader, steps)), step, digest)
+            blocks = _loop(run.steps(_repeat(loader, steps)), step, digest)
         cost = run.cost
     else:
         with peer(framework) if mode == "peer" else nullcontext():
-            times = _loop(_repeat(loader, steps), step, digest)
+            blocks = _loop(_repeat(loader, steps), step, digest)
     wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
     digest.update(final())
-    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps, **times}
+    figures = {"wall_s": wall, "cpu_s": cpu, "digest": digest.hexdigest(), "steps": steps, "blocks": blocks}
+    figures["step_s"] = float(np.mean([block[0] for block in blocks[1:]]) / BLOCK_STEPS) if blocks[1:] else float("nan")
     if cost is not None:
         figures |= {"windows": cost.windows, "own_ratio": cost.ratio, "own_s": cost.total_ps / 1e12}
     return figures
@@ -166,7 +169,7 @@ def alternate(framework: str, rounds: int, steps: int, folder: str) -> dict[str,
     """The job without and with recorder in turns within one process: all that differs from process to process is equal.
 
     Returns:
-        on / off - 1 of the steps' wall and CPU time for each round, entering and leaving the recorder left out.
+        The blocks of each turn, entering and leaving the recorder left out.
     """
     from phasepoint.recorder import record
 
@@ -174,46 +177,48 @@ def alternate(framework: str, rounds: int, steps: int, folder: str) -> dict[str,
     loader = list(batches(16, shape, 10))
     bytearray(LARGEST_MAPPED_BYTES)
 
-    def timed(batches: Iterable[Any]) -> tuple[float, float]:
-        wall, cpu = time.perf_counter(), cpu_s()
-        _loop(batches, step, hashlib.sha256())
-        return time.perf_counter() - wall, cpu_s() - cpu
-
-    timed(_repeat(loader, steps))
-    ratios, windows = [], 0
+    _loop(_repeat(loader, steps), step, hashlib.sha256())
+    turns, windows = [], 0
     for index in range(rounds):
         found = {}
         for mode in ("off", "on") if index % 2 == 0 else ("on", "off"):
             if mode == "off":
-                found[mode] = timed(_repeat(loader, steps))
+                found[mode] = _loop(_repeat(loader, steps), step, hashlib.sha256())
                 continue
             with record(f"{folder}/{index}", framework=framework) as run:
-                found[mode] = timed(run.steps(_repeat(loader, steps)))
+                found[mode] = _loop(run.steps(_repeat(loader, steps)), step, hashlib.sha256())
             windows += run.cost.windows
-        ratios.append([on / off - 1 for off, on in zip(found["off"], found["on"], strict=True)])
-    return {"framework": framework, "rounds": ratios, "windows": windows, "steps": steps}
+        turns.append(found)
+    return {"framework": framework, "turns": turns, "windows": windows, "steps": steps}
 
 
 def _repeat(loader: list[Any], steps: int) -> Iterator[Any]:
     return (loader[index % len(loader)] for index in range(steps))
 
 
-def _loop(loader: Iterable[Any], step: Step, digest: Any) -> dict[str, float]:
-    """Train.
-
-    Returns:
-        step_s: mean time of a step, the first few, which compile, left out.
-        quiet_step_s: the lower quartile of the steps' times: a step with nothing in its way, which on a shared machine
-            is slowed down for seconds now and then.
-    """
-    done = [time.perf_counter()]
-    for batch in loader:
+def _loop(loader: Iterable[Any], step: Step, digest: Any) -> list[list[float]]:
+    """Train; returns wall and CPU time of each whole block of steps and, after it, how long the probe took."""
+    blocks, wall, cpu = [], time.perf_counter(), cpu_s()
+    for index, batch in enumerate(loader, 1):
         digest.update(np.float64(step(batch)).tobytes())
-        done.append(time.perf_counter())
-    times = np.diff(done)[WARM_STEPS:]
-    if not len(times):
-        return {"step_s": float("nan"), "quiet_step_s": float("nan")}
-    return {"step_s": float(times.mean()), "quiet_step_s": float(np.quantile(times, 0.25))}
+        if index % BLOCK_STEPS == 0:
+            wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
+            blocks.append([wall, cpu, probe_s()])
+            wall, cpu = time.perf_counter(), cpu_s()
+    return blocks
+
+
+def probe_s() -> float:
+    """How long the core takes for a fixed piece of arithmetic that stays in its first-level cache: half a millisecond.
+
+    It takes up to 1.8 × as long while another guest of the machine uses the core's other hardware thread, which nothing
+    else here shows: not the queue, not stolen time, not page faults. The thread's CPU time, so that being preempted (by
+    the recorder's thread, say) does not count.
+    """
+    began, x = time.thread_time(), 0
+    for i in range(PROBE_LOOPS):
+        x = (x * 31 + i) & 0xFFFFF
+    return time.thread_time() - began
 
 
 def main() -> None:
