@@ -15,7 +15,6 @@ from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_o
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.shape_text import parse_array
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.captured import step_keys
 
 Floats = NDArray[np.float64]
 
@@ -69,12 +68,12 @@ def find_chains(view: FindingsView) -> ElementChains:
     place_in = np.arange(len(chain)) - np.repeat(np.cumsum(count) - count, count)
     member = first[chain] + place_in
     time_ps = _memory_time(kind[member], self_ps[member], chain)
-    total_ps = np.bincount(chain, time_ps, minlength=len(first))
+    total_ps = _sums(chain, time_ps, len(first))
     gap_ps = np.where(place_in > 0, start_ps[member] - start_ps[member - 1] - self_ps[member - 1], 0)
-    gaps_ps = np.bincount(chain, np.clip(gap_ps, 0, MOST_GAP_PS), minlength=len(first))
+    gaps_ps = _sums(chain, np.clip(gap_ps, 0, MOST_GAP_PS), len(first))
     steps = len(view.captured.row)
-    bytes_ps: Floats = np.bincount(index[first], total_ps * (1 - 1 / count), minlength=steps)
-    launch_ps: Floats = np.bincount(index[first], np.where(total_ps > 0, gaps_ps, 0), minlength=steps)
+    bytes_ps = _sums(index[first], total_ps * (1 - 1 / count), steps)
+    launch_ps = _sums(index[first], np.where(total_ps > 0, gaps_ps, 0), steps)
     ops = _by_op(spans.column("name"), order[member], time_ps)
     return ElementChains(seen, bytes_ps[seen], launch_ps[seen], ops)
 
@@ -94,6 +93,10 @@ def _memory_time(kind: Int64s, self_ps: Int64s, chain: Int64s) -> Floats:
     return np.where(cheap, self_ps, np.minimum(self_ps, median_ps[chain]))
 
 
+def _sums(group: Int64s, values: Floats, groups: int) -> Floats:
+    return np.asarray(np.bincount(group, values, minlength=groups), np.float64)
+
+
 def _by_op(names: pa.ChunkedArray, row: Int64s, time_ps: Floats) -> dict[str, int]:
     """Name → its time, the largest first."""
     code, texts = encode_column(names)
@@ -107,7 +110,7 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     """Spans that may be of a chain, or end one; the captured step of each; all captured steps with spans."""
     spans = view.table("spans").filter(pc.is_valid(view.table("spans").column("step")))
     captured = view.captured
-    of_row = step_keys(view.table("steps")).rows_of(spans)
+    of_row = view.keys.rows_of(spans)
     index = np.searchsorted(captured.row, of_row)
     known = index < len(captured.row)
     known[known] = captured.row[index[known]] == of_row[known]

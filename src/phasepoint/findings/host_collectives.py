@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.findings.op_estimates import Estimate, estimate_of_steps
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.captured import PARTS, step_keys
+from phasepoint.phases.captured import PARTS
 
 _NAMES = "^(gloo|mpi|ucc):"
 _EXPOSED_IN = tuple(PARTS.index(name) for name in ("communication", "host", "idle"))
@@ -23,7 +23,7 @@ def host_collectives(view: FindingsView, undisturbed: float) -> tuple[Estimate, 
     """
     ops, captured = view.table("ops"), view.captured
     ops = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _NAMES))
-    of_row = step_keys(view.table("steps")).rows_of(ops)
+    of_row = view.keys.rows_of(ops)
     index = np.searchsorted(captured.row, of_row)
     known = index < len(captured.row)
     known[known] = captured.row[index[known]] == of_row[known]

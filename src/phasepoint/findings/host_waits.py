@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.captured import PARTS, step_keys
+from phasepoint.phases.captured import PARTS
 
 _COLLECTIVES = r"^(gloo|nccl|mpi|ucc|xccl|hccl):"
 """Names under which PyTorch's process groups mark their collectives, whatever category they were given."""
@@ -84,6 +84,6 @@ def _marked_ps(view: FindingsView) -> Int64s:
     """`[n_steps]` self time of the collectives that the framework marks."""
     ops, found_ps = view.table("ops"), np.zeros(view.clock.n_steps, np.int64)
     mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _COLLECTIVES))
-    rows = step_keys(view.table("steps")).rows_of(mine)
+    rows = view.keys.rows_of(mine)
     np.add.at(found_ps, rows[rows >= 0], mine.column("self_ps").to_numpy()[rows >= 0])
     return found_ps

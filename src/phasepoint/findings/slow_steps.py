@@ -100,23 +100,26 @@ def find_slow_steps(view: FindingsView) -> SlowSteps:
 
 def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
     """`[n_steps]` the cause that explains most of each slow step's excess, where it explains half of it."""
-    clock = view.clock
-    usual_input_ps = int(np.median(clock.input_ps[~is_slow])) if (~is_slow).any() else 0
-    captured = np.zeros(clock.n_steps, bool)
-    captured[view.captured.row] = True
-    seen = np.where(captured, excess_ps, 0) if captured.mean() < 0.5 else np.zeros_like(excess_ps)
+    clock, slow = view.clock, np.flatnonzero(is_slow)
+    cause = np.full(clock.n_steps, -1, np.int64)
+    if not len(slow):
+        return cause
+    usual_input_ps = int(np.median(clock.input_ps[~is_slow])) if len(slow) < clock.n_steps else 0
+    captured = np.isin(slow, view.captured.row)
+    seen = np.where(captured, excess_ps[slow], 0) if 2 * len(view.captured.row) < clock.n_steps else np.zeros_like(slow)
     explained = np.stack(
         [
-            long_pauses(view).by_step,
-            _checkpoint_ps(view),
-            clock.compile_ps,
-            np.maximum(clock.input_ps - usual_input_ps, 0),
+            long_pauses(view).by_step[slow],
+            _checkpoint_ps(view)[slow],
+            clock.compile_ps[slow],
+            np.maximum(clock.input_ps[slow] - usual_input_ps, 0),
             (seen // 2 + 1) * (seen > 0),  # only where nothing else explains it
         ]
     )
     best = np.argmax(explained, axis=0)
-    enough = 2 * explained[best, np.arange(clock.n_steps)] >= excess_ps
-    return np.where(is_slow, np.where(enough, best, _UNKNOWN), -1)
+    enough = 2 * explained[best, np.arange(len(slow))] >= excess_ps[slow]
+    cause[slow] = np.where(enough, best, _UNKNOWN)
+    return cause
 
 
 def _checkpoint_ps(view: FindingsView) -> Int64s:

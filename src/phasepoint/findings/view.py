@@ -14,7 +14,7 @@ from phasepoint.findings.expected import Expected, expect_steps
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.captured import PARTS, Captured, step_keys
+from phasepoint.phases.captured import PARTS, Captured, StepKeys, step_keys
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
@@ -67,7 +67,12 @@ class FindingsView:
     @cached_property
     def device_ops(self) -> DeviceOps:
         """The devices' work in the captured steps."""
-        return read_device_ops(self.table("ops"), step_keys(self.table("steps")), self.captured)
+        return read_device_ops(self.table("ops"), self.keys, self.captured)
+
+    @cached_property
+    def keys(self) -> StepKeys:
+        """Which row of the clock a step is."""
+        return step_keys(self.table("steps"))
 
     @cached_property
     def graphs(self) -> dict[ProgramId, Graph]:

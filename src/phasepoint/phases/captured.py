@@ -12,6 +12,7 @@ So the parts of every captured step add up to its `dur_ps`.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -49,16 +50,27 @@ class StepKeys:
 
     def rows_of(self, table: pa.Table) -> Int64s:
         """Row of the steps table for each row of another table `[n]`; -1 where the step is not in it or null."""
-        n = len(self.step)
-        _, host = np.unique(np.concatenate([self.host, _ids(table, "host")]), return_inverse=True)
-        attempt = np.concatenate([self.attempt, _ids(table, "attempt")])
-        step = np.concatenate([self.step, _ids(table, "step", missing=-1)])
-        key = (host * (attempt.max(initial=0) + 1) + attempt) * (step.max(initial=0) + 2) + step + 1
-        order = np.argsort(key[:n], kind="stable")
-        mine = key[:n][order]
-        at = np.minimum(np.searchsorted(mine, key[n:]), max(n - 1, 0))
-        found = mine[at] == key[n:] if n else np.zeros(len(at), bool)
-        return np.where(found & (step[n:] >= 0), order[at] if n else -1, -1)
+        if not len(self.step):
+            return np.full(table.num_rows, -1, np.int64)
+        hosts, sizes, order, keys = self._sorted
+        host = _ids(table, "host")
+        place = np.minimum(np.searchsorted(hosts, host), len(hosts) - 1)
+        attempt, step = _ids(table, "attempt"), _ids(table, "step", missing=-1)
+        known = (hosts[place] == host) & (attempt >= 0) & (attempt < sizes[0]) & (step >= 0) & (step < sizes[1])
+        wanted = np.where(known, (place * sizes[0] + attempt) * sizes[1] + step, -1)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(known & (keys[at] == wanted), at if order is None else order[at], -1)
+
+    @cached_property
+    def _sorted(self) -> tuple[Int64s, tuple[int, int], Int64s | None, Int64s]:
+        """The hosts; numbers of attempts and steps; the order of the keys, None where they stand in it; the keys."""
+        hosts, place = np.unique(self.host, return_inverse=True)
+        sizes = int(self.attempt.max()) + 1, int(self.step.max()) + 1
+        keys = (place.ravel() * sizes[0] + self.attempt) * sizes[1] + self.step
+        if bool((keys[1:] > keys[:-1]).all()):
+            return hosts, sizes, None, keys
+        order = np.argsort(keys, kind="stable")
+        return hosts, sizes, order, keys[order]
 
 
 @dataclass(frozen=True, eq=False)

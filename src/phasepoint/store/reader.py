@@ -16,7 +16,7 @@ from phasepoint.store.manifest import Manifest, read_manifest
 from phasepoint.store.process import ProcessIdentity
 from phasepoint.store.raw import read_raw_file
 from phasepoint.store.session import BrokenSession, Session, ShardState, parse_shard_name, read_session, shard_state
-from phasepoint.store.shard_table import order_rows, read_shard_table
+from phasepoint.store.shard_table import ShardTable, join_tables, order_rows, part_names, read_shard_table
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Run:
     location: Location = field(repr=False)
     _problems: tuple[str, ...] = field(repr=False)
     _lost: dict[tuple[str, str], tuple[LostPart, ...]] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[str, str], ShardTable] = field(default_factory=dict, repr=False)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -117,13 +118,13 @@ class Run:
         schema = _with_host(spec)
         keep = schema.names if columns is None else ["host", "attempt", *_declared(spec, columns)]
         shards = self.shards if shard is None else (self.shard(shard),)
-        tables = [schema.empty_table()]
+        tables = []
         for one in shards:
             rows = self._read(one, spec)
             if name == "gaps":
                 rows = order_rows(spec, [rows, self._lost_gaps(one)])
             tables.append(_prepend_host(schema, one, rows))
-        return pa.concat_tables(tables).unify_dictionaries().combine_chunks().select(keep)
+        return join_tables(tables, schema.empty_table()).select(keep)
 
     def read_raw(self, shard_name: str, relative_path: str) -> bytes:
         """A raw capture, decompressed by its `.zst` suffix.
@@ -133,15 +134,21 @@ class Run:
         """
         return read_raw_file(self.location, self.shard(shard_name).name, relative_path)
 
-    def _read(self, shard: Shard, spec: TableSpec) -> pa.Table:
-        found = read_shard_table(self.location, shard.name, spec)
-        self._lost[shard.name, spec.name] = found.lost
+    def _read(self, shard: Shard, spec: TableSpec, *, keep: bool = False) -> pa.Table:
+        """Read a table of a shard; one that was kept is handed out once, unless there is more of it by now."""
+        key = shard.name, spec.name
+        found = self._kept.pop(key, None)
+        if found is None or found.parts != part_names(self.location, f"{shard.name}/{spec.name}"):
+            found = read_shard_table(self.location, shard.name, spec)
+        if keep:
+            self._kept[key] = found
+        self._lost[key] = found.lost
         return found.rows
 
     def _lost_gaps(self, shard: Shard) -> pa.Table:
         for spec in TABLES.values():
             if (shard.name, spec.name) not in self._lost:
-                self._read(shard, spec)
+                self._read(shard, spec, keep=True)  # whoever reads the gaps may want it next
         lost = [p for (name, _), parts in self._lost.items() if name == shard.name for p in parts]
         return lost_part_gaps(lost)
 

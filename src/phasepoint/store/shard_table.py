@@ -1,5 +1,6 @@
 """One table of one shard, put together from its parts."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -24,10 +25,17 @@ _LIST_TRIES = 20
 
 @dataclass(frozen=True)
 class ShardTable:
-    """The readable rows of one table of one shard, and the parts that could not be read."""
+    """One table of one shard.
+
+    Attributes:
+        rows: those that can be read.
+        lost: the parts that cannot.
+        parts: names of all parts there were.
+    """
 
     rows: pa.Table
     lost: tuple[LostPart, ...]
+    parts: list[str]
 
 
 def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTable:
@@ -47,7 +55,7 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTa
         except FileNotFoundError:
             continue
         if _merged_of(part_names(location, folder)) == _merged_of(names):
-            return ShardTable(order_rows(spec, [spec.empty(), *tables]), tuple(lost))
+            return ShardTable(order_rows(spec, tables), tuple(lost), names)
     raise StoreError(f"{location.show(folder)}: its parts kept changing while they were read; try again")
 
 
@@ -65,13 +73,20 @@ def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
     """The tables' rows one after another, repeated ones dropped, sorted as declared; equal keys keep their order."""
     import pyarrow.compute as pc
 
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    table = join_tables(tables, spec.empty())
     if spec.name in REPEATED:
         table = _drop_repeated(table, REPEATED[spec.name])
     if spec.order_by and table.num_rows > 1 and not _is_sorted(table, spec.order_by):
         order = pc.sort_indices(table, sort_keys=[(key, "ascending") for key in spec.order_by])
         table = table.take(order).combine_chunks()
     return table
+
+
+def join_tables(tables: Sequence[pa.Table], empty: pa.Table) -> pa.Table:
+    """The rows of tables of one schema, one after another in one piece; `empty` where there are none. Copies no rows
+    where only one table has any."""
+    filled = [table for table in tables if table.num_rows]
+    return pa.concat_tables(filled or [empty]).unify_dictionaries().combine_chunks()
 
 
 def _read_parts(
