@@ -108,7 +108,7 @@ def _by_op(names: pa.ChunkedArray, row: Int64s, time_ps: Floats) -> dict[str, in
 
 def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     """Spans that may be of a chain, or end one; the captured step of each; all captured steps with spans."""
-    spans = view.table("spans").filter(pc.is_valid(view.table("spans").column("step")))
+    spans = view.table("spans")
     captured = view.captured
     of_row = view.keys.rows_of(spans)
     index = np.searchsorted(captured.row, of_row)
@@ -122,7 +122,7 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     on_device = _by_text(spans, "device", lambda device: device != "host").astype(bool)
     level = _by_text(spans, "level", lambda level: level in ("op", "kernel")).astype(bool)
     keep = known & on_device & level & ~nested & ~beside
-    return spans.filter(pa.array(keep)).select(_COLUMNS), index[keep], seen
+    return spans.select(_COLUMNS).filter(pa.array(keep)), index[keep], seen
 
 
 def _inside_another(spans: pa.Table, of_framework: NDArray[np.bool_]) -> NDArray[np.bool_]:
