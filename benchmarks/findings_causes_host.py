@@ -95,10 +95,6 @@ def collect_garbage(plan: Plan) -> Plant:
 
 def dispatch_small(plan: Plan) -> Plant:
     """A running mean of many small arrays, kept in Python one by one; without the cause in one call."""
-    return (_jax_means if plan.framework == "jax" else _torch_means)(plan)
-
-
-def _jax_means(plan: Plan) -> Plant:
     import jax
     import jax.numpy as jnp
 
@@ -121,22 +117,6 @@ def _jax_means(plan: Plan) -> Plant:
     return Plant(after=by_one if plan.planted else at_once)
 
 
-def _torch_means(plan: Plan) -> Plant:
-    import torch
-
-    means, value = [torch.zeros(64) for _ in range(max(plan.repeats, 1))], torch.ones(64)
-    stacked = torch.stack(means)
-
-    def by_one(step: int, job: Job) -> None:
-        for mean in means:
-            mean.mul_(0.99).add_(value)
-
-    def at_once(step: int, job: Job) -> None:
-        stacked.mul_(0.99).add_(value)
-
-    return Plant(after=by_one if plan.planted else at_once)
-
-
 _AHEAD = tuple(("jax", True, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40))
 
 CAUSES = (
@@ -146,7 +126,7 @@ CAUSES = (
     Cause(
         "HOST-DISPATCH",
         dispatch_small,
-        (*JAX_SYNC, *TORCH),
+        tuple(("jax", False, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
         shared=False,
         per="step",
         probe_repeats=600,

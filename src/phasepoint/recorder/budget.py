@@ -44,8 +44,9 @@ Precision grows with the square root of their number, files and conversion with 
 has some 3,000 windows and not 86,400.
 """
 
-LEAST_DISTANCE_PS = PS_PER_S
-"""Random windows are at least this far apart in the mean."""
+LEAST_DISTANCE_PS = PS_PER_S // 4
+"""Random windows are at least this far apart in the mean: a job of seconds with a large budget is seen four times a
+second and not captured back to back, where one window would disturb the next."""
 
 
 @dataclass(frozen=True)
