@@ -87,6 +87,26 @@ def breakdown(number, first, walls, *, n=5):
     ]
 
 
+def test_ops_of_a_step_whose_row_was_lost_do_not_count(path):
+    steps = {name: values[:-1] for name, values in steps_of([10 * MS] * 31).items()}
+    ops = [
+        {"window": 0, "step": step, "device": "cpu:0", "op": "dot", "level": "op", "category": "compute", "count": 1,
+         "total_ps": 9 * MS, "self_ps": 9 * MS}
+        for step in range(26, 31)
+    ]  # fmt: skip
+    rows = {
+        "windows": [window(0, 26)],
+        "conversions": [conversion(0)],
+        "breakdowns": breakdown(0, 26, {"compute": 9 * MS, "idle": MS}),
+        "ops": ops,
+    }
+    write_shard(path, steps=steps, rows=rows, close_after_s=1)
+    summary = summarize_run(open_run(path))
+    assert summary.steps == 30
+    assert summary.categories.captured_steps == 4
+    assert summary.top_ops[0].count == 30
+
+
 @pytest.fixture
 def path(tmp_path):
     return create_run(tmp_path / "run", command=["python", "train.py"], frameworks={"jax": "0.10.2"})

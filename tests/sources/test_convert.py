@@ -77,6 +77,23 @@ def test_every_window_is_converted_and_a_damaged_one_is_a_gap(run_path):
     assert steps == {(0, 0, "dot.1"), (0, 1, "dot.1"), (2, 4, "dot.1"), (2, 5, "dot.1")}
 
 
+def test_a_mark_of_a_step_that_was_none_takes_no_ops(tmp_path):
+    """The loop asked for one more batch while a window was open, and there was none."""
+    path = str(tmp_path / "run")
+    create_run(path)
+    row = {"step": 0, "start_ps": 0, "dur_ps": 100 * US, "input_ps": 0, "dispatch_ps": 0, "compile_ps": 0}
+    shard = open_shard(path, 0, epoch_unix_ns=EPOCH_NS)
+    shard.write_raw("raw/window-000000.xplane.pb.zst", capture(0))
+    shard.append("steps", table_from_rows("steps", [row]))
+    shard.append("windows", table_from_rows("windows", [window_row(0, last_step=0)]))
+    shard.close()
+    convert_windows(path)
+    run = open_run(path)
+    assert {r["step"] for r in run.table("breakdowns").to_pylist()} == {0}
+    assert {r["step"] for r in run.table("ops").to_pylist()} <= {0, None}
+    assert sum(r["count"] for r in run.table("ops").to_pylist() if r["op"] == "dot.1") == 2
+
+
 def test_raw_captures_go_when_read_in_full_and_stay_otherwise(run_path):
     convert_windows(run_path)
     raw = Path(run_path) / "host=00000" / "raw"

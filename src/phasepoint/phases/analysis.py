@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.phases.captured import step_keys
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import Estimates, estimate_totals
@@ -72,7 +73,10 @@ def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
     if not steps.num_rows:
         none = np.empty(0, np.int64)
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
-    return detect_phases(steps, tables["ops"], method=method)
+    ops, keys = tables["ops"], step_keys(steps)
+    of_step = (keys.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
+    known = ops if of_step.all() else ops.filter(pa.array(of_step))  # a step's row may have been lost
+    return detect_phases(steps, known, method=method)
 
 
 def _no_segments() -> Segments:

@@ -14,15 +14,15 @@ from phasepoint.sources.step_bounds import StepBounds, order_bounds
 def find_bounds(events: KinetoEvents, steps: pa.Table | None) -> StepBounds:
     """The steps of a capture.
 
-    The recorder's marks where there are any, else the given steps, else PyTorch's `ProfilerStep#n`, else the ends of
-    `Optimizer.step`, numbered from 0.
+    The recorder's marks of the given steps where there are any, else these, else PyTorch's `ProfilerStep#n`, else the
+    ends of `Optimizer.step`, numbered from 0.
 
     Args:
         events: the events.
         steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, used where the capture has no marks.
     """
     if marks := _marks(events, STEP_MARK):
-        return _from_marks(events, marks)
+        return _from_marks(events, marks).among(steps)
     if steps is not None and steps.num_rows:
         return _from_table(steps)
     if marks := _marks(events, PROFILER_STEP):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.sources.dense import place_in
@@ -29,6 +30,19 @@ class StepBounds:
     def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
         """`[n]` index of the step that holds each instant, -1 outside every step."""
         return place_in(time_ps, self.start_ps, self.end_ps)
+
+    def among(self, steps: pa.Table | None) -> "StepBounds":
+        """Those whose numbers `steps` holds; all where it holds none of them.
+
+        A mark can be of a step that was none: the loop asked for one more batch and there was no more, or the step's
+        row was lost.
+        """
+        if steps is None:
+            return self
+        known = np.isin(self.step, steps.column("step").to_numpy())
+        if known.all() or not known.any():
+            return self
+        return StepBounds(self.step[known], self.start_ps[known], self.end_ps[known], self.of_device)
 
 
 def order_bounds(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:

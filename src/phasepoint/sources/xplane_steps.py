@@ -34,7 +34,7 @@ class Attribution:
 
 
 def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepBounds:
-    """The steps of a capture: the recorder's marks, else the given steps, else what the trace shows by itself.
+    """The steps of a capture: the recorder's marks of the given steps, else these, else what the trace shows by itself.
 
     Args:
         events: the events.
@@ -44,7 +44,7 @@ def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepB
     kind = events.kind[events.marks[:, 0]]
     marks = events.marks[np.array([k.name == STEP_MARK for k in events.kinds], np.bool_)[kind]]
     if len(marks):
-        return _bounds_of_marks(events, marks)
+        return _bounds_of_marks(events, marks).among(steps)
     if steps is not None and steps.num_rows:
         start = steps.column("start_ps").to_numpy() - offset_ps
         return order_bounds(steps.column("step").to_numpy(), start, start + steps.column("dur_ps").to_numpy())
