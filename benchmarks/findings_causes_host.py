@@ -15,6 +15,8 @@ _SLOW_SHARE = 0.02
 _LEAK_BYTES = 2_000_000_000
 """What a whole run would leak at strength 1."""
 
+_LEAK_LENGTH = 3
+
 _HEAP_OBJECTS = 400_000
 
 
@@ -67,12 +69,13 @@ def slow_steps(plan: Plan) -> Plant:
 
 
 def leak(plan: Plan) -> Plant:
-    """A list that keeps something of every step."""
+    """A list that keeps something of every step; for longer than the other jobs, as memory is sampled once a second."""
+    steps = _LEAK_LENGTH * plan.steps
     if not plan.planted:
-        return Plant()
+        return Plant(steps=steps)
     kept: list[Any] = []
-    size = int(_LEAK_BYTES * plan.strength / plan.steps)
-    return Plant(after=lambda step, job: kept.append(np.ones(size, np.uint8)))
+    size = int(_LEAK_BYTES * plan.strength / steps)
+    return Plant(after=lambda step, job: kept.append(np.ones(size, np.uint8)), steps=steps)
 
 
 def collect_garbage(plan: Plan) -> Plant:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.intervals import IntervalSet, union
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
 from phasepoint.findings.lost_time import net_excess
@@ -92,6 +93,12 @@ def long_pauses(view: FindingsView) -> Pauses:
         outside_ps += sum_ps(pause_ps[~inside])
     values = _values(rows)
     return Pauses(np.minimum(by_step, clock.dur_ps), outside_ps, len(values), int(values.max(initial=0)))
+
+
+def long_pause_times(view: FindingsView, session: SessionClock) -> IntervalSet:
+    """When a session's long pauses were."""
+    began_ps, pause_ps = _of_session(_counter(view, LONG_PAUSE), session)
+    return union(began_ps, began_ps + pause_ps)
 
 
 def _short(view: FindingsView, sums: pa.Table, long: Pauses) -> Int64s:

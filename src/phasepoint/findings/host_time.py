@@ -2,8 +2,9 @@
 
 An idle stretch in which a wait for the device ended **follows a sync**: the host had let the queue run empty. Of the
 others, a stretch with a piece of at least 100 µs in which the thread called nothing that the profiler sees is the
-loop's **own code**; what is left is **dispatch**: calls that launch work, and the Python between them. Waiting for
-input and checkpoints are left out.
+loop's **own code** (inside a step whose work this thread executes itself: of at least 500 µs); what is left is
+**dispatch**: calls that launch work, and the Python between them. Waiting for input, checkpoints and long pauses of
+garbage collection are left out.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Int64s, Unavailable
+from phasepoint.findings.gc_pause import long_pause_times
 from phasepoint.findings.tiny_stretches import TinyWork, find_launch_rows, find_tiny_work
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import Bools, WindowSpans, read_window_spans
@@ -24,6 +26,9 @@ from phasepoint.phases.run_events import COMPILE_LEAST_PS
 
 OWN_PIECE_PS = 100 * PS_PER_US
 """Python between two launches takes some 5–50 µs; ten times a call is more than issuing work."""
+OWN_INSIDE_PS = 500 * PS_PER_US
+"""Where the thread executes the work itself, the framework's own Python stands between two operations of a step: 0.1 to
+0.5 ms to enter a module, begin the backward pass, group an optimizer's parameters (PyTorch on a CPU, measured)."""
 MANY_LAUNCHES = 8
 """With more launches than that in one idle stretch it is the launching that takes the time."""
 _SLACK_PS = 20 * PS_PER_US
@@ -92,12 +97,11 @@ def read_host_time(view: FindingsView) -> HostTime:
     sessions, texts = read_window_spans(view)
     columns: list[Int64s] = []
     counted = np.zeros(len(texts), np.int64)
-    inline, launched = 0, 0
+    inline = []
     for spans in sessions:
         tiny = find_tiny_work(spans)
         counted += np.bincount(tiny.name, minlength=len(texts))
-        inline += int((spans.is_launch & spans.is_work).sum())
-        launched += int(spans.is_launch.sum())
+        inline.append(is_inline(spans))
         columns.append(_measure(view, spans, tiny))
     table = np.concatenate(columns)
     kept = table[table[:, 2] == 1]
@@ -108,7 +112,7 @@ def read_host_time(view: FindingsView) -> HostTime:
         kept, 2, axis=1
     ).T
     times = (after, overlap, own, dispatch, small, issue, between)
-    return HostTime(row, window, *times, waits, launches, executions, 2 * inline > launched, tuple(most))
+    return HostTime(row, window, *times, waits, launches, executions, all(inline), tuple(most))
 
 
 def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
@@ -118,7 +122,8 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     busy = spans.merged(spans.is_work)
     idle = subtract(union(low, high), unite([spans.merged(spans.is_busy), *_excused(view, rows)]))
     issue = unite([tiny.stretches, find_launch_rows(spans)])
-    synced, own, dispatch = _split(spans, idle, issue)
+    edges = np.unique(np.concatenate([low, low + clock.input_ps[rows], high])) if is_inline(spans) else None
+    synced, own, dispatch = _split(spans, idle, issue, edges)
     inside = partial(covered_ps, low_ps=low, high_ps=high)
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
     is_first = np.diff(spans.window, prepend=-1) != 0
@@ -131,8 +136,22 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     return np.column_stack([rows, spans.window, kept.astype(np.int64), *times, *counts])
 
 
-def _split(spans: WindowSpans, idle: IntervalSet, issue: IntervalSet) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
-    """Idle that follows a sync, idle in the loop's own code, idle while dispatching."""
+def is_inline(spans: WindowSpans) -> bool:
+    """Whether most of what the training thread launches it executes itself."""
+    return 2 * int((spans.is_launch & spans.is_work).sum()) > int(spans.is_launch.sum())
+
+
+def _split(
+    spans: WindowSpans, idle: IntervalSet, issue: IntervalSet, edges: Int64s | None
+) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
+    """Idle that follows a sync, idle in the loop's own code, idle while dispatching.
+
+    Args:
+        spans: of a session's windows.
+        idle: to split.
+        issue: when launches follow each other.
+        edges: where the training thread executes the work itself, when steps and their inputs begin and end.
+    """
     if not len(idle.start_ps):
         return EMPTY, EMPTY, EMPTY
     begin, end = idle.start_ps, idle.end_ps
@@ -143,7 +162,11 @@ def _split(spans: WindowSpans, idle: IntervalSet, issue: IntervalSet) -> tuple[I
     is_synced = np.zeros(len(begin), bool)
     is_synced[at[ended]] = True
     silent = subtract(idle, unite([spans.merged(spans.is_own), waits]))
-    long = silent.end_ps - silent.start_ps >= OWN_PIECE_PS
+    lasts = silent.end_ps - silent.start_ps
+    long = lasts >= OWN_PIECE_PS
+    if edges is not None:
+        at_edge = np.searchsorted(edges, silent.start_ps) < np.searchsorted(edges, silent.end_ps, side="right")
+        long &= at_edge | (lasts >= OWN_INSIDE_PS)
     pieces = IntervalSet(silent.start_ps[long], silent.end_ps[long])
     is_own = covered_ps(pieces, begin, end) > 0
     synced = _picked(idle, is_synced & ~many)
@@ -158,14 +181,15 @@ def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
 
 
 def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
-    """When other rules account for the time: waiting for input, and checkpoints."""
+    """When other rules account for the time: waiting for input, checkpoints, long pauses of garbage collection."""
     clock, saves = view.clock, view.table("checkpoints")
-    start = clock.start_ps[rows]
+    start, host, attempt = clock.start_ps[rows], int(clock.host[rows[0]]), int(clock.attempt[rows[0]])
     same = pc.and_(
-        pc.equal(saves.column("host"), pa.scalar(int(clock.host[rows[0]]))),
-        pc.equal(saves.column("attempt"), pa.scalar(int(clock.attempt[rows[0]]))),
+        pc.equal(saves.column("host"), pa.scalar(host)), pc.equal(saves.column("attempt"), pa.scalar(attempt))
     )
     mine = saves.filter(same)
     began = np.asarray(mine.column("start_ps").to_numpy(), np.int64)
     held = np.asarray(mine.column("dur_ps").to_numpy(), np.int64)
-    return union(start, start + clock.input_ps[rows]), union(began, began + held)
+    session = clock.session(host, attempt)
+    pauses = long_pause_times(view, session) if session is not None else EMPTY
+    return union(start, start + clock.input_ps[rows]), union(began, began + held), pauses

@@ -82,9 +82,20 @@ def over_run(view: FindingsView, row: Int64s, window: Int64s, time_ps: Int64s) -
 
 
 def without_slowdown(view: FindingsView, host: HostTime, time_ps: Int64s) -> Int64s:
-    """Times of calls or executions without what the profiler adds to each of them: at most all that it adds."""
+    """Times of calls without what the profiler adds to each of them: at most all that it adds to a step."""
     slower = slowdown_ratio(view, host.row, host.window)
     return np.maximum(time_ps - (slower * view.clock.dur_ps[host.row]).astype(np.int64), 0)
+
+
+def with_part_of_slowdown(view: FindingsView, host: HostTime, time_ps: Int64s) -> Int64s:
+    """Times of executions without the part of the profiler's slow-down that falls on them.
+
+    It is between nothing and all of what it adds to a step; the middle is taken. The least is raised from a share of
+    a captured step to one of a step that is not slowed down.
+    """
+    slower = slowdown_ratio(view, host.row, host.window)
+    least_ps = np.maximum(time_ps - slower * view.clock.dur_ps[host.row], 0) / (1 - slower)
+    return np.asarray((time_ps + least_ps) / 2, np.int64)
 
 
 def slowdown_ratio(view: FindingsView, row: Int64s, window: Int64s) -> float:
@@ -97,10 +108,13 @@ def slowdown_ratio(view: FindingsView, row: Int64s, window: Int64s) -> float:
         mine = row[window == number]
         low, high = max(int(mine[0]) - _NEIGHBOURS, 0), int(mine[-1]) + _NEIGHBOURS + 1
         around = np.arange(low, min(high, len(dur_ps)))
-        around = around[~captured[around] & (labels[around] == labels[mine[0]])]
+        around = around[~captured[around]]
+        alike = labels[around] == labels[mine[0]]
+        # Steps that capturing slows down much are a phase of their own: then any neighbour is the measure.
+        around = around[alike] if int(alike.sum()) >= _NEIGHBOURS // 2 else around
         if len(around) >= _NEIGHBOURS // 2:
             ratios.append(1 - median_ps(dur_ps[around]) / max(median_ps(dur_ps[mine]), 1))
-    return max(float(np.median(ratios)), 0.0) if len(ratios) >= 3 else 0.0
+    return max(float(np.median(ratios)), 0.0) if ratios else 0.0
 
 
 def _base(view: FindingsView) -> Int64s:

@@ -24,7 +24,7 @@ import numpy as np
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_time import HostTime
-from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
+from phasepoint.findings.sampled_share import RunTime, over_run, with_part_of_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW, NEAR_PS, TINY_PS
 from phasepoint.findings.view import FindingsView
 
@@ -40,7 +40,7 @@ def find(view: FindingsView) -> list[Finding]:
     host = view.host_time
     if host.is_host_bound:
         return []
-    lost = over_run(view, host.row, host.window, without_slowdown(view, host, host.tiny_ps))
+    lost = over_run(view, host.row, host.window, with_part_of_slowdown(view, host, host.tiny_ps))
     if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost)]
