@@ -114,13 +114,9 @@ def _jax_chain(plan: Plan) -> Plant:
 
 
 def wide_type(plan: Plan) -> Plant:
-    """Products in a wider type than the device is fast in: f64 in JAX, f32 where there is bf16 in PyTorch."""
+    """Products in a wider type than the device is fast in: f64."""
     if not plan.repeats:
         return Plant()
-    return (_jax_products if plan.framework == "jax" else _torch_products)(plan)
-
-
-def _jax_products(plan: Plan) -> Plant:
     import jax
     import jax.numpy as jnp
 
@@ -133,21 +129,6 @@ def _jax_products(plan: Plan) -> Plant:
         for _ in range(plan.repeats):
             x = jax.lax.optimization_barrier(x @ weight)
         return _keep(images, x[0, 0].astype(jnp.float32)).astype(jnp.float32)
-
-    return Plant(device=device)
-
-
-def _torch_products(plan: Plan) -> Plant:
-    import torch
-
-    kind = torch.float32 if plan.planted else torch.bfloat16
-    weight = torch.eye(_SIDE, dtype=kind)
-
-    def device(images: Any, step: Any) -> Any:
-        x = images[:_LOW_ROWS, :_SIDE].to(kind)
-        for _ in range(plan.repeats):
-            x = x @ weight
-        return _keep(images, x[0, 0].float())
 
     return Plant(device=device)
 
@@ -208,6 +189,13 @@ CAUSES = (
         probe_repeats=200,
         also=("TINY-KERNELS", "HOST-DISPATCH"),
     ),
-    Cause("LOW-PRECISION", wide_type, (*JAX, *TORCH), shared=False, per="step", probe_repeats=40),
+    Cause(
+        "LOW-PRECISION",
+        wide_type,
+        tuple(("jax", True, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
+        shared=False,
+        per="step",
+        probe_repeats=40,
+    ),
     Cause("DRIFT", growing, (*JAX, *TORCH), per="step", probe_repeats=60),
 )

@@ -29,6 +29,7 @@ NOT_PROVOKED = {
     "TINY-KERNELS in JAX": "XLA compiles loops over small work into one kernel on the CPU: 10,000 rows cost no more",
     "SYNC-EVERY-STEP in PyTorch": "without an accelerator PyTorch works on the host's own thread: there is no wait",
     "HOST-DISPATCH in PyTorch": "likewise: what is issued is executed there and then: TINY-KERNELS",
+    "LOW-PRECISION in PyTorch": "its operators on a CPU are captured without element types; the rule says so",
     "POOR-TILING": "a CPU's matrix units have no tile that a dimension must fit: 512 and 513 columns take equally long",
 }
 """Rules that nothing on a machine without an accelerator sets off, and why."""
