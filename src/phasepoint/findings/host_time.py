@@ -3,8 +3,8 @@
 An idle stretch in which a wait for the device ended **follows a sync**: the host had let the queue run empty. Of the
 others, a stretch with a piece of at least 100 µs in which the thread called nothing that the profiler sees is the
 loop's **own code** (inside a step whose work this thread executes itself: of at least 500 µs); what is left is
-**dispatch**: calls that launch work, and the Python between them. Waiting for input, checkpoints and long pauses of
-garbage collection are left out.
+**dispatch**: calls that launch work, and the Python between them. Waiting for input, collectives, checkpoints and long
+pauses of garbage collection are left out.
 """
 
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     clock, rows = view.clock, spans.rows
     low, high = clock.start_ps[rows], clock.start_ps[rows] + clock.dur_ps[rows]
     busy = spans.merged(spans.is_work)
-    idle = subtract(union(low, high), unite([spans.merged(spans.is_busy), *_excused(view, rows)]))
+    idle = subtract(union(low, high), unite([spans.merged(spans.is_busy | spans.is_collective), *_excused(view, rows)]))
     issue = unite([tiny.stretches, find_launch_rows(spans)])
     edges = np.unique(np.concatenate([low, low + clock.input_ps[rows], high])) if is_inline(spans) else None
     synced, own, dispatch = _split(spans, idle, issue, edges)

@@ -25,6 +25,8 @@ _AWAIT = "PjRtBuffer::Await"
 """JAX's `block_until_ready` shows as two such events on one thread, one when it begins and one when it is done."""
 _EXECUTES = "ThunkExecutor::Execute"
 """XLA's CPU runtime inside a program: a stop between two of its ops is not the training thread's doing."""
+_COLLECTIVES = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:")
+"""Parts of the names under which PyTorch marks a collective on whichever thread carries it out."""
 _LAUNCHES = ("PjitFunction(", "LaunchKernel", "GraphLaunch", "aten::", "ExecuteReplicated")
 
 
@@ -43,6 +45,7 @@ class WindowSpans:
         is_busy: `[n_spans]` these, and programs in execution.
         is_own: `[n_spans]` calls on the thread that trains, steps and layers left out.
         is_launch: `[n_spans]` those of them that give the device work, outermost ones.
+        is_collective: `[n_spans]` collectives, on any thread.
         waits: when the training thread waited for the device.
     """
 
@@ -56,6 +59,7 @@ class WindowSpans:
     is_busy: Bools
     is_own: Bools
     is_launch: Bools
+    is_collective: Bools
     waits: IntervalSet
 
     def merged(self, mask: Bools) -> IntervalSet:
@@ -109,12 +113,13 @@ class _Columns:
     is_executing: Bools
     is_fetch: Bools
     is_await: Bools
+    is_collective: Bools
 
     @classmethod
     def read(cls, spans: pa.Table) -> "_Columns":
         start, (name, names) = _column(spans, "start_ps"), encode_column(spans.column("name"))
         on_device = ~_is(spans, "device", "host") & ~_is(spans, "category", "host")
-        parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,))
+        parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,), _COLLECTIVES)
         return cls(
             start,
             start + _column(spans, "dur_ps"),
@@ -141,8 +146,8 @@ def _read_session(columns: _Columns, mine: Int64s, of_span: Int64s, rows: Int64s
     fetch = is_own & columns.is_fetch[mine]
     between = _between_awaits(mine[is_own], of_span[is_own], columns)
     waits = unite([union(start[fetch], end[fetch]), between])
-    name = columns.name[mine]
-    return WindowSpans(rows, window, start, end, name, parent, is_work, is_busy, is_own, is_launch, waits)
+    name, collective = columns.name[mine], columns.is_collective[mine]
+    return WindowSpans(rows, window, start, end, name, parent, is_work, is_busy, is_own, is_launch, collective, waits)
 
 
 def _own_tracks(window: Int64s, track: Int64s, marked: Bools, launching: Bools) -> Bools:
