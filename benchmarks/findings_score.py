@@ -91,6 +91,7 @@ class Judged:
     truth: Truth
     findings: list[dict[str, Any]]
     unavailable: dict[str, str]
+    hosts: int = 1
 
     @property
     def mine(self) -> list[dict[str, Any]]:
@@ -107,7 +108,12 @@ class Judged:
         """Stated less measured saving, as a ratio of the measured one; None where either is not known."""
         if not self.mine or not self.truth.costs or not self.truth.is_sure or self.truth.saving_s <= 0:
             return None
-        return sum(finding["seconds"] for finding in self.mine) / self.truth.saving_s - 1
+        return self.stated_s / self.truth.saving_s - 1
+
+    @property
+    def stated_s(self) -> float:
+        """Stated saving of one host: a run's time is that of all hosts together, and so are its savings."""
+        return sum(finding["seconds"] for finding in self.mine) / self.hosts
 
     @property
     def others(self) -> list[str]:
@@ -124,7 +130,7 @@ def judge(run: Path) -> Judged:
         raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
     said = json.loads(done.stdout)
     reasons = {entry["code"]: entry["reason"] for entry in said["unavailable"]}
-    return Judged(read_truth(run), said["findings"], reasons)
+    return Judged(read_truth(run), said["findings"], reasons, len(list(run.glob("host=*"))))
 
 
 def score_rule(code: str, jobs: Sequence[Judged], controls: Sequence[Judged]) -> dict[str, Any]:
@@ -178,7 +184,7 @@ def print_jobs(judged: Iterable[Judged]) -> None:
     print(f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'busy':>5} {'stated':>8}  said")
     for job in judged:
         truth = job.truth
-        stated = f"{sum(f['seconds'] for f in job.mine):7.2f}s" if job.mine else "–"
+        stated = f"{job.stated_s:7.2f}s" if job.mine else "–"
         said = ", ".join(f"{f['code']} {f['share']:.0%}" for f in job.findings[:3])
         print(
             f"{truth.code + ' ' + truth.name:46} {truth.wall_s:6.2f}s {truth.saving_s:6.2f}s {truth.spread_s:5.2f}s "
