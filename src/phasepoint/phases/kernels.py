@@ -22,6 +22,7 @@ def cheapest_levels(
 ) -> NDArray[np.int64]:
     """Level of every value, `[n]`: least sum of min(z²/2, cap) plus `price` per switch, z = (value - level) / scale.
 
+    At most 64 levels: whether the path came from another is one bit a level and step.
     The cap bounds what one odd value can say, so that fewer than 2 × price / cap of them never make a segment.
     """
     n, k = len(values), len(levels)
