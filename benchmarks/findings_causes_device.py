@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from findings_plan import JAX, JAX_SYNC, TORCH, Cause, Job, Plan, Plant
+from findings_plan import FIVE_STRENGTHS, JAX, JAX_SYNC, TORCH, Cause, Job, Plan, Plant
 
 _SIDE = 512
 _TINY = 16
@@ -174,7 +174,7 @@ CAUSES = (
     Cause(
         "TINY-KERNELS",
         tiny_kernels,
-        tuple(("torch", False, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
+        tuple(("torch", False, strength) for strength in FIVE_STRENGTHS),
         shared=False,
         per="step",
         probe_repeats=1000,
@@ -192,7 +192,7 @@ CAUSES = (
     Cause(
         "LOW-PRECISION",
         wide_type,
-        tuple(("jax", True, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
+        tuple(("jax", True, strength) for strength in FIVE_STRENGTHS),
         shared=False,
         per="step",
         probe_repeats=40,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from findings_plan import JAX, JAX_SYNC, TORCH, Cause, Job, Plan, Plant, Work
+from findings_plan import FIVE_STRENGTHS, JAX, JAX_SYNC, TORCH, Cause, Job, Plan, Plant, Work
 
 _SLOW_SHARE = 0.02
 """Share of the steps that are slow, where some are."""
@@ -120,7 +120,7 @@ def dispatch_small(plan: Plan) -> Plant:
     return Plant(after=by_one if plan.planted else at_once)
 
 
-_AHEAD = tuple(("jax", True, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40))
+_AHEAD = tuple(("jax", True, strength) for strength in FIVE_STRENGTHS)
 
 CAUSES = (
     Cause("INPUT-STALL", slow_loader, (*JAX, *TORCH, *JAX_SYNC[1:]), measured="hooks", also=("DEVICE-IDLE",)),
@@ -129,7 +129,7 @@ CAUSES = (
     Cause(
         "HOST-DISPATCH",
         dispatch_small,
-        tuple(("jax", False, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40)),
+        tuple(("jax", False, strength) for strength in FIVE_STRENGTHS),
         shared=False,
         per="step",
         probe_repeats=600,

@@ -7,7 +7,7 @@ import numpy as np
 
 from findings_causes_host import slow_after
 from findings_loop import WIDTH, images_of, run_loop
-from findings_plan import JAX_SYNC, ROWS, TORCH, Cause, Job, Plan, Plant, Plants
+from findings_plan import FIVE_STRENGTHS, JAX_SYNC, ROWS, TORCH, Cause, Job, Plan, Plant, Plants
 
 _CHUNK = 32_768
 """Elements by which the array grows that is summed over the devices."""
@@ -117,7 +117,7 @@ def run_mesh(plan: Plan, plants: Plants) -> dict[str, Any]:
     return run_loop(plan, plants, train, lambda job, images: None, job)
 
 
-_FIVE = tuple(("jax", False, strength) for strength in (0.05, 0.10, 0.15, 0.25, 0.40))
+_FIVE = tuple(("jax", False, strength) for strength in FIVE_STRENGTHS)
 
 _TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2 " + os.environ.get("XLA_FLAGS", "")}
 

@@ -146,6 +146,8 @@ Plants = dict[bool, Plant]
 """What is in the job with the cause (True) and without it (False)."""
 
 STRENGTHS = (0.05, 0.15, 0.40)
+FIVE_STRENGTHS = (0.05, 0.10, 0.15, 0.25, 0.40)
+"""Of causes that one sort of job alone can have."""
 JAX = tuple(("jax", True, strength) for strength in STRENGTHS)
 """The host runs ahead."""
 JAX_SYNC = tuple(("jax", False, strength) for strength in STRENGTHS)

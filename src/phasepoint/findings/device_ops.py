@@ -65,10 +65,8 @@ def read_device_ops(ops: pa.Table, keys: StepKeys, captured: Captured) -> Device
         pc.is_in(ops.column("level").cast(pa.string()), value_set=pa.array(["op", "kernel"])),
     )
     ops = ops.filter(on_device)
-    of_row = keys.rows_of(ops)
-    index = np.searchsorted(captured.row, of_row)
-    known = index < len(captured.row)
-    known[known] = captured.row[index[known]] == of_row[known]
+    index = captured.index_of(keys.rows_of(ops))
+    known = index >= 0
     known[known] = captured.window[index[known]] == ops.column("window").to_numpy()[known]
     ops = ops.filter(pa.array(known))
     code = encode_rows(ops, _KEYS)

@@ -110,10 +110,8 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     """Spans that may be of a chain, or end one; the captured step of each; all captured steps with spans."""
     spans = view.table("spans")
     captured = view.captured
-    of_row = view.keys.rows_of(spans)
-    index = np.searchsorted(captured.row, of_row)
-    known = index < len(captured.row)
-    known[known] = captured.row[index[known]] == of_row[known]
+    index = captured.index_of(view.keys.rows_of(spans))
+    known = index >= 0
     known[known] = captured.window[index[known]] == spans.column("window").to_numpy()[known]
     seen = np.unique(index[known])
     of_framework = _by_text(spans, "name", lambda name: name.startswith("aten::")).astype(bool)

@@ -23,10 +23,8 @@ def host_collectives(view: FindingsView, undisturbed: float) -> tuple[Estimate, 
     """
     ops, captured = view.table("ops"), view.captured
     ops = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _NAMES))
-    of_row = view.keys.rows_of(ops)
-    index = np.searchsorted(captured.row, of_row)
-    known = index < len(captured.row)
-    known[known] = captured.row[index[known]] == of_row[known]
+    index = captured.index_of(view.keys.rows_of(ops))
+    known = index >= 0
     if not known.any():
         return None
     took_ps = np.bincount(index[known], ops.column("self_ps").to_numpy()[known], len(captured.row))

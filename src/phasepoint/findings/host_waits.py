@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.view import FindingsView
+from phasepoint.findings.window_spans import COLLECTIVES
 from phasepoint.phases.captured import PARTS
 
-_COLLECTIVES = r"^(gloo|nccl|mpi|ucc|xccl|hccl):"
-"""Names under which PyTorch's process groups mark their collectives, whatever category they were given."""
+_MARKED = f"^({'|'.join(COLLECTIVES)})"
+"""Collectives as PyTorch's process groups mark them, whatever category they were given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ def _spread(values: Int64s) -> float:
 def _marked_ps(view: FindingsView) -> Int64s:
     """`[n_steps]` self time of the collectives that the framework marks."""
     ops, found_ps = view.table("ops"), np.zeros(view.clock.n_steps, np.int64)
-    mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _COLLECTIVES))
+    mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _MARKED))
     rows = view.keys.rows_of(mine)
     np.add.at(found_ps, rows[rows >= 0], mine.column("self_ps").to_numpy()[rows >= 0])
     return found_ps

@@ -25,7 +25,7 @@ _AWAIT = "PjRtBuffer::Await"
 """JAX's `block_until_ready` shows as two such events on one thread, one when it begins and one when it is done."""
 _EXECUTES = "ThunkExecutor::Execute"
 """XLA's CPU runtime inside a program: a stop between two of its ops is not the training thread's doing."""
-_COLLECTIVES = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:")
+COLLECTIVES = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:", "hccl:")
 """Parts of the names under which PyTorch marks a collective on whichever thread carries it out."""
 _LAUNCHES = ("PjitFunction(", "LaunchKernel", "GraphLaunch", "aten::", "ExecuteReplicated")
 
@@ -119,7 +119,7 @@ class _Columns:
     def read(cls, spans: pa.Table) -> "_Columns":
         start, (name, names) = _column(spans, "start_ps"), encode_column(spans.column("name"))
         on_device = ~_is(spans, "device", "host") & ~_is(spans, "category", "host")
-        parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,), _COLLECTIVES)
+        parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,), COLLECTIVES)
         return cls(
             start,
             start + _column(spans, "dur_ps"),

@@ -89,6 +89,13 @@ class Captured:
     weight: Floats
     parts_ps: Int64s
 
+    def index_of(self, row: Int64s) -> Int64s:
+        """Position in `row` of each of some rows of the steps table `[n]`; -1 where the step was not captured."""
+        if not len(self.row):
+            return np.full(len(row), -1, np.int64)
+        index = np.minimum(np.searchsorted(self.row, row), len(self.row) - 1)
+        return np.where(self.row[index] == row, index, -1)
+
 
 def step_keys(steps: pa.Table) -> StepKeys:
     """The keys of the steps table; without `host` and `attempt` these are 0."""

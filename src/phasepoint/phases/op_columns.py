@@ -71,10 +71,8 @@ def read_op_columns(ops: pa.Table, programs: pa.Table | None, keys: StepKeys, ca
         captured: the captured steps.
     """
     ops = ops.filter(pa.array(_device_rows(ops)))
-    of_row = keys.rows_of(ops)
-    index = np.searchsorted(captured.row, of_row)
-    index = np.minimum(index, max(len(captured.row) - 1, 0))
-    known = (captured.row[index] == of_row) if len(captured.row) else np.zeros(len(of_row), bool)
+    index = captured.index_of(keys.rows_of(ops))
+    known = index >= 0
     if "window" in ops.column_names and len(captured.row):
         known &= captured.window[index] == ops.column("window").to_numpy()
     ops = ops.filter(pa.array(known))
