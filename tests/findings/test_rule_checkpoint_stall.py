@@ -65,6 +65,44 @@ def test_asynchronous_saves_that_wait_for_the_one_before_are_claimed(tmp_path):
     assert found.remedy.startswith("save less often")
 
 
+def waited(each_ms, *, until=N):
+    """Asynchronous saves of 10 ms, each waited for at once, within its step; the last one in step `until`."""
+    lengths = [10] * (until // 50)
+    dur_ps = noisy_steps(N)
+    dur_ps[[50 * k + 49 for k in range(len(lengths))]] += (10 + each_ms) * MS
+    steps = steps_of(dur_ps)
+    rows, waits = [], []
+    for k in range(len(lengths)):
+        step = 50 * k + 49
+        end_ps = int(steps["start_ps"][step] + steps["dur_ps"][step])
+        common = {"step": step, "framework": "orbax"}
+        rows.append(
+            common
+            | {"path": f"ckpt/{step}", "start_ps": end_ps - (10 + each_ms) * MS, "dur_ps": 10 * MS}
+            | {"asynchronous": True, "bytes": None}
+        )
+        waits.append(common | {"start_ps": end_ps - each_ms * MS, "dur_ps": each_ms * MS})
+    return steps, {"checkpoints": rows, "checkpoint_waits": waits}
+
+
+@pytest.mark.parametrize("each_ms", [100, 900])
+def test_waiting_for_every_asynchronous_save_is_claimed(tmp_path, each_ms):
+    view = view_of(tmp_path, waited(each_ms, until=N - 50))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.total_ps == 9 * each_ms * MS
+    assert "it waited for them 9 times" in found.title
+    assert "wait_until_finished()" in found.remedy
+    assert found.confidence == "high"
+
+
+def test_the_wait_for_the_last_checkpoint_is_needed(tmp_path):
+    steps, rows = waited(300, until=N - 50)
+    end_ps = int(steps["start_ps"][-1] + steps["dur_ps"][-1])
+    rows["checkpoint_waits"] = [{"step": N - 1, "framework": "orbax", "start_ps": end_ps, "dur_ps": 5000 * MS}]
+    assert find(view_of(tmp_path, (steps, rows))) == []
+
+
 def test_rare_short_saves_are_no_finding(tmp_path):
     assert find(view_of(tmp_path, saved(10))) == []
 

@@ -13,7 +13,7 @@ from phasepoint.phases.accounting import account_time, closed
 from phasepoint.phases.clock import read_clock, sum_ps
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
-KINDS = ("checkpoints", "hints", "gaps")
+KINDS = ("checkpoints", "waits", "hints", "gaps")
 
 
 def shard(closed_ps, *, host=0, attempt=0):
@@ -27,9 +27,10 @@ def stretches(intervals, **more):
     return pa.Table.from_pylist(rows, schema=pa.schema([*types, *((name, pa.string()) for name in more)]))
 
 
-def tables(checkpoints=(), hints=(), gaps=()):
+def tables(checkpoints=(), waits=(), hints=(), gaps=()):
     return {
         "checkpoints": stretches(checkpoints),
+        "checkpoint_waits": stretches(waits),
         "hints": stretches(hints, name="eval"),
         "gaps": stretches(gaps, why="window-boundary"),
     }
@@ -80,11 +81,12 @@ def test_account_agrees_with_counting_instants(data):
     for instant in range(60):
         inside = next((i for i, (a, b) in enumerate(spans) if a <= instant < b), None)
         held = {kind: any(a <= instant < b for a, b in some) for kind, some in claims.items()}
+        by_checkpoint = held["checkpoints"] or held["waits"]
         if inside is not None:
-            name = "checkpoint" if held["checkpoints"] else ("train", "other")[labels[inside]]
+            name = "checkpoint" if by_checkpoint else ("train", "other")[labels[inside]]
         elif held["gaps"]:
             name = "recording"
-        elif held["checkpoints"]:
+        elif by_checkpoint:
             name = "checkpoint"
         else:
             name = "eval, outside steps" if held["hints"] else "outside steps"

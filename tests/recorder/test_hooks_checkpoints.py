@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import Saved, SaveWatch, watch_checkpoints
+from phasepoint.recorder.checkpoint_hooks import LEAST_WAIT_NS, Saved, SaveWatch, watch_checkpoints
 from phasepoint.recorder.guard import Guard
 
 
@@ -24,13 +24,13 @@ class Ticks:
 
 def plain_watch(describe, guard=None):
     seen = []
-    watch = SaveWatch(seen.append, guard or Guard(), Ticks())
+    watch = SaveWatch(seen.append, seen.append, guard or Guard(), Ticks())
     return seen, watch.wrap(describe)
 
 
 def test_a_call_inside_a_call_is_one_checkpoint_with_the_inner_path():
     seen = []
-    watch = SaveWatch(seen.append, Guard(), Ticks())
+    watch = SaveWatch(seen.append, seen.append, Guard(), Ticks())
     inner = watch.wrap(lambda args, kwargs, result: Saved("orbax", args[0], asynchronous=True))(lambda path: None)
     outer = watch.wrap(lambda args, kwargs, result: Saved("orbax", "guess", has_iterator=True))(lambda: inner("real"))
     outer()
@@ -82,12 +82,59 @@ def test_a_fault_of_the_hook_stays_in_the_guard():
     assert "ZeroDivisionError" in guard.reason
 
 
+def waiting_watch(tick_ns):
+    """Saves and waits on a clock that grows by so much at each reading."""
+    written, waited, ticks = [], [], Ticks()
+    watch = SaveWatch(written.append, waited.append, Guard(), lambda: tick_ns * ticks())
+    save = watch.wrap(lambda args, kwargs, result: Saved("orbax", "p", asynchronous=True))
+    return written, waited, save, watch.wrap_wait("orbax")
+
+
+def test_a_wait_for_a_save_is_noticed_with_its_times():
+    written, waited, save, wait = waiting_watch(LEAST_WAIT_NS)
+    save(lambda: None)()
+    assert wait(lambda: "result")() == "result"
+    (one,) = waited
+    assert (one.start_ns, one.end_ns, one.framework) == (3 * LEAST_WAIT_NS, 4 * LEAST_WAIT_NS, "orbax")
+    assert len(written) == 1
+
+
+def test_a_wait_that_fails_is_noticed_and_raises_what_it_raised():
+    _, waited, save, wait = waiting_watch(LEAST_WAIT_NS)
+    save(lambda: None)()
+    error = OSError("disk full")
+
+    def fail():
+        raise error
+
+    with pytest.raises(OSError, match="disk full") as raised:
+        wait(fail)()
+    assert raised.value is error
+    assert len(waited) == 1
+
+
+def test_waits_that_are_none_of_the_jobs():
+    _, waited, save, wait = waiting_watch(LEAST_WAIT_NS)
+    wait(lambda: None)()  # nothing was saved on this thread: the checkpointer's own
+    save(wait(lambda: None))()  # part of a save
+    assert waited == []
+    wait(wait(lambda: None))()  # a manager that waits for its checkpointer waits once
+    assert len(waited) == 1
+
+
+def test_a_call_with_nothing_to_wait_for_is_no_wait():
+    _, waited, save, wait = waiting_watch(LEAST_WAIT_NS - 1)
+    save(lambda: None)()
+    wait(lambda: None)()
+    assert waited == []
+
+
 @pytest.mark.torch
 def test_torch_save_to_path_and_file_but_not_to_memory(tmp_path):
     torch = pytest.importorskip("torch")
     before = torch.save, torch.serialization.save
     seen = []
-    remove = watch_checkpoints(seen.append, guard=Guard())
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
     torch.save({"model": torch.ones(100), "dataloader": {"at": 3}}, tmp_path / "a.pt")
     with (tmp_path / "b.pt").open("wb") as file:
         torch.save([1], f=file)
@@ -109,7 +156,7 @@ def test_orbax_manager_and_checkpointers(tmp_path):
     np = pytest.importorskip("numpy")
     before = {name: vars(getattr(ocp, name)).get("save") for name in ("CheckpointManager", "StandardCheckpointer")}
     seen = []
-    remove = watch_checkpoints(seen.append, guard=Guard())
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
     state = {"w": np.ones(4)}
     options = ocp.CheckpointManagerOptions(save_interval_steps=2)
     with ocp.CheckpointManager(tmp_path / "managed", options=options) as manager:
@@ -133,12 +180,38 @@ def test_orbax_manager_and_checkpointers(tmp_path):
 
 @pytest.mark.jax
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["checkpointer", "manager"])
+def test_waits_for_orbax(tmp_path, kind):
+    ocp = pytest.importorskip("orbax.checkpoint")
+    np = pytest.importorskip("numpy")
+    owners = ocp.CheckpointManager, ocp.AsyncCheckpointer
+    before = [owner.wait_until_finished for owner in owners]
+    written, waited = [], []
+    remove = watch_checkpoints(written.append, waited.append, guard=Guard())
+    state = {"w": np.ones(4_000_000)}
+    if kind == "manager":
+        with ocp.CheckpointManager(tmp_path) as manager:
+            manager.save(0, args=ocp.args.StandardSave(state))
+            manager.wait_until_finished()
+    else:
+        with ocp.StandardCheckpointer() as checkpointer:
+            checkpointer.save(tmp_path / "alone", state)
+            checkpointer.wait_until_finished()
+    remove()
+    (save,) = written
+    assert save.asynchronous
+    assert save.end_ns <= waited[0].start_ns < waited[0].end_ns
+    assert [owner.wait_until_finished for owner in owners] == before
+
+
+@pytest.mark.jax
+@pytest.mark.filterwarnings("ignore")
 def test_the_iterator_of_grain_is_recognised(tmp_path):
     ocp = pytest.importorskip("orbax.checkpoint")
     grain = pytest.importorskip("grain.python")
     np = pytest.importorskip("numpy")
     seen = []
-    remove = watch_checkpoints(seen.append, guard=Guard())
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
     iterator = iter(grain.MapDataset.range(10).to_iter_dataset())
     with ocp.CheckpointManager(tmp_path) as manager:
         args = ocp.args.Composite(
@@ -159,7 +232,7 @@ def test_torch_imported_later_is_hooked_too(tmp_path):
         from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
         from phasepoint.recorder.guard import Guard
         seen = []
-        remove = watch_checkpoints(seen.append, guard=Guard())
+        remove = watch_checkpoints(seen.append, [].append, guard=Guard())
         assert "torch" not in sys.modules
         import torch
         torch.save([1], {str(tmp_path / "later.pt")!r})

@@ -279,6 +279,18 @@ CHECKPOINTS = TableSpec(
     ("start_ps",),
 )
 
+CHECKPOINT_WAITS = TableSpec(
+    "checkpoint_waits",
+    "wait for a checkpoint that was being written in the background",
+    (
+        _id("step", "step in progress when the wait began", nullable=True),
+        _ps("start_ps", "when the wait began"),
+        _ps("dur_ps", "how long the job waited"),
+        _name("framework", "orbax"),
+    ),
+    ("start_ps",),
+)
+
 COUNTERS = TableSpec(
     "counters",
     "sample of a counter",
@@ -319,6 +331,7 @@ TABLES: Mapping[str, TableSpec] = {
         SPANS,
         HINTS,
         CHECKPOINTS,
+        CHECKPOINT_WAITS,
         COUNTERS,
         GAPS,
     )

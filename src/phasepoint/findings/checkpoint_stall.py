@@ -4,7 +4,8 @@
 An asynchronous save holds the job while the state is copied: as long as the asynchronous saves of the same run did
 (their median); where there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. Of
 saves that are asynchronous already, what they held beyond {SLOW_RATIO:g} times their own median counts: they waited for
-the save before them.
+the save before them. A wait for an asynchronous save counts whole, but for one after the last step: the program may
+not end before its checkpoint is written.
 
 **Thresholds.** Told from {LEAST_SHARE:.1%} of the run's time on: a save lost with the machine costs more than that.
 {COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's copy), so
@@ -13,13 +14,14 @@ that the claim is rather too small. {COPY_MOST:.0%}: writing to a disk is slower
 **Remedy.** Save in the background: Orbax `ocp.AsyncCheckpointer` or a `CheckpointManager` with
 `CheckpointManagerOptions(enable_async_checkpointing=True)`; PyTorch `torch.distributed.checkpoint.async_save`, or
 `torch.save` of a copied state in a thread. Save to a local disk first. Save less often: the best interval is about
-√(2 × save time × mean time between failures).
+√(2 × save time × mean time between failures). Where the job waits for saves that could go on: no
+`wait_until_finished()` after each save, only before the checkpoint is read and before the program ends.
 
 **Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save is not
 done when the next one begins; on a CPU, writing in the background takes cores from the training step.
 
-**Source.** The recorder's hooks around `torch.save` and Orbax; the interval: Young, "A first order approximation to the
-optimum checkpoint interval" (1974).
+**Source.** The recorder's hooks around `torch.save`, Orbax's saves and its `wait_until_finished`; the interval: Young,
+"A first order approximation to the optimum checkpoint interval" (1974).
 """
 
 import numpy as np
@@ -29,10 +31,11 @@ import pyarrow.compute as pc
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
-from phasepoint.findings.held_time import held_time
+from phasepoint.findings.held_time import HeldTime, held_time
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock import sum_ps
+from phasepoint.phases.clock import RunClock, sum_ps
 
+_STRETCH = ("host", "attempt", "start_ps", "dur_ps")
 LEAST_SHARE = 0.015
 COPY_BYTES_PER_S = 2_000_000_000
 COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
@@ -42,37 +45,51 @@ SLOW_RATIO = 3.0
 
 
 def find(view: FindingsView) -> list[Finding]:
-    """Time held by saves beyond what asynchronous ones hold."""
+    """Time held by saves beyond what asynchronous ones hold, and by waits for asynchronous ones."""
     saves, clock = view.table("checkpoints"), view.clock
     if not saves.num_rows:
         raise Unavailable(
             "no checkpoint was seen: torch.save and Orbax are noticed by themselves; tell of others with "
             "`run.checkpoint(path, step)`"
         )
+    waits = _needless(clock, view.table("checkpoint_waits"))
+    stretches = pa.concat_tables([table.select(_STRETCH) for table in (saves, waits)])
+    no_time = np.zeros(waits.num_rows, np.int64)
+
+    def held_beyond(needed_ps: Int64s) -> HeldTime:
+        return held_time(clock, stretches, skip_ps=np.concatenate((needed_ps, no_time)))
+
     needed_ps = _needed_ps(saves)
-    held = held_time(clock, saves, skip_ps=needed_ps)
-    total_ps = sum_ps(held.by_step) + held.outside_ps
-    if total_ps < LEAST_SHARE * clock.wall_ps:
+    held, everything = held_beyond(needed_ps), held_beyond(np.zeros_like(needed_ps))
+    least = held_beyond(np.maximum(needed_ps, _most_needed_ps(saves)))
+    if held.total_ps < LEAST_SHARE * clock.wall_ps:
         return []
-    least = held_time(clock, saves, skip_ps=np.maximum(needed_ps, _most_needed_ps(saves)))
-    everything = held_time(clock, saves)
-    held_ps = sum_ps(everything.by_step) + everything.outside_ps
     return [
         Finding(
             code="CHECKPOINT-STALL",
-            title=f"{_told(saves)} held the job for {format_ps(held_ps)}, {format_ratio(held_ps / clock.wall_ps)} of "
-            f"the run{_interval(saves)}",
+            title=f"{_told(saves)} held the job for {format_ps(everything.total_ps)}, "
+            f"{format_ratio(everything.total_ps / clock.wall_ps)} of the run{_interval(saves)}{_waited(waits)}",
             claim=Claim("checkpoint", held.by_step, held.outside_ps),
-            low_ps=min(sum_ps(least.by_step) + least.outside_ps, total_ps),
-            high_ps=max(held_ps, total_ps),
+            low_ps=min(least.total_ps, held.total_ps),
+            high_ps=max(everything.total_ps, held.total_ps),
             phase=view.phase_of_most(held.by_step),
-            remedy=_remedy(saves),
-            evidence=(_evidence(saves),),
-            confidence="high" if not _asynchronous(saves).all() else "medium",
+            remedy=_remedy(saves, waits),
+            evidence=(_evidence(saves), *_evidence_of_waits(waits)),
+            confidence="high" if waits.num_rows or not _asynchronous(saves).all() else "medium",
             wrong_if="there is no memory for a second copy of the state, or writing in the background takes the cores "
             "that the step needs",
         )
     ]
+
+
+def _needless(clock: RunClock, waits: pa.Table) -> pa.Table:
+    """The waits after which the job went on: those that began before the last step of their session did."""
+    last_ps = [clock.start_ps[session.rows].max(initial=-1) for session in clock.sessions]
+    begun_ps = {(session.host, session.attempt): ps for session, ps in zip(clock.sessions, last_ps, strict=True)}
+    rows = waits.select(["host", "attempt", "start_ps"]).to_pylist()
+    return waits.filter(
+        pa.array([row["start_ps"] < begun_ps.get((row["host"], row["attempt"]), -1) for row in rows], pa.bool_())
+    )
 
 
 def _needed_ps(saves: pa.Table) -> Int64s:
@@ -111,7 +128,19 @@ def _interval(saves: pa.Table) -> str:
     return f", one every {format_count(median_ps(at[1:] - at[:-1]))} steps" if len(at) > 1 else ""
 
 
-def _remedy(saves: pa.Table) -> str:
+def _waited(waits: pa.Table) -> str:
+    if not waits.num_rows:
+        return ""
+    held_ps = sum_ps(np.asarray(waits.column("dur_ps").to_numpy(), np.int64))
+    return f"; it waited for them {format_count(waits.num_rows)} times, {format_ps(held_ps)} in all"
+
+
+def _remedy(saves: pa.Table, waits: pa.Table) -> str:
+    if waits.num_rows and _asynchronous(saves).all():
+        return (
+            "do not wait after each save: call wait_until_finished() only before the checkpoint is read and before the "
+            "program ends; a save waits by itself for the one before it"
+        )
     if _asynchronous(saves).all():
         return (
             "save less often: each save waits for the one before it; or write to a local disk first and copy from there"
@@ -134,3 +163,17 @@ def _evidence(saves: pa.Table) -> Evidence:
         "checkpoints",
         "select host, step, path, dur_ps, bytes, asynchronous, framework from checkpoints order by dur_ps desc",
     )
+
+
+def _evidence_of_waits(waits: pa.Table) -> list[Evidence]:
+    if not waits.num_rows:
+        return []
+    longest_ps = pc.max(waits.column("dur_ps")).as_py()
+    return [
+        Evidence(
+            f"the job waited for a checkpoint being written {format_count(waits.num_rows)} times, the longest "
+            f"{format_ps(longest_ps)}",
+            "checkpoint_waits",
+            "select host, step, start_ps, dur_ps, framework from checkpoint_waits order by dur_ps desc",
+        )
+    ]

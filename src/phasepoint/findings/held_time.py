@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.intervals import IntervalSet, covered_ps, subtract, union
 from phasepoint.findings.finding import Int64s
-from phasepoint.phases.clock import RunClock, SessionClock
+from phasepoint.phases.clock import RunClock, SessionClock, sum_ps
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +22,11 @@ class HeldTime:
 
     by_step: Int64s
     outside_ps: int
+
+    @property
+    def total_ps(self) -> int:
+        """All of it."""
+        return sum_ps(self.by_step) + self.outside_ps
 
 
 def held_time(clock: RunClock, stretches: pa.Table, *, skip_ps: Int64s | None = None) -> HeldTime:

@@ -182,7 +182,7 @@ def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
 
 def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
     """When other rules account for the time: waiting for input, checkpoints, long pauses of garbage collection."""
-    clock, saves = view.clock, view.table("checkpoints")
+    clock, saves = view.clock, view.checkpoint_stretches
     start, host, attempt = clock.start_ps[rows], int(clock.host[rows[0]]), int(clock.attempt[rows[0]])
     same = pc.and_(
         pc.equal(saves.column("host"), pa.scalar(host)), pc.equal(saves.column("attempt"), pa.scalar(attempt))

@@ -31,6 +31,7 @@ from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.expected import BLOCK
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
 from phasepoint.findings.gc_pause import long_pauses
+from phasepoint.findings.held_time import held_time
 from phasepoint.findings.lost_time import net_excess
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import sum_ps
@@ -110,7 +111,7 @@ def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
     explained = np.stack(
         [
             long_pauses(view).by_step[slow],
-            _checkpoint_ps(view)[slow],
+            held_time(clock, view.checkpoint_stretches).by_step[slow],
             clock.compile_ps[slow],
             np.maximum(clock.input_ps[slow] - usual_input_ps, 0),
             (seen // 2 + 1) * (seen > 0),  # only where nothing else explains it
@@ -120,23 +121,6 @@ def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
     enough = 2 * explained[best, np.arange(len(slow))] >= excess_ps[slow]
     cause[slow] = np.where(enough, best, _UNKNOWN)
     return cause
-
-
-def _checkpoint_ps(view: FindingsView) -> Int64s:
-    """`[n_steps]` time of each step that checkpoints held the job."""
-    clock, table = view.clock, view.table("checkpoints")
-    held_ps = np.zeros(clock.n_steps, np.int64)
-    for row in table.select(["host", "attempt", "start_ps", "dur_ps"]).to_pylist():
-        session = clock.session(row["host"], row["attempt"])
-        if session is None or session.first_row == session.end_row:
-            continue
-        start_ps, end_ps = clock.start_ps[session.rows], clock.start_ps[session.rows] + clock.dur_ps[session.rows]
-        begin_ps, until_ps = row["start_ps"], row["start_ps"] + row["dur_ps"]
-        first = int(np.searchsorted(end_ps, begin_ps, side="right"))
-        last = int(np.searchsorted(start_ps, until_ps, side="left"))
-        overlap = np.minimum(end_ps[first:last], until_ps) - np.maximum(start_ps[first:last], begin_ps)
-        held_ps[session.first_row + first : session.first_row + last] += np.maximum(overlap, 0)
-    return held_ps
 
 
 def _finding(view: FindingsView, slow: SlowSteps, cause: int, claimed_ps: Int64s) -> Finding:

@@ -15,6 +15,7 @@ from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import PARTS, Captured, StepKeys, step_keys
+from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
@@ -54,6 +55,11 @@ class FindingsView:
         if name not in self._more:
             self._more[name] = self.analysis.run.table(name)
         return self._more[name]
+
+    @cached_property
+    def checkpoint_stretches(self) -> pa.Table:
+        """When checkpoints held the job: `host`, `attempt`, `start_ps`, `dur_ps`."""
+        return checkpoint_stretches(self.analysis.tables)
 
     @cached_property
     def _more(self) -> dict[str, pa.Table]:

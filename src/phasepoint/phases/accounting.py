@@ -1,6 +1,6 @@
 """The clock's account: where the wall time of all sessions went, exactly, from the step clock alone.
 
-It needs no window and has no interval. Inside a step, waiting for input, compiling and writing checkpoints are
+It needs no window and has no interval. Inside a step, waiting for input, compiling and being held by checkpoints are
 measured and come first; what is left of the step belongs to its phase. Outside the steps, the recorder's own
 work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`.
 """
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
+from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import Int64s, RunClock, SessionClock, sum_ps
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
@@ -34,14 +35,16 @@ def account_time(
         clock: the run's steps and sessions.
         labels: `[n_steps]` phase id per row of the clock.
         names: phase id → name; phases of one name are one part.
-        tables: `checkpoints`, `hints` and `gaps` as `Run.table` gives them.
+        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
 
     Returns:
         Parts, largest first; they add up to the wall time to the picosecond.
     """
     totals: dict[str, int] = {}
+    held = checkpoint_stretches(tables)
     for session in clock.sessions:
-        of_session = {name: _of_session(tables[name], session) for name in ("checkpoints", "hints", "gaps")}
+        of_session = {name: _of_session(tables[name], session) for name in ("hints", "gaps")}
+        of_session["checkpoints"] = _of_session(held, session)
         written = _intervals(of_session["checkpoints"])
         for name, time_ps in _inside_parts(clock, session, labels, names, written):
             _add(totals, name, time_ps)

@@ -16,7 +16,7 @@ from phasepoint.store import Run
 
 TABLES_READ = (
     *("steps", "windows", "conversions", "ops", "breakdowns"),
-    *("programs", "hints", "checkpoints", "gaps", "counters"),
+    *("programs", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters"),
 )
 
 
@@ -90,7 +90,7 @@ def _no_segments() -> Segments:
 def _last_seen(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
     """By host and attempt, the latest end of anything but steps."""
     latest: dict[tuple[int, int], int] = {}
-    for name in ("windows", "hints", "checkpoints", "gaps"):
+    for name in ("windows", "hints", "checkpoints", "checkpoint_waits", "gaps"):
         table = tables[name]
         ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
         keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)

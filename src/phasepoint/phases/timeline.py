@@ -4,6 +4,7 @@ Everything stands on the time of the summary's strip: picoseconds from the epoch
 However long the run, a timeline has a few thousand values.
 """
 
+import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -135,7 +136,7 @@ def build_timeline(run: Run, summary: RunSummary) -> Timeline:
         bins=_bins(steps, edges),
         series=(*_memory_series(run, host, offsets, edges), *_counter_series(run, host, offsets, edges)),
         windows=marks["windows"],
-        checkpoints=marks["checkpoints"],
+        checkpoints=tuple(heapq.merge(marks["checkpoints"], marks["checkpoint_waits"], key=lambda mark: mark.start_ps)),
         gaps=marks["gaps"],
         hints=marks["hints"],
     )
@@ -244,6 +245,10 @@ def _checkpoint_text(row: Mapping[str, object]) -> str:
     return f"checkpoint at step {row['step']}: {row['path']} ({row['framework']})"
 
 
+def _wait_text(row: Mapping[str, object]) -> str:
+    return f"waited for a checkpoint at step {row['step']} ({row['framework']})"
+
+
 def _gap_text(row: Mapping[str, object]) -> str:
     return f"{row['why']}: {row['unknown']}"
 
@@ -255,6 +260,7 @@ def _hint_text(row: Mapping[str, object]) -> str:
 _MARK_TEXTS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     "windows": _window_text,
     "checkpoints": _checkpoint_text,
+    "checkpoint_waits": _wait_text,
     "gaps": _gap_text,
     "hints": _hint_text,
 }

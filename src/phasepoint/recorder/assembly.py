@@ -115,7 +115,7 @@ class _Assembly:
 
         stack.callback(session.watch_compiles(recorder.on_compile))
         stack.callback(session.watch_user_profiler(recorder.before_user_profiler))
-        stack.callback(watch_checkpoints(recorder.checkpoint, guard=self.guard))
+        stack.callback(watch_checkpoints(recorder.checkpoint, recorder.checkpoint_wait, guard=self.guard))
 
 
 def dismantle(guard: Guard, stack: ExitStack) -> None:

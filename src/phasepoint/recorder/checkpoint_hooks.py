@@ -1,7 +1,8 @@
 """Notices checkpoints without a call: the frameworks' saving functions are wrapped in place while a recording runs.
 
 A wrapper reads the clock twice and passes everything on: arguments, result, exceptions. A save inside a save (Orbax's
-manager calls a checkpointer) is one checkpoint; a save that failed, or that was skipped, is none.
+manager calls a checkpointer) is one checkpoint; a save that failed, or that was skipped, is none. A wait for what is
+written in the background is noticed where it is the job that waits: on a thread that saves, and outside of a save.
 """
 
 import threading
@@ -13,7 +14,10 @@ from typing import Any
 
 from phasepoint.recorder.guard import Guard, guarded
 from phasepoint.recorder.import_watch import when_imported
-from phasepoint.recorder.session import CheckpointWritten, Remove
+from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, Remove
+
+LEAST_WAIT_NS = 1_000_000
+"""A call that found nothing to wait for is no wait; loops make one every step."""
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,18 @@ class _Call:
 
 
 class SaveWatch:
-    """Wraps saving functions and tells of every outermost call that saved something."""
+    """Wraps saving functions and tells of every outermost call that saved something, or that waited for a save."""
 
     def __init__(
         self,
         on_written: Callable[[CheckpointWritten], None],
+        on_waited: Callable[[CheckpointWaited], None],
         guard: Guard,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.guard = guard
         self._on_written = on_written
+        self._on_waited = on_waited
         self._now_ns = now_ns
         self._thread = threading.local()
 
@@ -80,6 +86,30 @@ class SaveWatch:
 
         return decorate
 
+    def wrap_wait(self, framework: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator for a function that waits for what a save left to be written."""
+
+        def decorate(wait: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(wait)
+            def noticed(*args: Any, **kwargs: Any) -> Any:
+                if getattr(self._thread, "call", None) is not None or not getattr(self._thread, "saves", False):
+                    return wait(*args, **kwargs)
+                call = self._thread.call = _Call(self._now_ns())
+                try:
+                    return wait(*args, **kwargs)
+                finally:
+                    self._thread.call = None
+                    self._waited(CheckpointWaited(call.start_ns, self._now_ns(), framework))
+
+            return noticed
+
+        return decorate
+
+    @guarded
+    def _waited(self, waited: CheckpointWaited) -> None:
+        if waited.end_ns - waited.start_ns >= LEAST_WAIT_NS:
+            self._on_waited(waited)
+
     @guarded
     def _finish(self, call: _Call, outer: _Call | None, describe: Callable[[], Saved | None]) -> None:
         saved = _merge(describe(), call.inner)
@@ -88,20 +118,27 @@ class SaveWatch:
         if outer is not None:
             outer.inner = saved
         elif saved.path is not None:
+            self._thread.saves = True
             self._on_written(_checkpoint(call, saved, saved.path))
 
 
-def watch_checkpoints(on_written: Callable[[CheckpointWritten], None], *, guard: Guard) -> Remove:
+def watch_checkpoints(
+    on_written: Callable[[CheckpointWritten], None],
+    on_waited: Callable[[CheckpointWaited], None],
+    *,
+    guard: Guard,
+) -> Remove:
     """Notice checkpoints of `torch.save` and Orbax, whether these are imported already or later.
 
     Args:
         on_written: called on the saving thread after every checkpoint.
+        on_waited: called on the saving thread after it waited for one that was being written.
         guard: catches what goes wrong in the hooks.
 
     Returns:
         What takes the hooks out again.
     """
-    watch = SaveWatch(on_written, guard)
+    watch = SaveWatch(on_written, on_waited, guard)
     removes = [_Install(watch, "torch"), _Install(watch, "orbax.checkpoint")]
     forgets = [when_imported(install.module, install.run) for install in removes]
 
@@ -132,7 +169,7 @@ class _Install:
         else:
             from phasepoint.recorder.orbax_hook import hook_orbax
 
-            self._removes = hook_orbax(self._watch.wrap)
+            self._removes = hook_orbax(self._watch.wrap, self._watch.wrap_wait)
 
     def undo(self) -> None:
         for remove in reversed(self._removes):

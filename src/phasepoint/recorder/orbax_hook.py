@@ -1,4 +1,4 @@
-"""Orbax's saves as checkpoints: the manager's, and a checkpointer's used alone, synchronous or not.
+"""Orbax's saves as checkpoints: the manager's, and a checkpointer's used alone, synchronous or not; waits for them.
 
 Sizes are left unknown: a checkpoint is a directory, and an asynchronous one is not complete when the call returns.
 """
@@ -26,11 +26,21 @@ ITERATOR_ITEMS = (
 """Names under which an item of a composite checkpoint holds the data iterator."""
 
 
-def hook_orbax(wrap: Callable[[Describe], Callable[[Callable[..., Any]], Callable[..., Any]]]) -> list[Remove]:
-    """Wrap `save` of Orbax's manager and of every checkpointer class that defines its own; Orbax must be imported."""
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def hook_orbax(wrap: Callable[[Describe], Decorator], wrap_wait: Callable[[str], Decorator]) -> list[Remove]:
+    """Wrap `save` of Orbax's manager and of every checkpointer class that defines its own, and the waiting for it.
+
+    Orbax must have been imported.
+    """
     import orbax.checkpoint as ocp
 
     removes = []
+    for name in ("CheckpointManager", "AsyncCheckpointer"):
+        owner = getattr(ocp, name, None)
+        if owner is not None and "wait_until_finished" in vars(owner):
+            removes.append(patch_attribute(owner, "wait_until_finished", wrap_wait("orbax")))
     manager = getattr(ocp, "CheckpointManager", None)
     if manager is not None:
         removes.append(patch_attribute(manager, "save", wrap(_describe_manager)))

@@ -13,7 +13,7 @@ from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
 from phasepoint.recorder.rows import gap_row
-from phasepoint.recorder.session import CheckpointWritten
+from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten
 from phasepoint.recorder.step_clock import lower_quartile
 from phasepoint.recorder.windows import CapturedWindow
 
@@ -134,9 +134,8 @@ class Recorder:
     @guarded
     def checkpoint(self, written: CheckpointWritten) -> None:
         """A checkpoint was written; it becomes a row of `checkpoints`. May be called on any thread."""
-        step = self._steps.step if self._steps.is_open else self._steps.step - 1
         row = {
-            "step": written.step if written.step is not None else (step if step >= 0 else None),
+            "step": written.step if written.step is not None else self._step_in_progress(),
             "path": written.path,
             "start_ps": self._parts.epoch.to_ps(written.start_ns),
             "dur_ps": (written.end_ns - written.start_ns) * PS_PER_NS,
@@ -147,6 +146,17 @@ class Recorder:
         }
         self._parts.inbox.rows.append(("checkpoints", row))
         self._background.wanted = True
+
+    @guarded
+    def checkpoint_wait(self, waited: CheckpointWaited) -> None:
+        """The job waited for a checkpoint; it becomes a row of `checkpoint_waits`. May be called on any thread."""
+        row = {
+            "step": self._step_in_progress(),
+            "start_ps": self._parts.epoch.to_ps(waited.start_ns),
+            "dur_ps": (waited.end_ns - waited.start_ns) * PS_PER_NS,
+            "framework": waited.framework,
+        }
+        self._parts.inbox.rows.append(("checkpoint_waits", row))
 
     @guarded
     def user_checkpoint(self, path: str, step: int | None) -> None:
@@ -271,6 +281,10 @@ class Recorder:
                 end_ns=after_ns,
             )
             self._parts.inbox.rows.append(("gaps", row))
+
+    def _step_in_progress(self) -> int | None:
+        step = self._steps.step if self._steps.is_open else self._steps.step - 1
+        return step if step >= 0 else None
 
     def _spend_clock(self) -> None:
         new_steps = self._steps.step - self._clocked_steps

@@ -67,6 +67,21 @@ class CheckpointWritten:
     has_iterator: bool | None = None
 
 
+@dataclass(frozen=True)
+class CheckpointWaited:
+    """A call that waited for a checkpoint being written in the background. Times as in `CheckpointWritten`.
+
+    Attributes:
+        start_ns: when the call was entered.
+        end_ns: when it returned to the job.
+        framework: orbax.
+    """
+
+    start_ns: int
+    end_ns: int
+    framework: str
+
+
 class ProfilerSession(Protocol):
     """One framework's profiler, opened and closed many times, at most once at a time.
 

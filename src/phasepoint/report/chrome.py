@@ -20,7 +20,7 @@ from phasepoint.report import trace_format as trace
 from phasepoint.report.trace_format import Track
 from phasepoint.store import Run, Shard
 
-_OVERVIEW = ("phases", "captured steps", "windows", "checkpoints", "gaps", "hints")
+_OVERVIEW = ("phases", "captured steps", "windows", "checkpoints", "checkpoint waits", "gaps", "hints")
 _PROCESSES_PER_SHARD = 1_000
 _ROWS = 16_384
 """Rows turned into text at a time."""
@@ -114,13 +114,14 @@ _ROW_KINDS = {
     "captured steps": _Row(lambda row: f"step {row['step']}", ("step", "input_ps", "compile_ps")),
     "windows": _Row(lambda row: f"window {row['window']}", ("first_step", "last_step", "reason")),
     "checkpoints": _Row(lambda row: "checkpoint", ("step", "path", "framework", "bytes")),
+    "checkpoint waits": _Row(lambda row: "wait for a checkpoint", ("step", "framework")),
     "gaps": _Row(lambda row: str(row["why"]), ("unknown", "first_step", "last_step")),
     "hints": _Row(lambda row: str(row["name"]), ("first_step", "last_step")),
 }
 
 
 def _overview(run: Run, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
-    tables = {name: run.table(name, shard=shard.name) for name in ("windows", "checkpoints", "gaps", "hints")}
+    tables = {name: run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
     tables["captured steps"] = _captured_steps(run.table("steps", shard=shard.name), tables["windows"])
     for name, kind in _ROW_KINDS.items():
         track = _overview_track(process, name)
