@@ -74,6 +74,34 @@ def test_one_compilation_is_no_finding(tmp_path):
     assert find(view_of(tmp_path, compiled_again(()))) == []
 
 
+def told_again(at, *, why="tensor 'x' size mismatch at index 0. expected 64, actual 63", each_ms=300):
+    """Compilations that PyTorch told of, without a window that saw a program."""
+    steps, _ = compiled_again(at, each_ms=each_ms)
+    rows = [
+        {"step": step, "name": "forward", "start_ps": int(steps["start_ps"][step]), "dur_ps": each_ms * MS}
+        | {"again": step > 0, "why": why if step else None}
+        for step in (0, *at)
+    ]
+    return steps, {"compilations": rows}
+
+
+def test_what_the_framework_tells_needs_no_window(tmp_path):
+    view = view_of(tmp_path, told_again((140,)))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, 300 * MS, 0.1)
+    assert "forward was compiled again once" in found.title
+    assert "tensor 'x' size mismatch at index 0. expected 64, actual 63" in found.title
+    assert found.confidence == "high"
+
+
+@pytest.mark.parametrize("why", ["GLOBAL_STATE changed: grad_mode", "L['self'].training == True"])
+def test_another_mode_is_another_program(tmp_path, why):
+    view = view_of(tmp_path, told_again((140, 290, 440), why=why))
+    assert find(view) == []
+    assert within(find_first(view)[0].claim.total_ps, 0.9 * 4 * 300 * MS, 0.1)
+
+
 def test_the_first_evaluation_is_no_recompilation(tmp_path):
     steps, rows = compiled_again((140,))
     rows["programs"][1] |= {"name": "jit_eval_step"}

@@ -59,8 +59,8 @@ def test_homogeneous_steps_agree_with_an_oracle_in_plain_python():
     assert (high - low) / 2 / (2.1 * spread) == pytest.approx(1, rel=0.25)
 
 
-def test_input_wait_is_exact_and_named_once():
-    """All wait is exposed: idle in the wait is called input, and no interval is left on it."""
+def test_input_wait_is_named_once_and_bounded_by_the_clock():
+    """All wait was exposed: idle in it is called input. Elsewhere some may be hidden, but no more can be exposed."""
     n = 100
     dur, input_ps = np.full(n, 10 * MS), np.full(n, 2 * MS)
     input_ps[50:60], dur[50:60] = 8 * MS, 16 * MS
@@ -69,7 +69,13 @@ def test_input_wait_is_exact_and_named_once():
     windows = captured_tables(parts, [(0, 10, 5), (1, 30, 5), (2, 52, 5), (3, 80, 5)])
     found = estimate_totals(steps_table(dur, input_ps=input_ps), *windows, np.zeros(n, np.int64))
     assert parts_of(found.categories)["input"] == int(input_ps.sum())
-    assert intervals_of(found.categories)["input"] == (int(input_ps.sum()),) * 2
+    low, high = intervals_of(found.categories)["input"]
+    assert high == int(input_ps.sum())
+    assert (
+        int(input_ps[list(range(10, 15)) + list(range(30, 35)) + list(range(52, 57)) + list(range(80, 85))].sum())
+        <= low
+    )
+    assert 0.6 * high < low < 0.95 * high
     assert parts_of(found.categories)["idle"] == 2 * MS * n
     assert sum(parts_of(found.categories).values()) == int(dur.sum())
 

@@ -188,13 +188,16 @@ def test_compiling_shows_in_its_step(tmp_path):
             else:
                 descend(jnp.ones((16, 4)), batch)[1].block_until_ready()
     compiled = open_run(tmp_path / "run").table("steps").column("compile_ps").to_pylist()
+    (told,) = [row for row in open_run(tmp_path / "run").table("compilations").to_pylist() if row["step"] == 3]
+    assert (told["name"], told["again"], told["why"]) == ("jit(<lambda>)", None, None)
+    assert 0 < told["dur_ps"] <= compiled[3]
     assert compiled[3] > 0
     assert compiled[4] == compiled[5] == 0
 
 
 def test_the_compile_listener_goes_away(session):
     seen = []
-    remove = session.watch_compiles(lambda dur_ns, is_new: seen.append((dur_ns, is_new)))
+    remove = session.watch_compiles(lambda dur_ns, is_new, describe=None: seen.append((dur_ns, is_new)))
     jax.jit(lambda x: jnp.sin(x) + 1.5)(jnp.ones(3))
     assert any(is_new for _, is_new in seen)
     assert all(dur_ns >= 0 for dur_ns, _ in seen)

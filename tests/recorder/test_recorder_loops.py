@@ -162,6 +162,25 @@ def test_compile_in_a_step_asks_for_a_window_with_programs(tmp_path):
     assert starts.count(True) == 2
 
 
+def test_a_compilation_that_cannot_be_described_keeps_its_times(tmp_path):
+    job = Job(tmp_path, budget=0.2)
+
+    def describe():
+        raise AttributeError("renamed")
+
+    with job.recording as run:
+        for index, _ in enumerate(run.steps(job.loader(20))):
+            if index in (7, 8):
+                job.clock.tick(30)
+                job.session.on_compile(30_000_000 if index == 7 else 999_999, True, describe)
+            job.work()
+    assert run.off_reason is None
+    (row,) = job.table("compilations")  # the other one took less than a millisecond
+    assert (row["step"], row["dur_ps"]) == (7, 30 * PS_PER_MS)
+    assert row["start_ps"] == job.table("steps")[7]["start_ps"] + job.table("steps")[7]["input_ps"]
+    assert (row["name"], row["again"], row["why"]) == (None, None, None)
+
+
 def test_a_changed_step_time_is_captured(tmp_path):
     job = Job(tmp_path, budget=0.03)
     with job.recording as run:

@@ -77,3 +77,24 @@ def test_the_users_profiler_in_the_middle_of_a_recording(tmp_path):
     assert max(window["last_step"] for window in windows) > 20
     for window in windows:
         assert json.loads(run.read_raw("host=00000", window["raw"]))["traceEvents"]
+
+
+def test_dynamo_tells_what_is_compiled_again_and_why(tmp_path):
+    torch.compiler.reset()
+
+    @torch.compile(backend="eager", dynamic=False)
+    def forward(x):
+        return (x * 2).sum()
+
+    with record(tmp_path / "run", budget=0, framework="torch") as run:
+        for index in run.steps(range(6)):
+            forward(torch.ones(8 if index < 3 else 7))
+    torch.compiler.reset()
+    assert run.off_reason is None
+    first, again = open_run(tmp_path / "run").table("compilations").to_pylist()
+    assert (first["name"], first["step"], first["again"], first["why"]) == ("forward", 0, False, None)
+    assert (again["name"], again["step"], again["again"]) == ("forward", 3, True)
+    assert again["why"].startswith("tensor 'x' size mismatch at index 0. expected 8, actual 7")
+    steps = open_run(tmp_path / "run").table("steps").to_pylist()
+    assert [step["step"] for step in steps if step["compile_ps"]] == [0, 3]
+    assert all(0 < row["dur_ps"] <= steps[row["step"]]["dur_ps"] for row in (first, again))

@@ -202,7 +202,7 @@ def test_compiles_of_dynamo_are_timed(monkeypatch):
     module.callback_handler = Handler()
     monkeypatch.setitem(__import__("sys").modules, "torch._dynamo.callback", module)
     seen = []
-    remove = TorchSession().watch_compiles(lambda dur_ns, is_new: seen.append((dur_ns >= 0, is_new)))
+    remove = TorchSession().watch_compiles(lambda dur_ns, is_new, describe=None: seen.append((dur_ns >= 0, is_new)))
     handlers["end"]()
     handlers["start"]()
     handlers["end"]()

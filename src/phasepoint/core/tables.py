@@ -250,6 +250,20 @@ SPANS = TableSpec(
     ("window", "span"),
 )
 
+COMPILATIONS = TableSpec(
+    "compilations",
+    "compilation that the framework told of, 1 ms and longer",
+    (
+        _id("step", "step in progress, null outside every step", nullable=True),
+        _name("name", "what was compiled, as the framework calls it: jit(train_step), forward", nullable=True),
+        _ps("start_ps", "when compiling began"),
+        _ps("dur_ps", "how long the compiler took"),
+        Column("again", pa.bool_(), "whether it had been compiled before; null where not told", nullable=True),
+        _text("why", "why it was compiled again, in the framework's words", nullable=True),
+    ),
+    ("start_ps",),
+)
+
 HINTS = TableSpec(
     "hints",
     "stretch that the user named with run.phase(…)",
@@ -329,6 +343,7 @@ TABLES: Mapping[str, TableSpec] = {
         PROGRAMS,
         INSTRUCTIONS,
         SPANS,
+        COMPILATIONS,
         HINTS,
         CHECKPOINTS,
         CHECKPOINT_WAITS,

@@ -9,7 +9,7 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import RunClock
-from phasepoint.phases.program_events import ProgramSeen, programs_seen
+from phasepoint.phases.program_events import ProgramSeen, ToldCompilation, programs_seen, told_compilations
 from phasepoint.phases.run_events import COMPILE_LEAST_PS
 from phasepoint.phases.stretches import Stretch, find_stretches
 
@@ -24,13 +24,15 @@ class Compilation:
 
     Attributes:
         stretch: the steps.
-        again: programs known before that were compiled anew; empty where that is not so or not known.
         is_again: whether it compiled something again.
+        name: of the largest program that was compiled again; None where that is not known.
+        why: what was different, where the framework said it.
     """
 
     stretch: Stretch
-    again: tuple[ProgramSeen, ...]
     is_again: bool
+    name: str | None = None
+    why: str | None = None
 
 
 def need_compilations(view: FindingsView) -> None:
@@ -62,12 +64,13 @@ def find_compilations(view: FindingsView) -> list[Compilation]:
     clock = view.clock
     found = find_stretches(clock, clock.compile_ps >= COMPILE_LEAST_PS)
     programs = programs_seen(view.table("programs"), view.table("windows"))
-    told = [_made(view, stretch, following, programs) for stretch, following in _pairs(found)]
-    unexplained = [i for i, (_, mine) in enumerate(told) if mine is None]
-    return [
-        Compilation(stretch, mine or (), bool(mine) or (i in unexplained and len(unexplained) >= LEAST_AGAIN))
-        for i, (stretch, mine) in enumerate(told)
+    told = told_compilations(view.table("compilations"))
+    judged = [
+        _of_framework(view, stretch, told) or _of_windows(view, stretch, following, programs)
+        for stretch, following in _pairs(found)
     ]
+    often = judged.count(None) >= LEAST_AGAIN
+    return [one or Compilation(stretch, often) for one, stretch in zip(judged, found, strict=True)]
 
 
 def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
@@ -84,20 +87,31 @@ def _pairs(found: list[Stretch]) -> list[tuple[Stretch, Stretch | None]]:
     return [(a, b if b is not None and b.session is a.session else None) for a, b in zip(found, following, strict=True)]
 
 
-def _made(
+def _of_framework(view: FindingsView, stretch: Stretch, told: tuple[ToldCompilation, ...]) -> Compilation | None:
+    """What the framework said of it; None where it said nothing."""
+    key, steps = (stretch.session.host, stretch.session.attempt), view.clock.step[stretch.rows]
+    mine = [one for one in told if (one.host, one.attempt) == key and steps[0] <= one.step <= steps[-1]]
+    again = [one for one in mine if one.again]
+    if not again:
+        return Compilation(stretch, False) if mine else None
+    largest = max(again, key=lambda one: one.dur_ps)
+    return Compilation(stretch, True, largest.name, largest.why)
+
+
+def _of_windows(
     view: FindingsView, stretch: Stretch, following: Stretch | None, programs: tuple[ProgramSeen, ...]
-) -> tuple[Stretch, tuple[ProgramSeen, ...] | None]:
-    """The programs compiled again; empty where it made new ones only, None where nothing tells."""
+) -> Compilation | None:
+    """By the programs that the windows after it saw; None where these do not tell."""
     clock, session = view.clock, stretch.session
     first = int(clock.step[stretch.first])
     until = None if following is None else int(clock.step[following.first])
     key = (session.host, session.attempt)
     mine = [p for p in programs if (p.host, p.attempt) == key and first <= p.step and (until is None or p.step < until)]
-    again = tuple(p for p in mine if p.version and p.main)
+    again = [p for p in mine if p.version and p.main]
     if again:
-        return stretch, again
+        return Compilation(stretch, True, max(again, key=lambda p: p.instructions).name)
     is_start = stretch.first == session.first_row or _starts_kind(view, stretch)
-    return stretch, () if is_start or any(p.main for p in mine) else None
+    return Compilation(stretch, False) if is_start or any(p.main for p in mine) else None
 
 
 def _starts_kind(view: FindingsView, stretch: Stretch) -> bool:

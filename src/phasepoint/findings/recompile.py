@@ -1,8 +1,9 @@
 """A program is compiled again in the middle of the run, since the shape or type of an argument changed.
 
 **Formula.** Of every step that compiled for 5 ms or more a program whose name had been seen before, the compiler's own
-time; where that is more than half of what the step lasted beyond the run's usual one, all of this excess. What changed
-is found by comparing the parameters of programs of one name.
+time; where that is more than half of what the step lasted beyond the run's usual one, all of this excess. PyTorch says
+itself what it compiles again and why; for JAX, what changed is found by comparing the parameters of programs of one
+name. A compilation for another mode (evaluation, gradients off) is a program of its own.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
 {LEAST_SHARE_MANY:.1%}: one recompilation of the last short batch is nothing, one that comes back grows with the run.
@@ -16,7 +17,8 @@ if they rarely change (`static_argnums`), keep one dtype. PyTorch: `torch.compil
 
 **Wrong when** the shapes must differ and no padding is cheaper than compiling; padding itself costs compute.
 
-**Source.** JAX's and Dynamo's compile events; parameters of the compiled programs in the captured windows.
+**Source.** JAX's and Dynamo's compile events, Dynamo's compile ids and reasons; parameters of the compiled programs in
+the captured windows.
 """
 
 from collections import Counter
@@ -46,8 +48,7 @@ def find(view: FindingsView) -> list[Finding]:
     by_name: dict[str | None, list[Compilation]] = {}
     for compilation in find_compilations(view):
         if compilation.is_again:
-            largest = max(compilation.again, key=lambda p: p.instructions, default=None)
-            by_name.setdefault(largest.name if largest else None, []).append(compilation)
+            by_name.setdefault(compilation.name, []).append(compilation)
     if None in by_name and len(by_name) == 2:  # what was not seen is taken to be the one that is known
         unseen = by_name.pop(None)
         next(iter(by_name.values())).extend(unseen)
@@ -63,7 +64,8 @@ def _finding(view: FindingsView, name: str | None, mine: list[Compilation]) -> F
     if share < (LEAST_SHARE_MANY if len(mine) >= LEAST_TIMES else LEAST_SHARE):
         return None
     changes = program_changes(view, name) if name is not None else ()
-    what = f": {changes[0].told}" if changes else ""
+    why = next((compilation.why for compilation in mine if compilation.why), None)
+    what = f": {changes[0].told}" if changes else f": {why}" if why else ""
     times = "once" if len(mine) == 1 else f"{len(mine)} times"
     least_ps = sum_ps(cost_of(mine, clock.compile_ps))
     return Finding(
@@ -77,7 +79,7 @@ def _finding(view: FindingsView, name: str | None, mine: list[Compilation]) -> F
         layers=tuple(change.parameter for change in changes),
         remedy=_remedy(changes),
         evidence=_evidence(name, mine, changes),
-        confidence="high" if changes else "medium",
+        confidence="high" if what else "medium",
         wrong_if="the shapes must differ, and computing on padded ones costs more than compiling",
     )
 

@@ -16,7 +16,7 @@ from phasepoint.store import Run
 
 TABLES_READ = (
     *("steps", "windows", "conversions", "ops", "breakdowns"),
-    *("programs", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters"),
+    *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters"),
 )
 
 

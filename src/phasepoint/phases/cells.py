@@ -87,8 +87,8 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     return Fit(
         group=group,
         base=shares,
-        long=long_shares or far_shares,
-        far=far_shares or long_shares,
+        long=long_shares or _lent(far_shares),
+        far=far_shares or _lent(long_shares),
         input=exposed[0],
         compiling=exposed[1],
         spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
@@ -202,6 +202,16 @@ def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats) -> Cel
     # What is left over carries the scatter of base as well, and can seem to vary by more than a share can.
     scatter = np.minimum(shares.scatter, bounded_scatter(ratio, len(sample.x)))
     return CellShares(ratio, scatter, shares.known, shares.freedom)
+
+
+def _lent(shares: CellShares | None) -> CellShares | None:
+    """The shares of another cell, for one that no window saw: likely, but anything may be so.
+
+    What lasts longest is mostly a few events of tens of milliseconds each, and rarely what slows down many steps a bit.
+    """
+    if shares is None:
+        return None
+    return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
 
 
 def _rest(sizes: Floats, stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple[Floats, Floats]:

@@ -34,6 +34,41 @@ class ProgramSeen:
     main: bool
 
 
+@dataclass(frozen=True)
+class ToldCompilation:
+    """A compilation of which the framework said whether it was the first.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        step: step in which it was compiled.
+        name: what was compiled.
+        again: whether it had been compiled before, for other arguments; False for another mode (gradients off, or
+            evaluation): that is another program.
+        why: what was different.
+        dur_ps: what it cost.
+    """
+
+    host: int
+    attempt: int
+    step: int
+    name: str | None
+    again: bool
+    why: str | None
+    dur_ps: int
+
+
+def told_compilations(compilations: pa.Table) -> tuple[ToldCompilation, ...]:
+    """The rows of `compilations` that say whether they were the first, in order of time."""
+    columns = ["host", "attempt", "step", "name", "again", "why", "dur_ps"]
+    rows = [row for row in _rows(compilations, columns) if row["step"] is not None and row["again"] is not None]
+    return tuple(ToldCompilation(**{**row, "again": row["again"] and not _is_mode(row["why"] or "")}) for row in rows)
+
+
+def _is_mode(why: str) -> bool:
+    return any(word in why for word in ("grad_mode", "inference_mode", ".training"))
+
+
 def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, ...]:
     """Every program with the first step of its first window, in order of that step."""
     columns = ["host", "attempt", "window", "first_step"]
@@ -55,7 +90,11 @@ def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, .
 
 
 def name_compilation(
-    stretch: Stretch, first: int, until: int | None, programs: Sequence[ProgramSeen]
+    stretch: Stretch,
+    steps: tuple[int, int],
+    until: int | None,
+    programs: Sequence[ProgramSeen],
+    told: Sequence[ToldCompilation] = (),
 ) -> tuple[str, str]:
     """What a compilation is called: its kind of event and its words.
 
@@ -64,15 +103,19 @@ def name_compilation(
 
     Args:
         stretch: the steps that compiled.
-        first: their first step.
+        steps: the first and the last of them.
         until: first step of the next compilation, None if there is none.
         programs: of the run.
+        told: what the framework told of.
 
     Returns:
         `compile` for the first of a session, `shape-change` where a function known before was compiled again,
         `recompile` otherwise; and the words for it.
     """
-    key = (stretch.session.host, stretch.session.attempt)
+    key, first = (stretch.session.host, stretch.session.attempt), steps[0]
+    of_framework = [one for one in told if (one.host, one.attempt) == key and steps[0] <= one.step <= steps[1]]
+    if of_framework:
+        return _name_told(of_framework, is_start=stretch.first == stretch.session.first_row)
     mine = [p for p in programs if (p.host, p.attempt) == key and p.step >= first and (until is None or p.step < until)]
     again = [p for p in mine if p.version and p.main]
     named = sorted(again or [p for p in mine if p.main], key=lambda p: -p.instructions)
@@ -82,6 +125,15 @@ def name_compilation(
     if stretch.first == stretch.session.first_row:
         return "compile", f"compiled{names}"
     return "recompile", f"compiled{names or ' a new program'} in the middle of the run"
+
+
+def _name_told(told: Sequence[ToldCompilation], *, is_start: bool) -> tuple[str, str]:
+    again = [one for one in told if one.again]
+    names = "".join(f" {name}" for name in list(dict.fromkeys(one.name for one in again or told if one.name))[:3])
+    if again:
+        why = next((f": {one.why}" for one in again if one.why), "")
+        return "shape-change", f"compiled{names} again{why}"
+    return ("compile", f"compiled{names}") if is_start else ("recompile", f"compiled{names} in the middle of the run")
 
 
 def _rows(table: pa.Table, columns: list[str]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
 from phasepoint.phases.clock import Int64s, RunClock, sum_ps
-from phasepoint.phases.program_events import name_compilation, programs_seen
+from phasepoint.phases.program_events import name_compilation, programs_seen, told_compilations
 from phasepoint.phases.stretches import Stretch, find_stretches
 from phasepoint.phases.summary_types import RunEvent
 
@@ -49,6 +49,7 @@ class RunView:
         checkpoints: `Run.table("checkpoints")`.
         windows: `Run.table("windows")`.
         programs: `Run.table("programs")`.
+        compilations: `Run.table("compilations")`.
     """
 
     clock: RunClock
@@ -58,6 +59,7 @@ class RunView:
     checkpoints: pa.Table
     windows: pa.Table
     programs: pa.Table
+    compilations: pa.Table
 
 
 def tell_events(view: RunView) -> tuple[RunEvent, ...]:
@@ -104,13 +106,14 @@ def _find_compilations(view: RunView) -> Iterable[RunEvent]:
         holds = clock.compile_ps >= COMPILE_LEAST_PS
     else:
         holds = np.isin(view.labels, [i for i, name in view.names.items() if name.startswith("compile")])
-    programs = programs_seen(view.programs, view.windows)
+    programs, told = programs_seen(view.programs, view.windows), told_compilations(view.compilations)
     found = find_stretches(clock, holds)
     for stretch, following in zip(found, [*found, None][1:], strict=True):
         later = following is not None and following.session is stretch.session
         until = int(clock.step[following.first]) if following is not None and later else None
         cost_ps = sum_ps((clock.compile_ps if clock.compile_known else clock.dur_ps)[stretch.rows])
-        kind, what = name_compilation(stretch, int(clock.step[stretch.first]), until, programs)
+        steps = int(clock.step[stretch.first]), int(clock.step[stretch.last])
+        kind, what = name_compilation(stretch, steps, until, programs, told)
         yield _event(view, kind, stretch, cost_ps, f"{stretch.named(clock)}: {what}, {format_ps(cost_ps)}")
 
 

@@ -112,11 +112,14 @@ def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
     """The greatest variance of a quantity between 0 and 1 with this mean: R (1 − R).
 
     Args:
-        ratio: `[k]`, the first `N_WORK` of them shares of a step's parts.
+        ratio: `[k]`, the first `N_WORK` of them shares of a step's parts; or `[1]`, the exposed share of a wait.
         windows: how many the mean rests on. One more is added in which all parts that are known to occur have like
-            shares, so that a part which a few windows did not show is not taken to be impossible.
+            shares, so that a part which a few windows did not show is not taken to be impossible; likewise one in
+            which half of the wait was exposed.
     """
     inside = np.clip(ratio, 0, 1)
+    if np.isfinite(windows) and len(inside) == 1:
+        inside = (windows * inside + 0.5) / (windows + 1)
     occurs = inside[:N_WORK] > 0
     if np.isfinite(windows) and len(inside) >= N_WORK and occurs.any():
         inside[:N_WORK] = (windows * inside[:N_WORK] + occurs / occurs.sum()) / (windows + 1)

@@ -31,8 +31,8 @@ def summarize(analysis: Analysis) -> RunSummary:
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
     phases = summarize_phases(clock, result, estimates, checkpoints)
     account = account_time(clock, labels, names, tables)
-    programs = (tables["windows"], tables["programs"])
-    events = tell_events(RunView(clock, labels, dict(names), result.slow, tables["checkpoints"], *programs))
+    seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
+    events = tell_events(RunView(clock, labels, dict(names), result.slow, *seen))
     not_seen = count_not_seen(
         clock,
         estimates.captured,

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.accounting import closed
-from phasepoint.phases.captured import PARTS, UNATTRIBUTED
-from phasepoint.phases.cells import Fit
+from phasepoint.phases.captured import COMPILING, INPUT, PARTS, UNATTRIBUTED
+from phasepoint.phases.cells import COMPILE, WAIT, Fit
 from phasepoint.phases.op_columns import OpKey
 from phasepoint.phases.prediction import Prediction, half_widths
 from phasepoint.phases.strata import Stratum
@@ -55,12 +55,13 @@ class Totals:
         seen = self.seen_parts[members].sum(axis=0)
         rest = self.rest.parts_ps[members].sum(axis=0)
         half = half_widths(self.fit, members, self.confidence)
+        most_ps = self._most(members, seen, total_ps)
         unknown_ps = sum(self.strata[i].rest_ps for i in members) - int(rest.sum())
         parts = []
         for index, name in enumerate(PARTS):
             time_ps = int(seen[index]) + int(rest[index]) + (unknown_ps if name == UNATTRIBUTED else 0)
             low_ps = min(max(int(seen[index]), time_ps - half[index]), time_ps)
-            high_ps = max(min(time_ps + half[index], total_ps), time_ps)
+            high_ps = max(min(time_ps + half[index], most_ps[index]), time_ps)
             share = time_ps / total_ps if total_ps else 0.0
             basis = UNATTRIBUTED if name == UNATTRIBUTED else "estimated"
             parts.append(PartTime(name, time_ps, low_ps, high_ps, share, basis))
@@ -87,6 +88,14 @@ class Totals:
             known = (sum(int(seen[i]) for i in left), half_ps)
             listed.append(_op_time(OpKey(OTHER, "mixed", None, None), None, other_ps, known, all_ps))
         return tuple(listed)
+
+    def _most(self, members: Sequence[int], seen: Int64s, total_ps: int) -> list[int]:
+        """What each part can be at most: `input` and `compiling` are parts of waits that the clock measured."""
+        most_ps = [total_ps] * len(PARTS)
+        for part, cell in ((INPUT, WAIT), (COMPILING, COMPILE)):
+            index = PARTS.index(part)
+            most_ps[index] = int(seen[index]) + int(self.fit.rest[members, cell].sum())
+        return most_ps
 
     def _members(self, phase: int | None) -> list[int]:
         return [i for i, stratum in enumerate(self.strata) if phase is None or stratum.phase == phase]

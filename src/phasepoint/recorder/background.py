@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
@@ -32,8 +33,8 @@ class Inbox:
     """What the job's thread leaves for the flusher. Appending and popping at the ends needs no lock."""
 
     captured: deque[CapturedWindow] = field(default_factory=deque)
-    rows: deque[tuple[str, Row]] = field(default_factory=deque)
-    """Table name and row."""
+    rows: deque[tuple[str, Row | Callable[[], Row]]] = field(default_factory=deque)
+    """Table name, and the row or what makes it when it is written; that must not raise."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class Background:
         by_table: dict[str, list[Row]] = {}
         while parts.inbox.rows:
             name, row = parts.inbox.rows.popleft()
-            by_table.setdefault(name, []).append(row)
+            by_table.setdefault(name, []).append(row() if callable(row) else row)
         for name, table_rows in by_table.items():
             parts.output.add_rows(name, table_rows)
         parts.output.flush()

@@ -8,9 +8,10 @@ core, jax 0.10.2, November 2026) and hands the trace over in memory. Where it is
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 from phasepoint.core.errors import RecordError
 from phasepoint.recorder.session import (
     CaptureFormat,
+    CompiledProgram,
+    OnCompile,
     PendingCapture,
     ProfilerBusyError,
     Remove,
@@ -134,15 +137,17 @@ class JaxSession:
         self._has_memory_stats = bool(stats)
         return stats.get("bytes_in_use") if stats else None
 
-    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+    def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Listen to JAX's own compile events; a listener that cannot be removed is made deaf instead."""
         from jax import monitoring
 
         listening = True
 
-        def listener(event: str, duration_s: float, **_kwargs: object) -> None:
-            if listening and event.startswith(_COMPILE_EVENTS):
-                on_compile(int(duration_s * 1e9), event == _NEW_PROGRAM_EVENT)
+        def listener(event: str, duration_s: float, **about: object) -> None:
+            if not listening or not event.startswith(_COMPILE_EVENTS):
+                return
+            is_new = event == _NEW_PROGRAM_EVENT
+            on_compile(int(duration_s * 1e9), is_new, partial(_describe, about) if is_new else None)
 
         def remove() -> None:
             nonlocal listening
@@ -218,6 +223,12 @@ class _Private:
     module: ModuleType
     session: Callable[[Any], Any]
     options: Callable[[], Any]
+
+
+def _describe(about: Mapping[str, object]) -> CompiledProgram:
+    """The function's name; JAX does not say whether another program was compiled from it before."""
+    name = about.get("fun_name")
+    return CompiledProgram(None if name is None else str(name))
 
 
 def _find_private() -> _Private | None:

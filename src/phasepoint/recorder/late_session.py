@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from phasepoint.recorder.guard import Guard, guarded
 from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.no_session import NoSession
-from phasepoint.recorder.session import CaptureFormat, PendingCapture, ProfilerSession, Remove, SessionProbe
+from phasepoint.recorder.session import CaptureFormat, OnCompile, PendingCapture, ProfilerSession, Remove, SessionProbe
 
 
 class LateSession:
@@ -86,7 +86,7 @@ class LateSession:
         """As the framework's session says."""
         return self._session.device_memory_bytes()
 
-    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+    def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Watch as soon as there is something to watch."""
         return self._install(lambda session: session.watch_compiles(on_compile))
 

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from phasepoint.core.errors import RecordError
-from phasepoint.recorder.session import CaptureFormat, PendingCapture, ProfilerBusyError, Remove, SessionProbe
+from phasepoint.recorder.session import (
+    CaptureFormat,
+    OnCompile,
+    PendingCapture,
+    ProfilerBusyError,
+    Remove,
+    SessionProbe,
+)
 
 
 class NoSession:
@@ -53,7 +60,7 @@ class NoSession:
         """Not known."""
         return None
 
-    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+    def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Nothing to watch."""
         return lambda: None
 

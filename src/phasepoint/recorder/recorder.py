@@ -4,7 +4,8 @@ The hot path is `ask` and `got`, once a step: two clock readings and seven integ
 every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
@@ -12,8 +13,8 @@ from phasepoint.recorder.background import Background, Parts
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
-from phasepoint.recorder.rows import gap_row
-from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten
+from phasepoint.recorder.rows import Row, gap_row
+from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
 from phasepoint.recorder.step_clock import lower_quartile
 from phasepoint.recorder.windows import CapturedWindow
 
@@ -21,6 +22,9 @@ Status = Literal["ok", "failed"]
 
 MAX_PENDING = 32
 """Captures that may wait to be written. Under a budget one or two wait; back to back, only so many fit in memory."""
+
+LEAST_COMPILATION_NS = 1_000_000
+"""Shorter compilations are constants and look-ups; a framework makes hundreds of them when it starts."""
 
 OPEN_LIMIT_S = 1.0
 """How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""
@@ -165,8 +169,16 @@ class Recorder:
         self.checkpoint(CheckpointWritten(path, now_ns, now_ns, "user", step))
 
     @guarded
-    def on_compile(self, dur_ns: int, is_new_program: bool) -> None:
+    def on_compile(
+        self, dur_ns: int, is_new_program: bool, describe: Callable[[], CompiledProgram] | None = None
+    ) -> None:
         """Something was traced, lowered or compiled. May be called on any thread."""
+        if describe is not None and dur_ns >= LEAST_COMPILATION_NS:
+            step, end_ns = self._steps.step if self._steps.is_open else None, self._parts.clock.now_ns()
+            times = {"start_ps": self._parts.epoch.to_ps(end_ns - dur_ns), "dur_ps": dur_ns * PS_PER_NS}
+            self._parts.inbox.rows.append(
+                ("compilations", partial(_compilation_row, {"step": step, **times}, describe))
+            )
         if self._steps.is_open:
             self._steps.add_compile(dur_ns)
             if is_new_program:
@@ -290,6 +302,14 @@ class Recorder:
         new_steps = self._steps.step - self._clocked_steps
         self._clocked_steps += new_steps
         self._parts.account.spend("clock", new_steps * self._step_cost_ps)
+
+
+def _compilation_row(known: Row, describe: Callable[[], CompiledProgram]) -> Row:
+    try:
+        program = describe()
+    except Exception:  # noqa: BLE001 - it reads what a framework keeps for itself; the times are ours
+        program = CompiledProgram()
+    return {**known, "name": program.name, "again": program.again, "why": program.why}
 
 
 def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None) -> int | None:

@@ -82,6 +82,37 @@ class CheckpointWaited:
     framework: str
 
 
+@dataclass(frozen=True)
+class CompiledProgram:
+    """What the framework tells of a compilation; None for what it does not tell.
+
+    Attributes:
+        name: what was compiled.
+        again: whether it had been compiled before.
+        why: why it was compiled again.
+    """
+
+    name: str | None = None
+    again: bool | None = None
+    why: str | None = None
+
+
+class OnCompile(Protocol):
+    """What is called after every stage of a compilation."""
+
+    def __call__(
+        self, dur_ns: int, is_new_program: bool, describe: Callable[[], CompiledProgram] | None = None
+    ) -> None:
+        """Something was compiled.
+
+        Args:
+            dur_ns: how long it took.
+            is_new_program: whether a program was compiled; False for an earlier stage (tracing, lowering).
+            describe: called later, on the flusher's thread: frameworks know some facts only afterwards.
+        """
+        ...
+
+
 class ProfilerSession(Protocol):
     """One framework's profiler, opened and closed many times, at most once at a time.
 
@@ -139,11 +170,10 @@ class ProfilerSession(Protocol):
         """Memory in use on the first device; None where asking is not cheap or has no answer. Any thread."""
         ...
 
-    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
-        """Call `on_compile(dur_ns, is_new_program)` after tracing, lowering or compiling, on whatever thread did it.
+    def watch_compiles(self, on_compile: OnCompile) -> Remove:
+        """Call `on_compile` after tracing, lowering or compiling, on whatever thread did it.
 
-        `is_new_program` says that a program was compiled, and did not only go through an earlier stage. Where the
-        framework does not tell, nothing is installed.
+        Where the framework does not tell, nothing is installed.
         """
         ...
 

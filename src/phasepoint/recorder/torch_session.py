@@ -11,6 +11,7 @@ Kineto gives its capture as a file only: it goes through a memory file system wh
 
 import contextlib
 import ctypes
+import re
 import sys
 import tempfile
 import time
@@ -24,6 +25,8 @@ from phasepoint.core.errors import RecordError
 from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.session import (
     CaptureFormat,
+    CompiledProgram,
+    OnCompile,
     PendingCapture,
     ProfilerBusyError,
     Remove,
@@ -36,6 +39,10 @@ MEMORY_FOLDER = Path("/dev/shm")
 
 MEMORY_FOLDER_ROOM_BYTES = 1 << 30
 """Room to ask of `MEMORY_FOLDER`: containers often give 64 MB, which a large window overflows."""
+
+_COMPILE_ID = re.compile(r"(\d+)(?:_\d+)?$")
+_REASON_OF = re.compile(r"^\d+/\d+(?:_\d+)?: ")
+"""Which earlier compilation a reason is about."""
 
 _SEVERITY_SYMBOL = "_ZN9libkineto6Logger14severityLevel_E"
 _SEVERITY_SILENT = 99
@@ -114,7 +121,7 @@ class TorchSession:
         torch = sys.modules["torch"]
         return int(torch.cuda.memory_allocated()) if torch.cuda.is_initialized() else None
 
-    def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Remove:
+    def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
         forget = when_imported("torch._dynamo.callback", watch.install)
@@ -219,7 +226,7 @@ class _PublicEngine:
 class _CompileWatch:
     """Times Dynamo's compilations: the outermost start to its end."""
 
-    def __init__(self, on_compile: Callable[[int, bool], None]) -> None:
+    def __init__(self, on_compile: OnCompile) -> None:
         self._on_compile = on_compile
         self._handler: Any = None
         self._start_ns: int | None = None
@@ -241,10 +248,27 @@ class _CompileWatch:
     def _started(self, *_: object) -> None:
         self._start_ns = time.perf_counter_ns()
 
-    def _ended(self, *_: object) -> None:
+    def _ended(self, *args: object) -> None:
         if self._start_ns is not None:
-            self._on_compile(time.perf_counter_ns() - self._start_ns, True)
+            compile_id = str(getattr(args[0], "compile_id", "")) if args else ""
+            self._on_compile(time.perf_counter_ns() - self._start_ns, True, partial(_describe, compile_id))
             self._start_ns = None
+
+
+def _describe(compile_id: str) -> CompiledProgram:
+    """What Dynamo noted of a compilation.
+
+    Args:
+        compile_id: `2/1` is the second compilation of the third function; a restarted attempt adds `_1`.
+    """
+    numbered = _COMPILE_ID.search(compile_id)
+    again = int(numbered[1]) > 0 if numbered else None
+    metrics: list[Any] = getattr(sys.modules.get("torch._dynamo.utils"), "get_compilation_metrics", list)()
+    mine = [one for one in metrics if str(getattr(one, "compile_id", None)) == compile_id]
+    name = next((one.co_name for one in mine if getattr(one, "co_name", None)), None)
+    why = next((one.recompile_reason for one in mine if getattr(one, "recompile_reason", None)), None)
+    # `0/0: tensor 'x' size mismatch …`, a line for each earlier compilation that did not fit; the last one comes first
+    return CompiledProgram(name, again, None if why is None else _REASON_OF.sub("", str(why).strip().splitlines()[0]))
 
 
 def _choose_engine() -> _Engine:
