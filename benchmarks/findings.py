@@ -37,6 +37,9 @@ PROBE_STEPS = 120
 PLAIN_CONTROLS = 3
 """Plain jobs of each sort, controls of every rule that shares them."""
 
+PLAIN_TIMES = 2
+"""A plain control is so many times as long as the other jobs: of a job of five seconds no profile is more than thin."""
+
 CLEAN = "CLEAN"
 """Jobs with something harmless in them: controls of every rule."""
 
@@ -188,7 +191,9 @@ def record_plain(bench: Bench, count: int) -> Iterator[Path]:
     """Plain jobs of each sort."""
     for sort in (("jax", True), ("jax", False), ("torch", False)):
         for index in range(count):
-            yield record_job(bench, PLAIN, replace(bench.plan(*sort, 0.0), planted=False), suffix=f"-{index}")
+            plan = bench.plan(*sort, 0.0)
+            plan = replace(plan, planted=False, steps=PLAIN_TIMES * plan.steps)
+            yield record_job(bench, PLAIN, plan, suffix=f"-{index}")
 
 
 def record_all(bench: Bench, args: argparse.Namespace) -> Iterator[Path]:

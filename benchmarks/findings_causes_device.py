@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from findings_plan import FIVE_STRENGTHS, JAX, JAX_SYNC, TORCH, Cause, Job, Plan, Plant
+from findings_plan import FIVE_STRENGTHS, JAX, JAX_SYNC, TORCH, TORCH_FIVE, Cause, Job, Plan, Plant
 
 _SIDE = 512
 _TINY = 16
@@ -170,11 +170,11 @@ def _torch_growing(plan: Plan) -> Plant:
 
 
 CAUSES = (
-    Cause("DATA-MOVEMENT", transposes, (*JAX, *TORCH), per="step", probe_repeats=60, also=("MEMORY-BOUND",)),
+    Cause("DATA-MOVEMENT", transposes, (*JAX, *TORCH_FIVE), per="step", probe_repeats=60, also=("MEMORY-BOUND",)),
     Cause(
         "TINY-KERNELS",
         tiny_kernels,
-        tuple(("torch", False, strength) for strength in FIVE_STRENGTHS),
+        TORCH_FIVE,
         shared=False,
         per="step",
         probe_repeats=1000,

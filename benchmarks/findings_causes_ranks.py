@@ -7,7 +7,7 @@ import numpy as np
 
 from findings_causes_host import slow_after
 from findings_loop import WIDTH, images_of, run_loop
-from findings_plan import FIVE_STRENGTHS, JAX_SYNC, ROWS, TORCH, Cause, Job, Plan, Plant, Plants
+from findings_plan import FIVE_STRENGTHS, JAX_SYNC, ROWS, TORCH, TORCH_FIVE, Cause, Job, Plan, Plant, Plants
 
 _CHUNK = 32_768
 """Elements by which the array grows that is summed over the devices."""
@@ -132,6 +132,6 @@ CAUSES = (
         environ=_TWO_DEVICES,
         nets={"jax": run_mesh},
     ),
-    Cause("EXPOSED-COMMUNICATION", exchange, TORCH, shared=False, per="step", probe_repeats=16, ranks=2),
+    Cause("EXPOSED-COMMUNICATION", exchange, TORCH_FIVE, shared=False, per="step", probe_repeats=16, ranks=2),
     Cause("STRAGGLER", late_process, (*TORCH, *JAX_SYNC), shared=False, also=("DEVICE-IDLE",), ranks=2),
 )

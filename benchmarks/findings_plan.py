@@ -153,6 +153,7 @@ JAX = tuple(("jax", True, strength) for strength in STRENGTHS)
 JAX_SYNC = tuple(("jax", False, strength) for strength in STRENGTHS)
 """The host waits for every step."""
 TORCH = tuple(("torch", False, strength) for strength in STRENGTHS)
+TORCH_FIVE = tuple(("torch", False, strength) for strength in FIVE_STRENGTHS)
 
 
 def measured_by(cause: Cause, plan: Plan) -> str:
