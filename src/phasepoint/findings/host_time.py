@@ -196,7 +196,7 @@ def _is_launched(spans: WindowSpans, idle: IntervalSet) -> Bools:
     began = work.start_ps[np.minimum(next_work, len(work.start_ps) - 1)] + _SLACK_PS
     last = np.searchsorted(launches.start_ps, began, side="right") - 1
     since = (last >= 0) & (launches.end_ps[last] > idle.start_ps - _SLACK_PS)
-    return since | (next_work == len(work.start_ps))
+    return np.asarray(since | (next_work == len(work.start_ps)), np.bool_)
 
 
 def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
