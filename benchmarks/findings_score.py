@@ -115,8 +115,10 @@ class Judged:
 
     @property
     def is_first(self) -> bool:
-        """Whether the rule's finding is the first of those that claim time."""
-        return bool(self.findings) and self.findings[0]["code"] == self.truth.code
+        """Whether the rule's finding is the first of those that claim time; what is true of the job anyway apart."""
+        codes = [f["code"] for f in self.findings]
+        planted = [code for code in codes if code == self.truth.code or code not in self.truth.true_of_it]
+        return planted[:1] == [self.truth.code]
 
     @property
     def error(self) -> float | None:
@@ -132,8 +134,8 @@ class Judged:
 
     @property
     def others(self) -> list[str]:
-        """Codes of findings of at least LEAST_SHARE that neither are the planted cause nor may stand for it."""
-        own = {self.truth.code, *self.truth.also}
+        """Codes of findings of at least LEAST_SHARE that neither are the planted cause, stand for it, nor are true."""
+        own = {self.truth.code, *self.truth.also, *self.truth.true_of_it}
         return [f["code"] for f in self.findings if f["code"] not in own and f["share"] >= LEAST_SHARE]
 
 
