@@ -12,10 +12,11 @@ from findings_plan import FIVE_STRENGTHS, JAX, JAX_SYNC, TORCH, Cause, Job, Plan
 _SLOW_SHARE = 0.02
 """Share of the steps that are slow, where some are."""
 
-_LEAK_BYTES = 2_000_000_000
+_LEAK_BYTES = 4_000_000_000
 """What a whole run would leak at strength 1."""
 
-_LEAK_LENGTH = 3
+_LEAK_LENGTH = 6
+"""Growth is judged from samples of memory, one a second: a leak of 5 MB/s takes half a minute to stand out."""
 
 _HEAP_OBJECTS = 400_000
 

@@ -62,6 +62,16 @@ class Truth:
         return self.planted and (matters or not self.costs)
 
     @property
+    def true_of_it(self) -> tuple[str, ...]:
+        """Codes that are true of the job although nothing was planted: its loop waits for the device in every step."""
+        plan = self.figures["plan"]
+        return ("SYNC-EVERY-STEP",) if plan["framework"] == "jax" and not plan["ahead"] else ()
+
+    def is_control_of(self, code: str) -> bool:
+        """Whether a finding of this code would be a false alarm."""
+        return not self.planted and code not in self.true_of_it
+
+    @property
     def busy(self) -> float:
         """How long the recorded job was queued for a core that others had, as a ratio of its wall time."""
         recorded = self.figures["recorded"]
@@ -94,14 +104,21 @@ class Judged:
     hosts: int = 1
 
     @property
+    def alarms(self) -> list[str]:
+        """Codes of what was said of a control that is not true of it."""
+        return [finding["code"] for finding in self.findings if self.truth.is_control_of(finding["code"])]
+
+    @property
     def mine(self) -> list[dict[str, Any]]:
         """Findings of the rule whose cause was planted."""
         return [finding for finding in self.findings if finding["code"] == self.truth.code]
 
     @property
     def is_first(self) -> bool:
-        """Whether the rule's finding is the first of those that claim time."""
-        return bool(self.findings) and self.findings[0]["code"] == self.truth.code
+        """Whether the rule's finding is the first of those that claim time; what is true of the job anyway apart."""
+        codes = [f["code"] for f in self.findings]
+        planted = [code for code in codes if code == self.truth.code or code not in self.truth.true_of_it]
+        return planted[:1] == [self.truth.code]
 
     @property
     def error(self) -> float | None:
@@ -117,8 +134,8 @@ class Judged:
 
     @property
     def others(self) -> list[str]:
-        """Codes of findings of at least LEAST_SHARE that neither are the planted cause nor may stand for it."""
-        own = {self.truth.code, *self.truth.also}
+        """Codes of findings of at least LEAST_SHARE that neither are the planted cause, stand for it, nor are true."""
+        own = {self.truth.code, *self.truth.also, *self.truth.true_of_it}
         return [f["code"] for f in self.findings if f["code"] not in own and f["share"] >= LEAST_SHARE]
 
 
@@ -139,9 +156,10 @@ def score_rule(code: str, jobs: Sequence[Judged], controls: Sequence[Judged]) ->
     Args:
         code: of the rule.
         jobs: jobs with its cause planted.
-        controls: every clean control, of whatever rule.
+        controls: every clean control, of whatever rule; those of which it is true all the same do not count.
     """
     due = [job for job in jobs if job.truth.must_be_found]
+    mine = [job for job in controls if job.truth.is_control_of(code)]
     errors = [abs(job.error) for job in due if job.error is not None]
     others = Counter(other for job in jobs for other in job.others)
     return {
@@ -153,8 +171,8 @@ def score_rule(code: str, jobs: Sequence[Judged], controls: Sequence[Judged]) ->
         "first_due": sum(job.truth.costs for job in due),
         "error_median": median(errors) if errors else None,
         "error_worst": max(errors) if errors else None,
-        "controls": len(controls),
-        "alarms": sum(any(f["code"] == code for f in job.findings) for job in controls),
+        "controls": len(mine),
+        "alarms": sum(code in job.alarms for job in mine),
         "unavailable": sum(code in job.unavailable for job in jobs),
         "others": dict(others),
     }
@@ -198,10 +216,10 @@ def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> d
     first, first_due = sum(row["first"] for row in rows), sum(row["first_due"] for row in rows)
     errors = [abs(job.error) for job in judged if job.truth.must_be_found and job.error is not None]
     controls = [job for job in judged if not job.truth.planted]
-    alarmed = sum(bool(job.findings) for job in controls)
+    alarmed = sum(bool(job.alarms) for job in controls)
     print(f"\nfound where it costs at least {LEAST_SHARE:.0%} of the run: {_of(found, due)} (aim 95 %)")
     print(f"first where it is the largest: {_of(first, first_due)}")
-    print(f"controls of which anything is said: {_of(alarmed, len(controls))} (aim 5 %)")
+    print(f"controls of which anything is said that is not true: {_of(alarmed, len(controls))} (aim 5 %)")
     unsure = sum(job.truth.must_be_found and job.truth.costs and not job.truth.is_sure for job in judged)
     if unsure:
         print(f"{unsure} savings are not known well enough (busy machine): no stated one is held against them")

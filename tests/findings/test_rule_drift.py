@@ -126,6 +126,51 @@ def test_more_operations(tmp_path):
     assert "a step runs more operations" in found.title
 
 
+def disturbed(dur_ps, added_ps, executions, *, slow=1.3):
+    """A run with slow stretches at both ends, whose steps execute `executions(i)` small products besides one large."""
+    x = np.linspace(0, 1, N)
+    dur_ps = np.asarray(np.where((x < 0.3) | (x > 0.85), slow, 1.0) * dur_ps, np.int64)
+    rows = capture(steps_of(dur_ps), lambda i: {"compute": 0.9})
+    own_ps = dur_ps - added_ps
+    return steps_of(dur_ps), ops_of(
+        rows, lambda i: {"dot": (0.7 * own_ps[i], 4), "small": (added_ps[i] + 1, executions(i))}
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("share", [0.06, 0.15, 0.4])
+def test_growing_work_is_found_on_a_machine_that_others_slow_down(tmp_path, share, seed):
+    dur_ps, added_ps = growing(share, seed=seed)
+    view = view_of(tmp_path, disturbed(dur_ps, added_ps, lambda i: i // 8))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert "a step runs more operations" in found.title
+    assert within(found.claim.total_ps, added_ps.sum(), 0.3)
+
+
+EXECUTIONS = {
+    "constant": lambda i: 20,
+    "one exchange": lambda i: 20 + 20 * (i > 800),
+    "two exchanges": lambda i: 20 + 20 * (i > 500) + 20 * (i > 1100),
+    "by chance": lambda i: 10 + i * 7919 % 31,
+    "fewer": lambda i: 200 - i // 8,
+    "up and down": lambda i: 100 - abs(i - 800) // 8,
+}
+
+
+@pytest.mark.parametrize("name", EXECUTIONS)
+@pytest.mark.parametrize("seed", range(3))
+def test_executions_that_do_not_grow_are_no_finding(tmp_path, name, seed):
+    dur_ps, _ = growing(0.0, seed=seed)
+    added_ps = np.array([EXECUTIONS[name](i) for i in range(N)]) * MS // 10
+    assert find(view_of(tmp_path, disturbed(dur_ps + added_ps, added_ps, EXECUTIONS[name]))) == []
+
+
+def test_growing_work_that_the_steps_do_not_show_is_no_finding(tmp_path):
+    dur_ps, added_ps = growing(0.2)
+    assert find(view_of(tmp_path, disturbed(dur_ps - added_ps, added_ps, lambda i: i // 8))) == []
+
+
 def test_without_windows_the_cause_is_not_guessed(tmp_path):
     dur_ps, _ = growing(0.25)
     (found,) = find(view_of(tmp_path, (steps_of(dur_ps), {})))

@@ -10,9 +10,9 @@ from phasepoint.findings.straggler import find
 N = 600
 
 
-def job(late_ms, *, hosts=3, noise=0.04, seen="windows", part="host", marked=False, scatter_ms=0.5):
+def job(late_ms, *, hosts=3, noise=0.04, seen="windows", part="host", marked=False, scatter_ms=0.5, seed=7):
     """Hosts that meet in a collective every step; the second has `late_ms` more to do. Returns hosts and the cost."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     own = np.stack(
         [noisy_steps(N, noise=noise, seed=5) + (rng.exponential(scatter_ms, N) * MS).astype(np.int64)] * hosts
     )
@@ -82,6 +82,36 @@ def test_what_it_does_more_is_told(tmp_path, part, remedy):
     (found,) = find(view_of(tmp_path, *hosts))
     assert f"most of it {part}" in found.title
     assert found.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_tells_where_work_scatters_too_much(tmp_path, seed):
+    """Every host's work lasts 8 ms longer or shorter by chance; one is late by 4 ms of its host's work."""
+    hosts, _ = job(4, scatter_ms=8, seed=seed)
+    view = view_of(tmp_path, *hosts)
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.title.startswith("host 1 is late")
+    assert found.evidence[0].text.startswith("of a step 4.00 ms are host, 4.00 ms more than elsewhere")
+    assert within(found.claim.total_ps / view.clock.n_steps, 4 * MS, 0.4)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("scatter_ms", [3, 12])
+def test_hosts_whose_work_scatters_are_no_finding(tmp_path, scatter_ms, seed):
+    hosts, _ = job(0, scatter_ms=scatter_ms, seed=seed)
+    assert find(view_of(tmp_path, *hosts)) == []
+
+
+def test_a_wait_that_was_not_recognised_accuses_nobody(tmp_path):
+    """Two hosts meet in every step; what the early one waits shows as idle time of its device."""
+    rng = np.random.default_rng(0)
+    dur_ps, hosts = noisy_steps(N), []
+    for idle in (0.3, 0.1):
+        steps = steps_of(dur_ps + rng.integers(0, MS // 10, N))
+        hosts.append((steps, capture(steps, lambda i, idle=idle: {"compute": 0.95 - idle})))
+    assert find(view_of(tmp_path / "a", *hosts)) == []
+    assert find(view_of(tmp_path / "b", *hosts[::-1])) == []
 
 
 def test_hosts_that_do_not_wait_lose_only_the_late_ones_time(tmp_path):

@@ -4,6 +4,7 @@ import pytest
 from planted_runs import check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
+from phasepoint.findings import device_idle
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.sync_every_step import LEAST_SHARE, find
 
@@ -56,6 +57,22 @@ def test_a_host_that_runs_ahead_is_no_finding(tmp_path):
         timeline.add(where, "np.asarray(jax.Array)", 200 * US, dur_ps // 2)  # of the step before
 
     assert find(view_of(tmp_path, captured_run(fill))) == []
+
+
+@pytest.mark.parametrize("launched", [0, 0.35], ids=["before the wait", "after the wait"])
+def test_a_device_that_begins_late_what_lay_in_its_queue_is_no_finding(tmp_path, launched):
+    """The step before ends at 0.3 of the step, the host has waited for it, the device begins the next at 0.5."""
+
+    def fill(timeline, where, dur_ps):
+        timeline.launch(where, int(launched * dur_ps))
+        timeline.work(where, 0, int(0.3 * dur_ps))
+        timeline.add(where, "np.asarray(jax.Array)", 150 * US, int(0.3 * dur_ps) - 145 * US)
+        timeline.work(where, int(0.5 * dur_ps), dur_ps - int(0.5 * dur_ps))
+
+    view = view_of(tmp_path, captured_run(fill))
+    assert len(find(view)) == (1 if launched else 0)
+    if not launched:
+        assert device_idle.find(view) == []
 
 
 def test_the_latency_of_a_launch_is_below_the_threshold(tmp_path):

@@ -430,6 +430,18 @@ def test_a_long_step_closes_its_window_at_the_next_boundary(tmp_path):
     assert [(w["first_step"], w["last_step"]) for w in job.table("windows")] == [(i, i) for i in range(4)]
 
 
+@pytest.mark.parametrize("work_ms", [9, 2_500], ids=["many steps a flush", "many flushes a step"])
+def test_a_sample_of_the_step_in_progress_outlives_the_flush(tmp_path, work_ms):
+    job = Job(tmp_path, budget=0, flush_s=0.1)
+    with job.recording as run:
+        for _ in run.steps(job.loader(4)):
+            for _ in range(3):
+                job.work(work_ms)
+                job.work(1_100)
+                StillFlusher.made.round()
+    assert [row["device_memory_bytes"] for row in job.table("steps")] == [4096] * 4
+
+
 def test_memory_is_sampled_into_the_step_in_progress(job):
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(300))):

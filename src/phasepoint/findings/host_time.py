@@ -1,10 +1,12 @@
 """Why the device stood idle in the captured steps, by what the training thread did meanwhile.
 
-An idle stretch in which a wait for the device ended **follows a sync**: the host had let the queue run empty. Of the
-others, a stretch with a piece of at least 100 µs in which the thread called nothing that the profiler sees is the
-loop's **own code** (inside a step whose work this thread executes itself: of at least 500 µs); what is left is
-**dispatch**: calls that launch work, and the Python between them. Waiting for input, collectives, checkpoints and long
-pauses of garbage collection are left out.
+An idle stretch in which a wait for the device ended **follows a sync**: the host had let the queue run empty. Unless
+nothing was launched from there until work began: then the next work lay in the queue, and the device was late (its
+thread had no core, a program began slowly). That is nobody's fault here, and is left out. Of the others, a stretch with
+a piece of at least 100 µs in which the thread called nothing that the profiler sees is the loop's **own code** (inside
+a step whose work this thread executes itself: of at least 500 µs); what is left is **dispatch**: calls that launch
+work, and the Python between them. Waiting for input, collectives, checkpoints and long pauses of garbage collection are
+left out.
 """
 
 from collections.abc import Sequence
@@ -154,13 +156,12 @@ def _split(
     """
     if not len(idle.start_ps):
         return EMPTY, EMPTY, EMPTY
+    is_synced = _ends_wait(idle, spans.waits)
+    is_late = is_synced & ~_is_launched(spans, idle)
+    idle, is_synced = _picked(idle, ~is_late), is_synced[~is_late]
     begin, end = idle.start_ps, idle.end_ps
     waits, launches = spans.waits, np.sort(spans.start_ps[spans.is_launch])
     many = np.searchsorted(launches, end) - np.searchsorted(launches, begin) > MANY_LAUNCHES
-    at = np.searchsorted(begin, waits.end_ps + _SLACK_PS, side="right") - 1
-    ended = (at >= 0) & (waits.end_ps <= end[at]) & (waits.start_ps <= begin[at] + _SLACK_PS)
-    is_synced = np.zeros(len(begin), bool)
-    is_synced[at[ended]] = True
     silent = subtract(idle, unite([spans.merged(spans.is_own), waits]))
     lasts = silent.end_ps - silent.start_ps
     long = lasts >= OWN_PIECE_PS
@@ -174,6 +175,28 @@ def _split(
     own = unite([_picked(idle, is_own & ~many & ~is_synced), intersect(_picked(idle, many & ~is_synced), pieces)])
     rest = subtract(idle, unite([synced, own, issue, waits]))
     return subtract(synced, issue), subtract(own, unite([synced, issue])), rest
+
+
+def _ends_wait(idle: IntervalSet, waits: IntervalSet) -> Bools:
+    """In which idle stretches a wait for the device ended that had begun before them."""
+    begin, end = idle.start_ps, idle.end_ps
+    at = np.searchsorted(begin, waits.end_ps + _SLACK_PS, side="right") - 1
+    ended = (at >= 0) & (waits.end_ps <= end[at]) & (waits.start_ps <= begin[at] + _SLACK_PS)
+    found = np.zeros(len(begin), bool)
+    found[at[ended]] = True
+    return found
+
+
+def _is_launched(spans: WindowSpans, idle: IntervalSet) -> Bools:
+    """After which idle stretches work began that was launched since they began; all where no launch or work is seen."""
+    launches, work = spans.merged(spans.is_launch), spans.merged(spans.is_busy)
+    next_work = np.searchsorted(work.start_ps, idle.end_ps)
+    if not len(launches.start_ps) or not len(work.start_ps):
+        return np.ones(len(next_work), bool)
+    began = work.start_ps[np.minimum(next_work, len(work.start_ps) - 1)] + _SLACK_PS
+    last = np.searchsorted(launches.start_ps, began, side="right") - 1
+    since = (last >= 0) & (launches.end_ps[last] > idle.start_ps - _SLACK_PS)
+    return np.asarray(since | (next_work == len(work.start_ps)), np.bool_)
 
 
 def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:

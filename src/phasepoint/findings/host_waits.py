@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.findings.expected import Floats
 from phasepoint.findings.finding import Int64s
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import COLLECTIVES
@@ -13,6 +14,9 @@ from phasepoint.phases.captured import PARTS
 
 _MARKED = f"^({'|'.join(COLLECTIVES)})"
 """Collectives as PyTorch's process groups mark them, whatever category they were given."""
+
+_OF_MEDIAN = 1.2533
+"""Standard error of a median, in those of a mean: √(π/2), for normal scatter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +26,12 @@ class OwnTime:
     Attributes:
         host: rank.
         own_ps: median duration of all steps less the median wait, which scatters less than the steps do.
-        error_ps: its standard error; that of a median is 1.2533 × that of a mean.
+        error_ps: its standard error.
         wait_ps: median of the wait.
         dur_ps: median step time, of all its steps.
         parts_ps: `[len(PARTS)]` medians of what captured steps went into; zeros where none was captured.
+        parts_error_ps: `[len(PARTS)]` their standard errors.
+        windows: windows that these steps stand in.
     """
 
     host: int
@@ -34,6 +40,8 @@ class OwnTime:
     wait_ps: float
     dur_ps: float
     parts_ps: Int64s
+    parts_error_ps: Floats
+    windows: int
 
 
 def own_times(view: FindingsView) -> tuple[OwnTime, ...]:
@@ -62,6 +70,7 @@ def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s)
     clock, host = view.clock, int(view.clock.host[rows[0]])
     at = np.flatnonzero(np.isin(view.captured.row, rows))
     parts_ps = view.captured.parts_ps[at]
+    windows = len(np.unique(view.captured.window[at]))
     dur_ps = clock.dur_ps[clock.host == host]
     middle_ps, middle_wait_ps = float(np.median(dur_ps)), float(np.median(wait_ps))
     # Steps of one window stand near one another and share what slowed them: only windows count as independent.
@@ -69,10 +78,14 @@ def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s)
     return OwnTime(
         host=host,
         own_ps=middle_ps - middle_wait_ps,
-        error_ps=1.2533 * float(np.hypot(*errors_ps)),
+        error_ps=_OF_MEDIAN * float(np.hypot(*errors_ps)),
         wait_ps=middle_wait_ps,
         dur_ps=middle_ps,
         parts_ps=np.median(parts_ps, axis=0).astype(np.int64) if len(at) else np.zeros(len(PARTS), np.int64),
+        parts_error_ps=_OF_MEDIAN
+        * np.array([_spread(part) if len(at) else 0 for part in parts_ps.T])
+        / np.sqrt(max(windows, 1)),
+        windows=windows,
     )
 
 

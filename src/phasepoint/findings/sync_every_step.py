@@ -2,7 +2,8 @@
 
 **Formula.** In the captured steps: idle stretches of the device in which a wait for it ended (`np.asarray` of an array,
 `block_until_ready`, `.item()`, `cudaStreamSynchronize`, …), until the next work begins; at most as long as the host had
-waited while the device worked, since without the wait the longer of the two sets the pace. Raised to the run by phase.
+waited while the device worked, since without the wait the longer of the two sets the pace. Left out where that next
+work had been launched before the wait ended: the queue was not empty, the device was late. Raised to the run by phase.
 
 **Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, if at least {LEAST_STEPS_SHARE:.0%} of the captured
 steps lose {LEAST_OF_STEP:.0%} or more: launching a step after a wait costs some 0.1 to 0.3 ms by itself, and a wait now

@@ -182,7 +182,8 @@ class Background:
         rows = parts.steps.take_rows()
         if len(rows.step):
             parts.output.add_table("steps", steps_table(rows, parts.steps.kinds, self._samples, parts.epoch))
-        self._samples.clear()
+        # The step in progress keeps the last sample that it was given; it is written at a later flush.
+        self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)
         self._add_pauses()
         by_table: dict[str, list[Row]] = {}
