@@ -119,8 +119,7 @@ class FindingsView:
         """Name of the phase whose steps hold most of a claim, `[n_steps]`; None where nothing is claimed."""
         if not claimed_ps.any():
             return None
-        ids, code = np.unique(self.labels, return_inverse=True)
-        return self.analysis.names.get(int(ids[np.argmax(np.bincount(code, claimed_ps))]))
+        return self.analysis.names.get(int(np.bincount(self.labels, claimed_ps).argmax()))
 
     def need_steps(self, least: int = LEAST_STEPS) -> None:
         """Raises `Unavailable` where the run has fewer steps."""

@@ -12,6 +12,8 @@ from phasepoint.store import Shard
 
 Int64s = NDArray[np.int64]
 
+_INT64_MAX = (1 << 63) - 1
+
 
 @dataclass(frozen=True, eq=False)
 class SessionClock:
@@ -116,6 +118,8 @@ def read_clock(steps: pa.Table, shards: Sequence[Shard], last_seen_ps: dict[tupl
 
 def sum_ps(values: Int64s) -> int:
     """The exact sum of non-negative picoseconds, beyond int64 where need be (107 days add up to that)."""
+    if len(values) and int(values.max()) <= _INT64_MAX // len(values):
+        return int(values.sum())
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
