@@ -24,7 +24,7 @@ MOST_GAP_PS = 200 * PS_PER_US
 """Between two ops of a chain at most 200 µs count as the later one's launch; what is longer is other work's."""
 
 _WRAPPER = re.compile(r"^autograd::|Backward0?$")
-_COLUMNS = ("host", "attempt", "window", "device", "name", "program", "start_ps", "self_ps", "track", "span", "parent")
+_COLUMNS = ("host", "attempt", "window", "device", "name", "program", "start_ps", "self_ps")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_absolute_deviation_ps
 from phasepoint.phases.clock import Int64s, RunClock
 
@@ -88,7 +89,7 @@ def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s
         if not len(mine):
             continue
         joined = _join_events(mine, names)
-        found, codes = np.unique(joined, return_inverse=True)
+        found, codes = renumber(joined)
         group[session.rows] = first_id + codes
         first_id += len(found)
     return group
@@ -97,7 +98,7 @@ def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s
 def _join_events(labels: Int64s, names: Mapping[int, str]) -> Int64s:
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     events = []
-    for phase in np.unique(labels).tolist():
+    for phase in renumber(labels)[0].tolist():
         count = int((labels == phase).sum())
         stretch = count / max(int((labels[starts] == phase).sum()), 1)
         if stretch <= 2 and count <= MOST_EVENTS * len(labels) and not names.get(phase, "").startswith(_OWN_KIND):

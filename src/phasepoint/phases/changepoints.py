@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.noise import least_gap
 from phasepoint.phases.result import IntArray
 
@@ -240,5 +241,5 @@ def _drop_passing(label: IntArray, centre: NDArray[np.float64]) -> tuple[IntArra
         at = int(np.searchsorted(kept, i))
         around = [int(kept[j]) for j in (at - 1, at) if 0 <= j < len(kept)]
         of_segment[i] = label[starts[max(around, key=lambda j: (length[j], -j))]]
-    codes, filled = np.unique(np.repeat(of_segment, length), return_inverse=True)
-    return filled.astype(np.int64), centre[codes]
+    codes, filled = renumber(of_segment)
+    return np.repeat(filled, length), centre[codes]

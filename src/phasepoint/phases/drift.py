@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.changepoints import segment_starts
 from phasepoint.phases.result import IntArray
 
@@ -99,7 +100,7 @@ def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, 
 
 def _fitted(values: NDArray[np.float64], label: IntArray) -> NDArray[np.float64]:
     """Every value's level, `[n]`."""
-    found, codes = np.unique(label, return_inverse=True)
+    found, codes = renumber(label)
     centre = np.array([float(np.median(values[codes == code])) for code in range(len(found))])
     return np.asarray(centre[codes])
 

@@ -143,7 +143,10 @@ def build_timeline(run: Run, summary: RunSummary, analysis: Analysis | None = No
         points=_points(steps, edges, summary.strip, all_steps=all_steps),
         all_steps=all_steps,
         bins=_bins(steps, edges),
-        series=(*_memory_series(tables["steps"], host, offsets, edges), *_counter_series(tables["counters"], host, offsets, edges)),
+        series=(
+            *_memory_series(tables["steps"], host, offsets, edges),
+            *_counter_series(tables["counters"], host, offsets, edges),
+        ),
         windows=marks["windows"],
         checkpoints=tuple(heapq.merge(marks["checkpoints"], marks["checkpoint_waits"], key=lambda mark: mark.start_ps)),
         gaps=marks["gaps"],
