@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
-from phasepoint.core.statistics import median_absolute_deviation_ps
+from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
 from phasepoint.phases.clock import Int64s, RunClock
 
 Floats = NDArray[np.float64]
@@ -70,7 +70,7 @@ def _level(dur_ps: Int64s) -> Floats:
     n = len(dur_ps)
     n_blocks = max(n // BLOCK, 1)
     last = (n_blocks - 1) * BLOCK  # the last block takes the rest too
-    medians = np.append(np.median(dur_ps[:last].reshape(-1, BLOCK), axis=1), np.median(dur_ps[last:]))
+    medians = np.append(row_medians(dur_ps[:last].reshape(-1, BLOCK)), median(dur_ps[last:]))
     middles = np.append(np.arange(0, last, BLOCK) + (BLOCK - 1) / 2, (last + n - 1) / 2)
     return np.asarray(np.interp(np.arange(n), middles, medians))
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median as median_of
 from phasepoint.phases.captured import COMPILING, INPUT, N_WORK, PARTS
 from phasepoint.phases.sampling import (
     BORROWED,
@@ -130,7 +131,7 @@ def _sizes(
     work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
     work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
-    median = np.array([np.median(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
+    median = np.array([median_of(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
     group, borrowed = groups
     for lender in np.flatnonzero(~borrowed).tolist():
         borrowers = borrowed & (group == group[lender])

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median
 from phasepoint.phases.captured import Captured, StepKeys
 from phasepoint.phases.clock import sum_ps
 
@@ -89,7 +90,7 @@ def describe_strata(
         mine = stratum == index
         total_ps = sum_ps(times.dur_ps[mine])
         waiting = sum_ps(times.input_ps[mine]) / max(total_ps, 1)
-        middle = float(np.median(times.dur_ps[mine]))
+        middle = median(times.dur_ps[mine])
         found.append(Stratum(host, phase, total_ps, sum_ps(times.dur_ps[mine & ~seen]), middle, waiting))
     return tuple(found)
 
