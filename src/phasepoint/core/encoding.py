@@ -62,6 +62,13 @@ def renumber(codes: Int64s) -> tuple[Int64s, Int64s]:
     return values, codes if len(values) == size else (np.cumsum(used) - 1)[codes]
 
 
+def first_rows(codes: Int64s) -> Int64s:
+    """The first row of each code, `[n_codes]`, of codes `[n]` from 0 of which none is unused."""
+    first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first
+
+
 def compact(codes: Int64s, size: int) -> tuple[Int64s, int]:
     """Renumber codes `[n]`, 0 to `size` - 1, so that none is unused and their order stays; and how many are left."""
     if size > _SPARSE * max(len(codes), _FEW):

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.encoding import renumber
+from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.phases.describe import describe_phases
 from phasepoint.phases.result import IntArray, Labelling, PhaseResult, Segments
 from phasepoint.phases.vectors import OpVectors, StepSeries, read_ops, read_steps
@@ -80,10 +80,8 @@ def _method(name: str) -> Method:
 def _renumber(labelling: Labelling) -> Labelling:
     """The same classes numbered from 0 in order of first appearance."""
     found, codes = renumber(labelling.labels)
-    first = np.empty(len(found), np.int64)
-    first[codes[::-1]] = np.arange(len(codes))[::-1]
     rank = np.empty(len(found), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(found))
+    rank[np.argsort(first_rows(codes), kind="stable")] = np.arange(len(found))
     number = dict(zip(found.tolist(), rank.tolist(), strict=True))
     roles = {number[label]: role for label, role in labelling.roles.items() if label in number}
     labels: IntArray = rank[codes]
