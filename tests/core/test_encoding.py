@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from phasepoint.core.encoding import compact, encode_column, encode_rows
+from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows, renumber
 
 TEXTS = ["b", None, "a", "b", "c", None]
 
@@ -64,3 +64,16 @@ def test_compact_keeps_the_order(size: int) -> None:
     codes = np.array([6, 2, 2, 5, 6], np.int64)
     left, count = compact(codes, size)
     assert (left.tolist(), count) == ([2, 0, 0, 1, 2], 3)
+
+
+@pytest.mark.parametrize("codes", [[], [3], [0, 2, 1, 0], [5, 5, 9], [-4, 7, -4], [10**15, 3, 10**15]])
+def test_renumber_is_unique_with_its_inverse(codes):
+    values, positions = renumber(np.array(codes, np.int64))
+    expected, inverse = np.unique(np.array(codes, np.int64), return_inverse=True)
+    assert values.tolist() == expected.tolist()
+    assert positions.tolist() == inverse.tolist()
+
+
+def test_first_rows():
+    assert first_rows(np.array([1, 0, 1, 2, 0])).tolist() == [1, 0, 3]
+    assert first_rows(np.empty(0, np.int64)).tolist() == []

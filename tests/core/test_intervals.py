@@ -95,3 +95,20 @@ def test_union_of_many_refuses_a_reversed_interval():
     start = np.arange(5000)
     with pytest.raises(ValueError, match="none before its start"):
         union(start, start - 1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 40)), max_size=3),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=48, max_size=60),
+)
+def test_few_intervals_over_many_windows_in_order(spans, gaps_and_lengths):
+    """The quick way for few intervals against a count instant by instant."""
+    low, high, at = [], [], 0
+    for gap, length in gaps_and_lengths:
+        low.append(at + gap)
+        at += gap + length
+        high.append(at)
+    covered = union(np.array([a for a, _ in spans], np.int64), np.array([a + n for a, n in spans], np.int64))
+    inside = {t for a, n in spans for t in range(a, a + n)}
+    expected = [sum(t in inside for t in range(a, b)) for a, b in zip(low, high, strict=True)]
+    assert covered_ps(covered, np.array(low), np.array(high)).tolist() == expected

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from phasepoint.core.statistics import (
     apportion,
+    median,
     median_absolute_deviation_ps,
     median_ps,
     quantile_ps,
+    row_medians,
     satterthwaite_freedom,
     t_quantile,
 )
@@ -73,3 +75,14 @@ def test_satterthwaite():
 def test_apportion_takes_the_least_weight_there_is():
     assert apportion(1, np.array([0.0, 5e-324])).tolist() == [0, 1]
     assert apportion(10, np.array([2.2e-309, 2.2e-309])).tolist() == [5, 5]
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=60), st.integers(1, 4))
+def test_medians_are_numpys_to_the_last_bit(values, n_rows):
+    rows = np.array([np.roll(values, i) * 0.1 * (i + 1) for i in range(n_rows)])
+    assert row_medians(rows).tolist() == np.median(rows, axis=1).tolist()
+    assert median(rows[0]) == np.median(rows[0])
+
+
+def test_the_median_of_integers():
+    assert median(np.array([7, 2, 4, 3])) == 3.5

@@ -103,6 +103,8 @@ def test_a_breakdown_that_does_not_close_is_our_fault():
 
 def test_sums_beyond_int64_are_exact():
     assert sum_ps(np.array([2**62, 2**62, 2**62 + 1])) == 3 * 2**62 + 1
+    assert sum_ps(np.full(10_000, 2**50)) == 10_000 * 2**50
+    assert sum_ps(np.empty(0, np.int64)) == 0
 
 
 def test_a_session_that_never_closed_lasts_to_the_last_thing_seen():

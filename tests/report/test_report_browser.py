@@ -53,6 +53,15 @@ def view(browser, page_path):
         context.close()
 
 
+def _until(page, expression):
+    """Wait until an expression holds. Playwright's own `wait_for_function` needs `eval`, which the page forbids."""
+    for _ in range(100):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"after 5 s still not: {expression}")
+
+
 def _range(page):
     """The stretch of time shown, in seconds."""
     return [float(page.locator("#timeline").get_attribute(f"data-{end}")) for end in ("from", "to")]
@@ -99,7 +108,7 @@ def test_dark_and_light_differ(view):
     assert light.evaluate(ground) == "rgb(255, 255, 255)"
     assert max(dark.evaluate(pixel)) < 64 < 230 < min(light.evaluate(pixel))
     light.emulate_media(color_scheme="dark")
-    light.wait_for_function(f"Math.max(...({pixel})()) < 64")
+    _until(light, f"Math.max(...({pixel})()) < 64")
 
 
 def test_zooming_by_buttons_and_back(view, opened):
@@ -214,10 +223,10 @@ def test_a_finding_leads_to_its_evidence(view, opened):
     first.locator("summary").focus()
     page.keyboard.press("Enter")
     first.get_by_role("link", name="show: rows of steps").click()
-    assert page.url.endswith("#run-over-time")
+    _until(page, "location.hash === '#run-over-time'")
     first.get_by_role("link", name=summary.phases[0].name, exact=True).click()
-    assert page.url.endswith(f"#phase-{summary.phases[0].id}")
-    assert page.evaluate("document.activeElement.parentElement.id") == f"phase-{summary.phases[0].id}"
+    _until(page, f"location.hash === '#phase-{summary.phases[0].id}'")
+    _until(page, f"document.activeElement.parentElement.id === 'phase-{summary.phases[0].id}'")
     first.get_by_role("button", name="Copy the command").click()
     page.wait_for_selector("#finding-1 .said:has-text('copied')")
     command = page.evaluate("navigator.clipboard.readText()")

@@ -472,3 +472,21 @@ def test_the_declared_order_is_by_columns_that_exist():
         assert set(spec.order_by) <= set(spec.schema.names)
     for name, keys in shard_table.REPEATED.items():
         assert set(keys) <= set(table_spec(name).schema.names)
+
+
+@pytest.mark.parametrize(
+    ("window", "span", "expected"),
+    [
+        ([0, 0, 1], [1, 2, 0], True),
+        ([0, 0, 1], [2, 1, 3], False),
+        ([0, 0, 1], [1, 1, 1], True),
+        ([1, 0], [0, 0], False),
+    ],
+)
+def test_rows_in_order_of_several_keys_are_known_as_such(window, span, expected):
+    from phasepoint.store.shard_table import _is_sorted
+
+    table = pa.table({"window": window, "span": span, "name": ["a"] * len(span)})
+    assert _is_sorted(table, ("window", "span")) is expected
+    assert not _is_sorted(table, ("window", "name"))
+    assert not _is_sorted(pa.table({"window": [None, 1], "span": [0, 1]}), ("window", "span"))

@@ -12,6 +12,8 @@ from phasepoint.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.progress import Progress
+
     from phasepoint.phases.analysis import Analysis
     from phasepoint.phases.summary_types import RunSummary
     from phasepoint.sources.convert import ConvertResult
@@ -94,17 +96,21 @@ def convert_with_progress(path: str | os.PathLike[str]) -> "ConvertResult":
 @contextmanager
 def progress_bar(what: str) -> "Iterator[Callable[[int, int], None]]":
     """A progress bar on stderr that appears with the first report of progress; `advance(done, total)`."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=progress_console(), transient=True)
-    task = bar.add_task(what, total=None)
+    bar: Progress | None = None
 
     def advance(done: int, total: int) -> None:
-        bar.start()
-        bar.update(task, completed=done, total=total)
+        nonlocal bar
+        if bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            bar = Progress(*columns, console=progress_console(), transient=True)
+            bar.add_task(what, total=None)
+            bar.start()
+        bar.update(bar.task_ids[0], completed=done, total=total)
 
     try:
         yield advance
     finally:
-        bar.stop()
+        if bar is not None:
+            bar.stop()

@@ -88,7 +88,7 @@ def build_page(
     from phasepoint.report.findings_document import findings_document
     from phasepoint.report.html import summary_html
 
-    findings, timeline = findings_document(found), build_timeline(analysis.run, summary)
+    findings, timeline = findings_document(found), build_timeline(analysis.run, summary, analysis)
     details = build_details(analysis, summary, every_method=all_methods)
     document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
     return summary_html(summary, timeline, findings, details), document

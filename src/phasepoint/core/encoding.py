@@ -47,6 +47,28 @@ def encode_rows(table: pa.Table, columns: Sequence[str]) -> Int64s:
     return rows
 
 
+def renumber(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """The values that occur `[n_values]`, rising, and each row's position among them `[n]`.
+
+    As `np.unique(codes, return_inverse=True)`, without its sort where the values are small and not negative; the
+    positions are `codes` themselves where every value up to the largest occurs.
+    """
+    if not len(codes) or codes.min() < 0 or (size := int(codes.max()) + 1) > _SPARSE * max(len(codes), _FEW):
+        values, positions = np.unique(codes, return_inverse=True)
+        return values, positions.ravel()
+    used = np.zeros(size, np.bool_)
+    used[codes] = True
+    values = np.flatnonzero(used)
+    return values, codes if len(values) == size else (np.cumsum(used) - 1)[codes]
+
+
+def first_rows(codes: Int64s) -> Int64s:
+    """The first row of each code, `[n_codes]`, of codes `[n]` from 0 of which none is unused."""
+    first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return first
+
+
 def compact(codes: Int64s, size: int) -> tuple[Int64s, int]:
     """Renumber codes `[n]`, 0 to `size` - 1, so that none is unused and their order stays; and how many are left."""
     if size > _SPARSE * max(len(codes), _FEW):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.encoding import encode_column, encode_rows
+from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_of_name, is_view
 from phasepoint.findings.finding import Int64s
@@ -24,7 +24,7 @@ MOST_GAP_PS = 200 * PS_PER_US
 """Between two ops of a chain at most 200 µs count as the later one's launch; what is longer is other work's."""
 
 _WRAPPER = re.compile(r"^autograd::|Backward0?$")
-_COLUMNS = ("host", "attempt", "window", "device", "name", "program", "start_ps", "self_ps", "track", "span", "parent")
+_COLUMNS = ("host", "attempt", "window", "device", "name", "program", "start_ps", "self_ps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     index = captured.index_of(view.keys.rows_of(spans))
     known = index >= 0
     known[known] = captured.window[index[known]] == spans.column("window").to_numpy()[known]
-    seen = np.unique(index[known])
+    seen = renumber(index[known])[0]
     of_framework = _by_text(spans, "name", lambda name: name.startswith("aten::")).astype(bool)
     nested = _inside_another(spans, of_framework)
     beside = _by_text(spans, "name", lambda name: is_view(name) or _WRAPPER.search(name) is not None).astype(bool)
@@ -144,15 +144,14 @@ def _classes(view: FindingsView, spans: pa.Table) -> tuple[Int64s, Int64s]:
             ran.setdefault((one.host, one.attempt, one.program), set()).add(one.op)
     alone = {key: next(iter(ops)) for key, ops in ran.items() if len(ops) == 1}
     code = encode_rows(spans, ("host", "attempt", "program"))
-    first, of_span = np.unique(code, return_index=True, return_inverse=True)[1:]
-    keys = spans.select(["host", "attempt", "program"]).take(pa.array(first)).to_pylist()
+    keys = spans.select(["host", "attempt", "program"]).take(pa.array(first_rows(code))).to_pylist()
     for number, found in enumerate(keys):
         if found["program"] is None:
             continue
         graph, op = view.graphs.get(key := tuple(found.values())), alone.get(key)
         node = graph.nodes.get(op) if graph is not None and op is not None else None
         shape = parse_array(node.shape) if node is not None else None
-        mine = of_span.ravel() == number
+        mine = code == number
         known = graph is not None and node is not None and shape is not None
         kind[mine] = class_of_instruction(graph, node) if known else 0  # type: ignore[arg-type]
         size[mine] = shape.elements if shape is not None else -1

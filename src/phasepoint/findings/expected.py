@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.core.statistics import median_absolute_deviation_ps
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
 from phasepoint.phases.clock import Int64s, RunClock
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,7 @@ def _level(dur_ps: Int64s) -> Floats:
     n = len(dur_ps)
     n_blocks = max(n // BLOCK, 1)
     last = (n_blocks - 1) * BLOCK  # the last block takes the rest too
-    medians = np.append(np.median(dur_ps[:last].reshape(-1, BLOCK), axis=1), np.median(dur_ps[last:]))
+    medians = np.append(row_medians(dur_ps[:last].reshape(-1, BLOCK)), median(dur_ps[last:]))
     middles = np.append(np.arange(0, last, BLOCK) + (BLOCK - 1) / 2, (last + n - 1) / 2)
     return np.asarray(np.interp(np.arange(n), middles, medians))
 
@@ -88,7 +89,7 @@ def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s
         if not len(mine):
             continue
         joined = _join_events(mine, names)
-        found, codes = np.unique(joined, return_inverse=True)
+        found, codes = renumber(joined)
         group[session.rows] = first_id + codes
         first_id += len(found)
     return group
@@ -97,7 +98,7 @@ def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s
 def _join_events(labels: Int64s, names: Mapping[int, str]) -> Int64s:
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     events = []
-    for phase in np.unique(labels).tolist():
+    for phase in renumber(labels)[0].tolist():
         count = int((labels == phase).sum())
         stretch = count / max(int((labels[starts] == phase).sum()), 1)
         if stretch <= 2 and count <= MOST_EVENTS * len(labels) and not names.get(phase, "").startswith(_OWN_KIND):

@@ -80,8 +80,7 @@ def _of_devices(view: FindingsView) -> tuple[Estimate, tuple[str, ...], float]:
     """Exposed collectives of the devices, their names, and how many a step has."""
     part = view.part("communication")
     hideable_ps = sum(
-        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps)
-        for phase in np.unique(view.labels).tolist()
+        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps) for phase in view.phases
     )
     claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * _exchange_share(view))))
     total_ps = int(claimed_ps.sum())

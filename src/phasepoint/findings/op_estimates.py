@@ -41,7 +41,7 @@ def estimate_of(view: FindingsView, part: str, ops: DeviceOps, wanted_ps: Floats
     wanted, whole = (_by_step(ops.index, values, n_steps) for values in (wanted_ps, whole_ps))
     overall = wanted.sum() / max(whole.sum(), 1.0)
     weight, total_ps = np.zeros(len(view.clock.dur_ps)), 0
-    for phase in np.unique(labels).tolist():
+    for phase in view.phases:
         mine = labels[captured.row] == phase
         ratio = wanted[mine].sum() / whole[mine].sum() if whole[mine].any() else overall
         part_ps = int(view.part(part, phase).total_ps * ratio)

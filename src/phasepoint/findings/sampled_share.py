@@ -69,7 +69,7 @@ def over_run(view: FindingsView, row: Int64s, window: Int64s, time_ps: Int64s) -
     ratio = _ratio(time_ps, weight)
     by_step = np.zeros(view.clock.n_steps, np.int64)
     expected = np.full(len(row), ratio) * weight
-    for phase in np.unique(view.labels).tolist():
+    for phase in view.phases:
         mine, seen = view.labels == phase, view.labels[row] == phase
         here = _ratio(time_ps[seen], weight[seen]) if seen.any() else ratio
         by_step[mine] = (base[mine] * min(here, 1.0)).astype(np.int64)

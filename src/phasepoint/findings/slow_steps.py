@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.statistics import median
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.expected import BLOCK
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
@@ -105,7 +106,7 @@ def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
     cause = np.full(clock.n_steps, -1, np.int64)
     if not len(slow):
         return cause
-    usual_input_ps = int(np.median(clock.input_ps[~is_slow])) if len(slow) < clock.n_steps else 0
+    usual_input_ps = int(median(clock.input_ps[~is_slow])) if len(slow) < clock.n_steps else 0
     captured = np.isin(slow, view.captured.row)
     seen = np.where(captured, excess_ps[slow], 0) if 2 * len(view.captured.row) < clock.n_steps else np.zeros_like(slow)
     explained = np.stack(

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.expected import Expected, expect_steps
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.captured import PARTS, Captured, StepKeys, step_keys
+from phasepoint.phases.captured import PARTS, Captured, StepKeys
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.summary_types import Breakdown, PartTime
@@ -46,24 +47,19 @@ class FindingsView:
         """`[n_steps]` phase id per row of the clock."""
         return self.analysis.labels
 
+    @cached_property
+    def phases(self) -> list[int]:
+        """Ids of the phases that steps have."""
+        return list(map(int, renumber(self.labels)[0]))
+
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `Analysis` does not hold (`spans`, `instructions`) are read when asked for."""
-        known = self.analysis.tables.get(name)
-        return self._read(name) if known is None else known
-
-    def _read(self, name: str) -> pa.Table:
-        if name not in self._more:
-            self._more[name] = self.analysis.run.table(name)
-        return self._more[name]
+        return self.analysis.table(name)
 
     @cached_property
     def checkpoint_stretches(self) -> pa.Table:
         """When checkpoints held the job: `host`, `attempt`, `start_ps`, `dur_ps`."""
         return checkpoint_stretches(self.analysis.tables)
-
-    @cached_property
-    def _more(self) -> dict[str, pa.Table]:
-        return {}
 
     @property
     def captured(self) -> Captured:
@@ -75,10 +71,10 @@ class FindingsView:
         """The devices' work in the captured steps."""
         return read_device_ops(self.table("ops"), self.keys, self.captured)
 
-    @cached_property
+    @property
     def keys(self) -> StepKeys:
         """Which row of the clock a step is."""
-        return step_keys(self.table("steps"))
+        return self.analysis.keys
 
     @cached_property
     def graphs(self) -> dict[ProgramId, Graph]:
@@ -91,7 +87,7 @@ class FindingsView:
     def usual_ps(self) -> Int64s:
         """`[n_steps]` the median step time of each row's phase."""
         usual = np.zeros(self.clock.n_steps, np.int64)
-        for phase in np.unique(self.labels):
+        for phase in self.phases:
             mine = self.labels == phase
             usual[mine] = median_ps(self.clock.dur_ps[mine])
         return usual
@@ -119,8 +115,7 @@ class FindingsView:
         """Name of the phase whose steps hold most of a claim, `[n_steps]`; None where nothing is claimed."""
         if not claimed_ps.any():
             return None
-        ids, code = np.unique(self.labels, return_inverse=True)
-        return self.analysis.names.get(int(ids[np.argmax(np.bincount(code, claimed_ps))]))
+        return self.analysis.names.get(int(np.bincount(self.labels, claimed_ps).argmax()))
 
     def need_steps(self, least: int = LEAST_STEPS) -> None:
         """Raises `Unavailable` where the run has fewer steps."""
@@ -145,7 +140,7 @@ class FindingsView:
         """
         dur_ps = self.clock.dur_ps
         weight = np.zeros(len(dur_ps), np.float64)
-        for phase in np.unique(self.labels).tolist():
+        for phase in self.phases:
             mine = self.labels == phase
             inside_ps = max(int(dur_ps[mine].sum()), 1)
             weight[mine] = dur_ps[mine] * (self.part(name, phase).total_ps / inside_ps)

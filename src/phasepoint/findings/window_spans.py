@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.encoding import encode_column
+from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.intervals import IntervalSet, union, unite
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -84,7 +84,7 @@ def read_window_spans(view: FindingsView) -> tuple[list[WindowSpans], list[str]]
             continue
         kept = np.isin(seen, window[mine])
         number = np.unique(seen[kept], return_inverse=True)[1].ravel()
-        of_span = np.unique(window[mine], return_inverse=True)[1].ravel()
+        of_span = renumber(window[mine])[1]
         found.append(_read_session(columns, mine, of_span, rows[kept], numbered + number))
         numbered += int(number.max()) + 1
     if not found:
@@ -177,8 +177,11 @@ def _parents(window: Int64s, span: Int64s, parent: Int64s) -> Int64s:
     """Index of each span's parent in the same window, -1 where it has none."""
     width = max(int(span.max(initial=0)), int(parent.max(initial=0))) + 1
     ids, wanted = window * width + span, window * width + parent
-    order = np.argsort(ids, kind="stable")
-    at = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
+    if (ids[1:] >= ids[:-1]).all():  # as the table is sorted
+        at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    else:
+        order = np.argsort(ids, kind="stable")
+        at = order[np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)]
     return np.where((parent >= 0) & (ids[at] == wanted), at, -1)
 
 

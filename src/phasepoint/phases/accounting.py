@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import Int64s, RunClock, SessionClock, sum_ps
@@ -102,7 +103,7 @@ def _inside_parts(
     yield INPUT_WAIT, sum_ps(clock.input_ps[rows])
     yield COMPILING, sum_ps(clock.compile_ps[rows])
     yield CHECKPOINT, sum_ps(written_ps)
-    for phase in np.unique(labels[rows]).tolist():
+    for phase in renumber(labels[rows])[0].tolist():
         yield names[phase], sum_ps(rest_ps[labels[rows] == phase])
 
 

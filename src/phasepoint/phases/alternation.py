@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.changepoints import CAP, fit_levels, switch_price
 from phasepoint.phases.noise import estimate_noise
 from phasepoint.phases.result import IntArray
@@ -68,7 +69,7 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
 
 def _scatter(left: NDArray[np.float64], places: int) -> float:
     """Standard deviation of what a template of so many `places` leaves: in a short run the noise seemed more."""
-    return float(1.4826 * np.median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
+    return float(1.4826 * median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
 
 
 def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
@@ -82,7 +83,7 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
         size = min(chunk, len(values))
         n_chunks = len(values) // size
         chunks = values[: n_chunks * size].reshape(n_chunks, size)
-        chunks = np.clip(chunks - np.median(chunks, axis=1, keepdims=True), -_CLIP, _CLIP)
+        chunks = np.clip(chunks - row_medians(chunks)[:, None], -_CLIP, _CLIP)
         for period in range(2, min(LONGEST, size // _LEAST_CYCLES) + 1):
             rounds = size // period
             folded = chunks[:, : rounds * period].reshape(n_chunks, rounds, period).mean(axis=1)
@@ -118,7 +119,7 @@ def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArr
     """Values less the level of whole cycles, clipped: the level must not follow the members in turn."""
     n_cycles = len(values) // period
     cycles = values[: n_cycles * period].reshape(n_cycles, period)
-    middle = np.median(cycles, axis=1, keepdims=True)
+    middle = row_medians(cycles)[:, None]
     means = (middle + np.clip(cycles - middle, -_CLIP, _CLIP)).mean(axis=1)
     fitted = fit_levels(means, max(sigma / period**0.5, estimate_noise(means))).fitted
     level = np.append(np.repeat(fitted, period), np.full(len(values) - n_cycles * period, fitted[-1]))
@@ -181,7 +182,7 @@ def _folded(
 ) -> NDArray[np.float64]:
     return np.array(
         [
-            np.median(values[followed & (phase == at)]) if (followed & (phase == at)).any() else template[at]
+            median(values[followed & (phase == at)]) if (followed & (phase == at)).any() else template[at]
             for at in range(len(template))
         ]
     )

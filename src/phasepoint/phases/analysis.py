@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.phases.captured import step_keys
+from phasepoint.phases.captured import StepKeys, step_keys
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import Estimates, estimate_totals
@@ -39,6 +40,22 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
+
+    @cached_property
+    def keys(self) -> StepKeys:
+        """Which row of the clock a step is."""
+        return step_keys(self.tables["steps"])
+
+    def table(self, name: str) -> pa.Table:
+        """A table of the run; those that `tables` does not hold (`spans`, `instructions`) are read when asked for."""
+        known = self.tables.get(name)
+        if known is None and name not in self._more:
+            self._more[name] = self.run.table(name)
+        return self._more[name] if known is None else known
+
+    @cached_property
+    def _more(self) -> dict[str, pa.Table]:
+        return {}
 
     @property
     def labels(self) -> Int64s:

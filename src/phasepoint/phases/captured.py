@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.encoding import encode_column
+from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.tables import CATEGORIES
 
 Int64s = NDArray[np.int64]
@@ -64,9 +64,9 @@ class StepKeys:
     @cached_property
     def _sorted(self) -> tuple[Int64s, tuple[int, int], Int64s | None, Int64s]:
         """The hosts; numbers of attempts and steps; the order of the keys, None where they stand in it; the keys."""
-        hosts, place = np.unique(self.host, return_inverse=True)
+        hosts, place = renumber(self.host)
         sizes = int(self.attempt.max()) + 1, int(self.step.max()) + 1
-        keys = (place.ravel() * sizes[0] + self.attempt) * sizes[1] + self.step
+        keys = (place * sizes[0] + self.attempt) * sizes[1] + self.step
         if bool((keys[1:] > keys[:-1]).all()):
             return hosts, sizes, None, keys
         order = np.argsort(keys, kind="stable")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median as median_of
 from phasepoint.phases.captured import COMPILING, INPUT, N_WORK, PARTS
 from phasepoint.phases.sampling import (
     BORROWED,
@@ -76,7 +78,7 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     exposed = _fit_waits(sampled, parts)
     group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
     sizes = _sizes(sampled, parts, exposed, (group, borrowed))
-    base, long, far = sizes[row, BASE], sizes[row, LONG], sizes[row, FAR]
+    base, long, far = (sizes[cell][row] for cell in (BASE, LONG, FAR))
     shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
     left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
     long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
@@ -115,8 +117,8 @@ def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, Cell
 
 def _sizes(
     sampled: Sampled, parts: Floats, exposed: tuple[CellShares | None, CellShares | None], groups: tuple[Int64s, Bools]
-) -> Floats:
-    """Size of every cell of every step `[n_steps, N_CELLS]`; work is known of captured steps, predicted of others.
+) -> tuple[Floats, ...]:
+    """Sizes of all steps `[n_steps]` by cell; work is known of captured steps, predicted of others.
 
     Args:
         sampled: the run seen through its windows.
@@ -129,12 +131,12 @@ def _sizes(
     work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
     work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
-    median = np.array([np.median(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
+    median = np.array([median_of(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
     group, borrowed = groups
     for lender in np.flatnonzero(~borrowed).tolist():
         borrowers = borrowed & (group == group[lender])
         median[borrowers] = np.minimum(median[borrowers], median[lender])
-    return np.column_stack([*cut_work(work, median[sampled.stratum] if len(median) else work), waits])
+    return (*cut_work(work, median[sampled.stratum] if len(median) else work), waits[:, 0], waits[:, 1])
 
 
 def _fit_base(
@@ -214,7 +216,7 @@ def _lent(shares: CellShares | None) -> CellShares | None:
     return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
 
 
-def _rest(sizes: Floats, stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple[Floats, Floats]:
+def _rest(sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple[Floats, Floats]:
     """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps.
 
     A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps.
@@ -225,10 +227,11 @@ def _rest(sizes: Floats, stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple
     totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
     where = np.flatnonzero(rest)
     within = np.where(borrowed[stratum[where]], 0, where // BLOCK_STEPS)
-    blocks, block = np.unique(stratum[where] * (len(stratum) + 1) + within, return_inverse=True)
-    owner = blocks // (len(stratum) + 1)
+    most = len(stratum) // BLOCK_STEPS + 1
+    blocks, block = renumber(stratum[where] * most + within)
+    owner = blocks // most
     for cell in range(N_CELLS):
-        size = np.bincount(block, sizes[where, cell], len(blocks))
+        size = np.bincount(block, sizes[cell][where], len(blocks))
         totals[:, cell] = np.bincount(owner, size, n)
         squares[:, cell] = np.bincount(owner, size**2, n)
     return totals, squares

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.phases.alternation import find_alternation
-from phasepoint.phases.changepoints import Levels, fit_levels, long_price
+from phasepoint.phases.changepoints import Levels, fit_both, fit_levels, long_price
 from phasepoint.phases.drift import find_drifts, is_ramp
 from phasepoint.phases.events import find_events
 from phasepoint.phases.noise import estimate_noise, least_gap
@@ -119,7 +119,7 @@ def _base_labels(
 
 def _levels(values: NDArray[np.float64], sigma: float) -> Levels:
     """Levels; those that shade into each other are one, unless because of a drift."""
-    fine, shaded = fit_levels(values, sigma), fit_levels(values, sigma, shaded=True)
+    fine, shaded = fit_both(values, sigma)
     if len(fine.centre) == len(shaded.centre):
         return shaded
     stairs = [group for group in _components(fine.centre, sigma) if len(group) >= 3]

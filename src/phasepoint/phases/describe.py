@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from phasepoint.core.statistics import median
 from phasepoint.phases.naming import Evidence, name_phases
 from phasepoint.phases.result import IntArray, Labelling, Phase, TopOp
 from phasepoint.phases.top_ops import top_ops_by_phase
@@ -66,7 +67,7 @@ def _evidence(
         last_index=int(member[-1]),
         starts=starts,
         total_ps=total_ps,
-        median_ps=int(np.median(dur_ps)),
+        median_ps=int(median(dur_ps)),
         compile_share=_share(series.compile_ps, member, total_ps),
         input_share=_share(series.input_ps, member, total_ps),
         hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,

@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.phases.describe import describe_phases
 from phasepoint.phases.result import IntArray, Labelling, PhaseResult, Segments
 from phasepoint.phases.vectors import OpVectors, StepSeries, read_ops, read_steps
@@ -78,10 +79,10 @@ def _method(name: str) -> Method:
 
 def _renumber(labelling: Labelling) -> Labelling:
     """The same classes numbered from 0 in order of first appearance."""
-    found, first, codes = np.unique(labelling.labels, return_index=True, return_inverse=True)
+    found, codes = renumber(labelling.labels)
     rank = np.empty(len(found), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(found))
+    rank[np.argsort(first_rows(codes), kind="stable")] = np.arange(len(found))
     number = dict(zip(found.tolist(), rank.tolist(), strict=True))
     roles = {number[label]: role for label, role in labelling.roles.items() if label in number}
-    labels: IntArray = rank[codes.ravel()]
+    labels: IntArray = rank[codes]
     return replace(labelling, labels=labels, roles=roles)

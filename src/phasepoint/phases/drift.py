@@ -6,6 +6,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.changepoints import segment_starts
 from phasepoint.phases.result import IntArray
 
@@ -99,8 +101,8 @@ def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, 
 
 def _fitted(values: NDArray[np.float64], label: IntArray) -> NDArray[np.float64]:
     """Every value's level, `[n]`."""
-    found, codes = np.unique(label, return_inverse=True)
-    centre = np.array([float(np.median(values[codes == code])) for code in range(len(found))])
+    found, codes = renumber(label)
+    centre = np.array([median(values[codes == code]) for code in range(len(found))])
     return np.asarray(centre[codes])
 
 
@@ -150,7 +152,7 @@ def _blocks(values: NDArray[np.float64], sigma: float) -> tuple[NDArray[np.float
     size = max(len(values) // _BLOCKS, 1)
     n_blocks = len(values) // size
     blocks = values[: n_blocks * size].reshape(n_blocks, size)
-    means = _clip_far(np.median(blocks, axis=1), sigma)[:, None]
+    means = _clip_far(row_medians(blocks), sigma)[:, None]
     # Means of values pulled in to 2.5 standard deviations of their block's middle: nearly as sharp as plain means.
     means = (means + np.clip(blocks - means, -2.5 * sigma, 2.5 * sigma)).mean(axis=1)
     middle = float(np.median(means))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.cells import Fit, fit_cells
 from phasepoint.phases.clock import sum_ps
@@ -96,7 +97,7 @@ def estimate_totals(
     totals = Totals(sample.strata, fit, rest, _seen_parts(sample), extra.of_stratum, extra.keys, confidence)
     seen_ps = sum_ps(sample.times.dur_ps[sample.captured.row])
     notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
-    phases = np.unique(labels).tolist()
+    phases = renumber(labels)[0].tolist()
     window = np.full(steps.num_rows, -1, np.int64)
     window[sample.captured.row] = sample.captured.window
     return Estimates(

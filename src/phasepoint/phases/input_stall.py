@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.statistics import median
 from phasepoint.phases.changepoints import CAP, switch_price
 from phasepoint.phases.result import IntArray
 
@@ -27,7 +28,7 @@ def find_input_stalls(dur_ps: IntArray, input_ps: IntArray) -> NDArray[np.bool_]
     high = share >= _WAITING
     if min(int(high.sum()), int((~high).sum())) < _LEAST_STEPS:
         return np.zeros(len(share), bool)
-    levels = np.array([float(np.median(share[~high])), float(np.median(share[high]))])
+    levels = np.array([median(share[~high]), median(share[high])])
     if levels[1] - levels[0] < _LEAST_RISE:
         return np.zeros(len(share), bool)
     path = cheapest_levels(share, levels, _SCALE, switch_price(len(share)), CAP)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import Int64s, sum_ps
 from phasepoint.phases.detect import METHODS, detect_phases
@@ -90,12 +91,10 @@ def adjusted_rand_index(a: Int64s, b: Int64s) -> float:
 
     Source: Hubert & Arabie, "Comparing Partitions" (1985).
     """
-    _, codes_a = np.unique(a, return_inverse=True)
-    _, codes_b = np.unique(b, return_inverse=True)
+    codes_a, codes_b = renumber(a)[1], renumber(b)[1]
     width = int(codes_b.max(initial=0)) + 1
-    _, both = np.unique(codes_a.ravel() * width + codes_b.ravel(), return_counts=True)
-    together = _pairs(both)
-    in_a, in_b = _pairs(np.bincount(codes_a.ravel())), _pairs(np.bincount(codes_b.ravel()))
+    together = _pairs(np.bincount(renumber(codes_a * width + codes_b)[1]))
+    in_a, in_b = _pairs(np.bincount(codes_a)), _pairs(np.bincount(codes_b))
     all_pairs = len(a) * (len(a) - 1) / 2
     expected = in_a * in_b / all_pairs if all_pairs else 0.0
     most = (in_a + in_b) / 2

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.statistics import median, row_medians
+
 _MAD_TO_SIGMA = 1.4826
 """Median absolute deviation to standard deviation of a normal distribution."""
 
@@ -35,7 +37,7 @@ def estimate_noise(values: NDArray[np.float64]) -> float:
     n = len(values)
     lags = range(1, max(min(_LAGS if n >= _SHORT else 3 * _LAGS, n // 3), 1) + 1)
     every = max(n // _ENOUGH, 1)
-    spread = [float(np.median(np.abs(values[lag::every] - values[:-lag:every]))) for lag in lags]
+    spread = [median(np.abs(values[lag::every] - values[:-lag:every])) for lag in lags]
     usual = float(np.median(spread[:_LAGS]))
     multiples = 1 if n >= _SHORT else 2
     periods = range(1, min(_LAGS, len(spread) // multiples) + 1)
@@ -55,8 +57,8 @@ def least_gap(values: NDArray[np.float64], sigma: float) -> float:
     n_blocks = len(values) // _BLOCK
     if n_blocks < 8:
         return gap
-    means = np.median(values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK), axis=1)
-    moved = _MAD_TO_SIGMA * float(np.median(np.abs(np.diff(means)))) / 2**0.5
+    means = row_medians(values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK))
+    moved = _MAD_TO_SIGMA * median(np.abs(np.diff(means))) / 2**0.5
     independent = 1.2533 * sigma / _BLOCK**0.5
     slow = max(moved**2 - (1.5 * independent) ** 2, 0.0) ** 0.5
     return max(gap, min(3 * float(slow), 0.5))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.encoding import compact, encode_column
+from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows
 from phasepoint.phases.captured import Captured, StepKeys
 
 Int64s = NDArray[np.int64]
@@ -96,8 +96,7 @@ def _encode(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, tuple[OpK
     code, size = np.zeros(ops.num_rows, np.int64), 1
     for codes, names in columns:
         code, size = compact(code * len(names) + codes, size * len(names))
-    first = np.zeros(size if len(code) else 0, np.int64)
-    first[code[::-1]] = np.arange(len(code))[::-1]
+    first = first_rows(code)
     named = zip(*([names[i] for i in codes[first].tolist()] for codes, names in columns), strict=True)
     return code, tuple(OpKey(op or "", category or "unknown", layer, program) for op, category, layer, program in named)
 
@@ -118,9 +117,10 @@ def _program_codes(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, li
     names = [*dict.fromkeys(of.values()), None]
     position = {name: i for i, name in enumerate(names)}
     rows = np.column_stack([_integers(ops, c) for c in (*columns, "program")])
-    found, inverse = np.unique(rows, axis=0, return_inverse=True)
-    codes = [position[of.get(tuple(row))] for row in found.tolist()]
-    return np.array(codes, np.int64)[inverse.ravel()] if len(rows) else np.zeros(0, np.int64), names
+    code = encode_rows(ops, (*columns, "program"))
+    first = first_rows(code)
+    codes = [position[of.get(tuple(row))] for row in rows[first].tolist()]
+    return np.array(codes, np.int64)[code] if len(rows) else np.zeros(0, np.int64), names
 
 
 def _strings(table: pa.Table, name: str) -> pa.ChunkedArray:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.captured import Captured, step_keys
+from phasepoint.phases.captured import Captured
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
 
 Int64s = NDArray[np.int64]
@@ -61,7 +61,7 @@ def read_op_costs(analysis: Analysis) -> Mapping[int, tuple[OpCost, ...]]:
     none = np.empty(0)
     captured = Captured(rows, analysis.estimates.window[rows], none, none.astype(np.int64))
     programs = _by_id(analysis.tables["programs"])
-    columns = read_op_columns(analysis.tables["ops"], programs, step_keys(analysis.tables["steps"]), captured)
+    columns = read_op_columns(analysis.tables["ops"], programs, analysis.keys, captured)
     if not len(columns.index):
         return {}
     instructions = _read_instructions(analysis, columns)

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.op_regimes import regimes_of_kinds
 from phasepoint.phases.result import IntArray
 
@@ -28,7 +29,7 @@ def refine_by_ops(label: IntArray, kind: IntArray, values: NDArray[np.float64]) 
     main = _main_kinds(label, kind)
     result = label.copy()
     next_label = int(label.max()) + 1
-    for number in np.unique(label):
+    for number in renumber(label)[0]:
         members = np.flatnonzero(label == number)
         seen = np.flatnonzero(kind[members] >= 0)
         kinds = kind[members][seen]
@@ -48,7 +49,7 @@ def refine_by_ops(label: IntArray, kind: IntArray, values: NDArray[np.float64]) 
 def _main_kinds(label: IntArray, kind: IntArray) -> dict[int, int]:
     """The commonest kind among the captured steps of each label; -1 where none was captured."""
     main = {}
-    for number in np.unique(label):
+    for number in renumber(label)[0]:
         kinds = kind[(label == number) & (kind >= 0)]
         main[int(number)] = int(np.bincount(kinds).argmax()) if len(kinds) else -1
     return main

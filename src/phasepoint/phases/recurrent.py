@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
 from phasepoint.phases.clock_labels import label_by_clock, one_phase
 from phasepoint.phases.input_stall import find_input_stalls
 from phasepoint.phases.op_kinds import kinds_by_ops
@@ -98,5 +99,5 @@ def _groups(
         else:
             mine = split_by_regimes(kind[members], values[members], compiles[members])
         left = ~compiles[members]
-        groups += [members[left & (mine == number)] for number in np.unique(mine[left])]
+        groups += [members[left & (mine == number)] for number in renumber(mine[left])[0]]
     return groups

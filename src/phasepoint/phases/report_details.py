@@ -68,7 +68,7 @@ def build_details(analysis: Analysis, summary: RunSummary, *, every_method: bool
     """
     shown = summary.phases[:MAX_PHASES]
     costs = read_op_costs(analysis)
-    traces = read_traces(analysis.run, shown)
+    traces = read_traces(analysis, shown)
     peaks, unknown = find_peaks(analysis.run)
     phases = []
     for phase in shown:

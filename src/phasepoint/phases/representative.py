@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.tables import CATEGORIES
+from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import Int64s
 from phasepoint.phases.summary_types import PhaseSummary
-from phasepoint.store import Run
 
 MAX_SPANS = 3_000
 """Spans kept of one phase; the shortest are left out first, and counted."""
@@ -54,12 +54,12 @@ class WindowTrace:
     left_out: int
 
 
-def read_traces(run: Run, phases: Sequence[PhaseSummary]) -> dict[int, WindowTrace]:
+def read_traces(analysis: Analysis, phases: Sequence[PhaseSummary]) -> dict[int, WindowTrace]:
     """By phase id, the trace of its representative step; phases without a captured one are absent."""
     wanted = [p for p in phases if p.representative_window is not None and p.representative_step is not None]
     if not wanted:
         return {}
-    spans = run.table("spans", columns=_COLUMNS)
+    spans = analysis.table("spans").select(["host", "attempt", *_COLUMNS])
     found = {}
     for phase in wanted:
         place = {

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median
 from phasepoint.phases.captured import Captured, StepKeys
 from phasepoint.phases.clock import sum_ps
 
@@ -72,10 +74,10 @@ class Sampled:
 
 def assign_strata(keys: StepKeys, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Stratum of every step `[n_steps]`, and host and phase of every stratum `[n_strata]`."""
-    hosts, host = np.unique(keys.host, return_inverse=True)
-    phases, phase = np.unique(labels, return_inverse=True)
+    hosts, host = renumber(keys.host)
+    phases, phase = renumber(labels)
     n = max(len(phases), 1)
-    pairs, stratum = np.unique(host * n + phase, return_inverse=True)
+    pairs, stratum = renumber(host * n + phase)
     return stratum, hosts[pairs // n], phases[pairs % n]
 
 
@@ -88,7 +90,7 @@ def describe_strata(
         mine = stratum == index
         total_ps = sum_ps(times.dur_ps[mine])
         waiting = sum_ps(times.input_ps[mine]) / max(total_ps, 1)
-        middle = float(np.median(times.dur_ps[mine]))
+        middle = median(times.dur_ps[mine])
         found.append(Stratum(host, phase, total_ps, sum_ps(times.dur_ps[mine & ~seen]), middle, waiting))
     return tuple(found)
 

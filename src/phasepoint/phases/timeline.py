@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.statistics import quantile_ps
+from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.summary_types import RunSummary, StripSegment
 from phasepoint.store import Run
@@ -116,25 +117,36 @@ class Timeline:
     hints: tuple[Mark, ...]
 
 
-def build_timeline(run: Run, summary: RunSummary) -> Timeline:
-    """The timeline of a summary's reference host."""
+def build_timeline(run: Run, summary: RunSummary, analysis: Analysis | None = None) -> Timeline:
+    """The timeline of a summary's reference host.
+
+    Args:
+        run: the run.
+        summary: of the run.
+        analysis: of the run, whose tables and clock are then not read again.
+    """
     end_ps = summary.strip[-1].start_ps + summary.strip[-1].dur_ps if summary.strip else 0
     host = summary.reference_host
     if host is None or end_ps <= 0:
         return Timeline(host, 0, (), True, (), (), (), (), (), ())
-    clock = read_clock(run.table("steps"), run.shards, {})
+    known = analysis.tables if analysis is not None else {}
+    tables = {name: known[name] if name in known else run.table(name) for name in ("steps", "counters", *_MARK_TEXTS)}
+    clock = read_clock(tables["steps"], run.shards, {}) if analysis is None else analysis.clock
     offsets = {session.attempt: session.offset_ps for session in clock.of_host(host)}
     steps = _steps_in_time(clock, host)
     all_steps = len(steps.start_ps) <= MAX_POINTS
     edges = np.array([i * end_ps // BINS for i in range(BINS + 1)], np.int64)
-    marks = {name: _marks(run, name, host, offsets, end_ps) for name in _MARK_TEXTS}
+    marks = {name: _marks(tables[name], name, host, offsets, end_ps) for name in _MARK_TEXTS}
     return Timeline(
         host=host,
         end_ps=end_ps,
         points=_points(steps, edges, summary.strip, all_steps=all_steps),
         all_steps=all_steps,
         bins=_bins(steps, edges),
-        series=(*_memory_series(run, host, offsets, edges), *_counter_series(run, host, offsets, edges)),
+        series=(
+            *_memory_series(tables["steps"], host, offsets, edges),
+            *_counter_series(tables["counters"], host, offsets, edges),
+        ),
         windows=marks["windows"],
         checkpoints=tuple(heapq.merge(marks["checkpoints"], marks["checkpoint_waits"], key=lambda mark: mark.start_ps)),
         gaps=marks["gaps"],
@@ -204,8 +216,8 @@ def _bins(steps: _Steps, edges: Int64s) -> tuple[StepBin, ...]:
     return tuple(found)
 
 
-def _memory_series(run: Run, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
-    table = run.table("steps", columns=["start_ps", "host_rss_bytes", "device_memory_bytes"])
+def _memory_series(steps: pa.Table, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
+    table = steps.select(["host", "attempt", "start_ps", "host_rss_bytes", "device_memory_bytes"])
     found = []
     for column, name in (("device_memory_bytes", "device memory"), ("host_rss_bytes", "host memory")):
         known = table.filter(pc.is_valid(table.column(column)))
@@ -215,9 +227,9 @@ def _memory_series(run: Run, host: int, offsets: Mapping[int, int], edges: Int64
     return tuple(series for series in found if series.at_ps)
 
 
-def _counter_series(run: Run, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
+def _counter_series(counters: pa.Table, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
     """Counters sampled more than once; the recorder's account of its own cost is no course of the job's."""
-    table = _of_host(run.table("counters"), host)
+    table = _of_host(counters, host)
     found = []
     for name, device, unit in sorted(set(zip(*(table.column(c).to_pylist() for c in _COUNTER_KEY), strict=True))):
         same = pc.and_(_is(table, "name", name), pc.and_(_is(table, "device", device), _is(table, "unit", unit)))
@@ -266,9 +278,9 @@ _MARK_TEXTS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
 }
 
 
-def _marks(run: Run, name: str, host: int, offsets: Mapping[int, int], end_ps: int) -> tuple[Mark, ...]:
+def _marks(table: pa.Table, name: str, host: int, offsets: Mapping[int, int], end_ps: int) -> tuple[Mark, ...]:
     """The rows of a table whose time is known, as marks in order of time."""
-    table = _of_host(run.table(name), host)
+    table = _of_host(table, host)
     table = table.filter(pc.and_(pc.is_valid(table.column("start_ps")), pc.is_valid(table.column("dur_ps"))))
     text = _MARK_TEXTS[name]
     marks = [

@@ -111,18 +111,20 @@ def read_steps(steps: pa.Table) -> StepSeries:
     keys = (step, attempt) if host is None else (host, step, attempt)
     order = _run_order(keys)
     first = _first_of_each(step[order], attempt[order])
-    if host is None or not first.all():
+    distinct = bool(first.all())
+    if host is None or not distinct:
         _refuse_duplicates(step, host, order, keys)
     row = np.empty(len(step), np.int64)
     row[order] = np.cumsum(first) - 1
-    where = np.flatnonzero(first)
+    where = slice(None) if distinct else np.flatnonzero(first)
     kind, kinds = _kinds(steps)
+    input_ps, compile_ps = (_optional_numbers(steps, name) for name in ("input_ps", "compile_ps"))
     return StepSeries(
         step=step[order][where],
         attempt=attempt[order][where],
-        dur_ps=np.maximum.reduceat(dur_ps[order], where),
-        input_ps=_longest(_optional_numbers(steps, "input_ps"), order, where),
-        compile_ps=_longest(_optional_numbers(steps, "compile_ps"), order, where),
+        dur_ps=_longest(dur_ps, order, where),
+        input_ps=None if input_ps is None else _longest(input_ps, order, where),
+        compile_ps=None if compile_ps is None else _longest(compile_ps, order, where),
         kind=kind[order][where],
         kinds=kinds,
         row=row,
@@ -207,11 +209,12 @@ def _refuse_negative(values: IntArray, step: IntArray, name: str) -> None:
         )
 
 
-def _run_order(keys: Sequence[IntArray]) -> IntArray:
-    steps_alone = len(keys) == 2 and not keys[1].any()
-    if steps_alone:
-        return np.argsort(keys[0], kind="stable").astype(np.int64)
-    return np.lexsort(tuple(keys)).astype(np.int64)
+def _run_order(keys: Sequence[IntArray]) -> IntArray | slice:
+    """Rows by attempt, step and host; all of them, without a copy, where they stand in this order already."""
+    varying = [key for key in keys if (key != key[0]).any()]
+    if not varying or (len(varying) == 1 and bool((varying[0][1:] >= varying[0][:-1]).all())):
+        return slice(None)
+    return np.lexsort(tuple(varying)).astype(np.int64)
 
 
 def _first_of_each(step: IntArray, attempt: IntArray) -> NDArray[np.bool_]:
@@ -220,12 +223,14 @@ def _first_of_each(step: IntArray, attempt: IntArray) -> NDArray[np.bool_]:
     return first
 
 
-def _refuse_duplicates(step: IntArray, host: IntArray | None, order: IntArray, keys: Sequence[IntArray]) -> None:
+def _refuse_duplicates(
+    step: IntArray, host: IntArray | None, order: IntArray | slice, keys: Sequence[IntArray]
+) -> None:
     same = np.ones(len(step) - 1, bool)
     for key in keys:
         same &= np.diff(key[order]) == 0
     if same.any():
-        at = order[1:][same][0]
+        at = np.arange(len(step))[order][1:][same][0]
         where = "" if host is None else f" on host {host[at]}"
         raise ValueError(
             f"table 'steps': {int(same.sum())} duplicate steps, the first is step {step[at]}{where} in row {at}; "
@@ -233,8 +238,10 @@ def _refuse_duplicates(step: IntArray, host: IntArray | None, order: IntArray, k
         )
 
 
-def _longest(values: IntArray | None, order: IntArray, where: IntArray) -> IntArray | None:
-    return None if values is None else np.asarray(np.maximum.reduceat(values[order], where), np.int64)
+def _longest(values: IntArray, order: IntArray | slice, where: IntArray | slice) -> IntArray:
+    """The largest value of each step, whose rows begin at `where`, or are one each where that is a slice."""
+    ordered = values[order]
+    return ordered if isinstance(where, slice) else np.asarray(np.maximum.reduceat(ordered, where), np.int64)
 
 
 def _kinds(steps: pa.Table) -> tuple[IntArray, tuple[str, ...]]:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +21,10 @@ from phasepoint.core.errors import PhasepointError, SourceError, StoreError
 from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.formats import CaptureRequest, read_capture
-from phasepoint.sources.known_programs import KnownPrograms
 from phasepoint.store import Run, Shard, drop_raw, open_run, write_part
+
+if TYPE_CHECKING:
+    from phasepoint.sources.known_programs import KnownPrograms
 
 Progress = Callable[[int, int], None]
 
@@ -161,8 +163,12 @@ def _converted_windows(run: Run, shard: Shard) -> Sequence[int]:
     return windows
 
 
-def _convert_one(run: Run, job: _Job, known: dict[str, KnownPrograms]) -> tuple[dict[str, pa.Table] | None, str | None]:
+def _convert_one(
+    run: Run, job: _Job, known: "dict[str, KnownPrograms]"
+) -> tuple[dict[str, pa.Table] | None, str | None]:
     """The window's tables and what was wrong; no tables where the window has been converted meanwhile."""
+    from phasepoint.sources.known_programs import KnownPrograms  # and with it protobuf: most runs are converted already
+
     begin = time.process_time_ns()
     number = job.window["window"]
     if job.shard.name not in known:

@@ -144,12 +144,21 @@ def _drop_repeated(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 
 
 def _is_sorted(table: pa.Table, keys: tuple[str, ...]) -> bool:
-    """Whether the rows stand in order already; says no where that would take a comparison of several keys."""
+    """Whether the rows stand in order already; says no where nulls, or several keys not all integers, would have to be
+    compared."""
     import pyarrow.compute as pc
 
-    column = table.column(keys[0])
-    if column.null_count:
+    columns = [table.column(key) for key in keys]
+    if any(column.null_count for column in columns):
         return False
-    before, after = column.slice(0, len(column) - 1), column.slice(1)
-    in_order = pc.less(before, after) if len(keys) > 1 else pc.less_equal(before, after)
-    return bool(pc.all(in_order).as_py())
+    if len(keys) == 1:
+        return bool(pc.all(pc.less_equal(columns[0].slice(0, len(columns[0]) - 1), columns[0].slice(1))).as_py())
+    if not all(pa.types.is_integer(column.type) for column in columns):
+        return False
+    tied = np.ones(table.num_rows - 1, np.bool_)  # with the row before, in the keys so far
+    for column in columns:
+        values = column.to_numpy()
+        if (tied & (values[1:] < values[:-1])).any():
+            return False
+        tied &= values[1:] == values[:-1]
+    return True
