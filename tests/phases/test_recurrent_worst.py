@@ -96,3 +96,39 @@ def test_as_many_sets_as_were_tried_raise_the_bar():
 @pytest.mark.parametrize("chance", [1e-4, 1e-7, 1e-10])
 def test_normal_tail_is_a_little_on_the_safe_side(chance):
     assert norm.isf(chance) <= _normal_tail(chance) < norm.isf(chance) + 0.1
+
+
+def labels_with_ops(dur, ops, captured, seed):
+    """Labels of steps of these durations, of which the captured ones ran `ops[step]` in equal parts."""
+    n, rng = len(dur), np.random.default_rng(seed)
+    dur_ps = (np.asarray(dur) * np.exp(0.02 * rng.standard_normal(n)) * STEP_PS).astype(np.int64)
+    rows = [
+        {"step": step, "op": op, "count": 1, "self_ps": int(dur_ps[step]) // len(ops[step])}
+        for step in captured
+        for op in ops[step]
+    ]
+    steps = pa.table({"step": np.arange(n), "dur_ps": dur_ps})
+    return detect_phases(steps, pa.Table.from_pylist(rows)).labels
+
+
+EARLY = [*range(100, 110), *range(304, 319), *range(512, 522), *range(901, 911)]
+"""Captured in both sorts of step."""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_that_chance_put_into_evaluations_are_no_change_for_good(seed):
+    evals = np.arange(2000) % 20 >= 15
+    ops = [("loss",) if one else ("loss", "gradient", "update") for one in evals]
+    late = [at + i for at in (1215, 1336, 1455, 1635, 1875) for i in range(5)]
+    found = labels_with_ops(np.where(evals, 0.4, 1.0), ops, EARLY + late, seed)
+    assert adjusted_rand_score(evals, found) > 0.98
+
+
+@pytest.mark.parametrize("after", [1.0, 0.6])
+@pytest.mark.parametrize("seed", range(4))
+def test_other_ops_for_good_are_a_change_whatever_the_clock_says(seed, after):
+    changed = np.arange(2000) >= 1200
+    ops = [("loss",) if one else ("loss", "gradient", "update") for one in changed]
+    late = [at + i for at in (1200, 1215, 1336, 1455, 1635, 1875) for i in range(5)]
+    found = labels_with_ops(np.where(changed, after, 1.0), ops, [*EARLY, *range(1194, 1199), *late], seed)
+    assert adjusted_rand_score(changed, found) > 0.98

@@ -9,6 +9,11 @@ _MISMATCH = 1.5
 LONG_PRICE = 20.0
 """Price of a change before the clock is looked at: three windows of five at the end of a run, six inside it."""
 
+_APART = 0.95
+"""Captured steps of two kinds that must lie on either side of a duration for the clock to tell them apart."""
+_LEAST_GAIN = 0.5
+"""By so much the share of the new kind must grow at a boundary, where the clock shows it: 1 is a change for good."""
+
 
 def regimes_of_kinds(kinds: IntArray, price: float) -> IntArray:
     """Captured kinds `[n_seen]` without stretches too short to say what lies between the windows.
@@ -35,7 +40,9 @@ def regimes_of_kinds(kinds: IntArray, price: float) -> IntArray:
 def split_by_regimes(kind: IntArray, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> IntArray:
     """A regime for every step, `[n]`: kind of the long stretch it lies in.
 
-    A boundary between two windows is put where a step compiled, else where the clock changes most, else half-way.
+    A boundary between two windows is put where a step compiled, else where the clock changes most, else half-way. There
+    is none where the clock tells the two kinds apart and shows that both occur as often before it as after it: then
+    chance put the windows of one side into the blocks of one kind (an evaluation that comes back).
 
     Args:
         kind: kind by ops, -1 where the step was not captured.
@@ -48,10 +55,30 @@ def split_by_regimes(kind: IntArray, values: NDArray[np.float64], compiles: NDAr
         return regime
     of_seen = regimes_of_kinds(kind[seen], LONG_PRICE)
     regime[:] = of_seen[0]
-    for i in np.flatnonzero(np.diff(of_seen)):
-        cut = _boundary(values, compiles, int(seen[i]) + 1, int(seen[i + 1]))
-        regime[cut:] = of_seen[i + 1]
+    changes = np.flatnonzero(np.diff(of_seen))
+    ends = np.append(seen[changes[1:]] + 1, len(kind))
+    begin = 0
+    for i, end in zip(changes.tolist(), ends.tolist(), strict=False):
+        cut, new = _boundary(values, compiles, int(seen[i]) + 1, int(seen[i + 1])), of_seen[i + 1]
+        share = _share_by_clock(values, seen, kind[seen], (int(regime[cut]), int(new)))
+        if share is None or share[cut:end].mean() - share[begin:cut].mean() >= _LEAST_GAIN:
+            regime[cut:] = new
+            begin = cut
     return regime
+
+
+def _share_by_clock(
+    values: NDArray[np.float64], seen: IntArray, kinds: IntArray, pair: tuple[int, int]
+) -> NDArray[np.bool_] | None:
+    """Which steps `[n]` are of the second kind of a pair, by duration; None where durations do not tell them apart."""
+    one, two = (values[seen[kinds == kind]] for kind in pair)
+    if not len(one) or not len(two):
+        return None
+    low, high = float(np.median(one)), float(np.median(two))
+    sign, middle = (1 if high > low else -1), (low + high) / 2
+    if min(float((sign * one < sign * middle).mean()), float((sign * two > sign * middle).mean())) < _APART:
+        return None
+    return np.asarray(sign * values > sign * middle, np.bool_)
 
 
 def _boundary(values: NDArray[np.float64], compiles: NDArray[np.bool_], first: int, last: int) -> int:
