@@ -7,7 +7,8 @@ device's part (more operations, one operation, or all alike: then the device is 
 
 Where the times are too disturbed for that, or show less, executions are counted: if a step executes more and more
 operations from window to window, what grows is sure, as other processes do not add executions. Then their number times
-what one takes (the median of the windows) is claimed, and at most what the steps' own times rise by (Theil and Sen).
+what one more takes (the median over pairs of windows) is claimed, and at most what the steps' own times rise by (Theil
+and Sen).
 
 **Thresholds.** {LEAST_STEPS} steps. A rise of {LEAST_RISE:.0%}, and of {LEAST_SIGMAS} standard deviations of a
 stretch's median: other processes make levels wander by as much as that, but not evenly. The ramp must explain

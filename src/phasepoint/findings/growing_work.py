@@ -30,7 +30,7 @@ class GrowingWork:
     """Executions that grow over a session's steps.
 
     Attributes:
-        rise_ps: device time that a step's growing operations take at the end beyond that at the start.
+        rise_ps: device time that a step's further executions take at the end.
         error_ratio: standard error of an execution's time, as a ratio of it.
         before: executions of a step at the start, of all operations.
         after: at the end.
@@ -64,13 +64,13 @@ def find_growing_work(view: FindingsView, rows: Int64s) -> GrowingWork | None:
     slope, level = np.polyfit(at, executed, 1)
     if np.var(executed - level - slope * at) > (1 - LEAST_STRAIGHT) * np.var(executed):
         return None
-    each_ps = self_ps[:, grows].sum(axis=1)[executed > 0] / executed[executed > 0]
-    usual_ps = float(np.median(each_ps))
+    each_ps = _each_more(executed, self_ps[:, grows].sum(axis=1))
+    usual_ps = max(float(np.median(each_ps)), 0.0)
     spread = 1.4826 * float(np.median(np.abs(each_ps - usual_ps)))
     rest = float(count[:, ~grows].sum(axis=1).mean())
     return GrowingWork(
         rise_ps=float(slope) * usual_ps / max(len({kind.device for kind in view.device_ops.kinds}), 1),
-        error_ratio=1.2533 * spread / float(np.sqrt(len(each_ps))) / max(usual_ps, 1.0),
+        error_ratio=1.2533 * spread / float(np.sqrt(len(window))) / max(usual_ps, 1.0),
         before=rest + max(float(level), 0.0),
         after=rest + float(level + slope),
         tau=tau,
@@ -97,6 +97,17 @@ def _of_windows(view: FindingsView, seen: Int64s, of_step: Int64s) -> tuple[Floa
 
 def _means(group: Int64s, values: Int64s) -> Floats:
     return np.asarray(np.bincount(group, values) / np.bincount(group))
+
+
+def _each_more(executed: Floats, self_ps: Floats) -> Floats:
+    """What one more execution takes, from every pair of windows that lie at least half of all growth apart.
+
+    Not the mean of all: those that were there from the start may be larger, and are of no account.
+    """
+    i, j = np.triu_indices(len(executed), 1)
+    more = executed[j] - executed[i]
+    apart = more >= (executed.max() - executed.min()) / 2
+    return np.asarray((self_ps[j] - self_ps[i])[apart] / more[apart], np.float64)
 
 
 def _tau(values: Floats) -> float:
