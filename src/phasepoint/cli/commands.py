@@ -35,6 +35,7 @@ COMMANDS: tuple[Command, ...] = (
         "Record a training job: phasepoint record --out RUN -- python train.py",
         _WRAPS_A_COMMAND,
     ),
+    Command("import", "phasepoint.cli.import_", "import_", "Turn traces of other profilers into a run."),
     Command("demo", "phasepoint.cli.demo", "demo", "Train a small network under the recorder and explain its run."),
     Command("summary", "phasepoint.cli.summary", "summary", "Say what a run's time went into."),
     Command("phases", "phasepoint.cli.phases", "phases", "List the phases of a run: what recurs, how long, how often."),

@@ -116,7 +116,7 @@ WINDOWS = TableSpec(
         _id("last_step", "last step captured in full; below first_step where none was"),
         _ps("start_ps", "when capture began, from the session's epoch"),
         _ps("dur_ps", "how long capture was on"),
-        _name("reason", "why it was opened: sample, new-program, changed, unseen, continuous, requested"),
+        _name("reason", "why it was opened: sample, new-program, changed, unseen, continuous, requested, imported"),
         Column(
             "probability",
             pa.float64(),
