@@ -51,6 +51,19 @@ def test_memory_and_counters_are_the_samples(opened):
     assert series["power, cpu:0"].unit == "W"
 
 
+def test_times_among_the_counters_are_shown_in_ms():
+    columns = {
+        "name": ["gc.pause"] * 3,
+        "unit": ["ps"] * 3,
+        "device": ["host"] * 3,
+        "host": [0] * 3,
+        "attempt": [0] * 3,
+    }
+    counters = pa.table({**columns, "time_ps": [0, 10**12, 2 * 10**12], "value": [0.0, 2.5e9, 4e7]})
+    (series,) = module._counter_series(counters, 0, {0: 0}, np.arange(5) * 10**12)
+    assert (series.name, series.unit, series.values) == ("gc.pause, host", "ms", (0.0, 2.5, 0.04))
+
+
 def test_marks(opened):
     line = opened[2]
     assert [mark.text for mark in line.windows][:2] == [

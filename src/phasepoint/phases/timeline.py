@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.statistics import quantile_ps
+from phasepoint.core.units import PS_PER_MS
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.summary_types import RunSummary, StripSegment
@@ -228,7 +229,7 @@ def _memory_series(steps: pa.Table, host: int, offsets: Mapping[int, int], edges
 
 
 def _counter_series(counters: pa.Table, host: int, offsets: Mapping[int, int], edges: Int64s) -> tuple[Series, ...]:
-    """Counters sampled more than once; the recorder's account of its own cost is no course of the job's."""
+    """Counters sampled more than once, ps as ms; the recorder's account of its own cost is no course of the job's."""
     table = _of_host(counters, host)
     found = []
     for name, device, unit in sorted(set(zip(*(table.column(c).to_pylist() for c in _COUNTER_KEY), strict=True))):
@@ -236,8 +237,10 @@ def _counter_series(counters: pa.Table, host: int, offsets: Mapping[int, int], e
         rows = table.filter(same)
         if rows.num_rows < 2 or name.startswith(RECORDER_PREFIX):
             continue
-        at_ps = _on_strip(rows, "time_ps", host, offsets)
-        found.append(_largest_per_bin(f"{name}, {device}", unit, at_ps, rows.column("value").to_numpy(), edges))
+        at_ps, values = _on_strip(rows, "time_ps", host, offsets), rows.column("value").to_numpy()
+        is_time = unit == "ps"
+        shown = values / PS_PER_MS if is_time else values
+        found.append(_largest_per_bin(f"{name}, {device}", "ms" if is_time else unit, at_ps, shown, edges))
     return tuple(found)
 
 
