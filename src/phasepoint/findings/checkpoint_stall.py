@@ -33,9 +33,9 @@ from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_p
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
 from phasepoint.findings.held_time import HeldTime, held_time
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock, sum_ps
 
-_STRETCH = ("host", "attempt", "start_ps", "dur_ps")
 LEAST_SHARE = 0.015
 COPY_BYTES_PER_S = 2_000_000_000
 COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
@@ -53,7 +53,7 @@ def find(view: FindingsView) -> list[Finding]:
             "`run.checkpoint(path, step)`"
         )
     waits = _needless(clock, view.table("checkpoint_waits"))
-    stretches = pa.concat_tables([table.select(_STRETCH) for table in (saves, waits)])
+    stretches = checkpoint_stretches({"checkpoints": saves, "checkpoint_waits": waits})
     no_time = np.zeros(waits.num_rows, np.int64)
 
     def held_beyond(needed_ps: Int64s) -> HeldTime:

@@ -42,6 +42,8 @@ class Saved:
 Describe = Callable[[tuple[Any, ...], Mapping[str, Any], Any], Saved | None]
 """Arguments, named arguments and result of a finished call to what it saved; None if it saved no checkpoint."""
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 
 @dataclass
 class _Call:
@@ -66,7 +68,7 @@ class SaveWatch:
         self._now_ns = now_ns
         self._thread = threading.local()
 
-    def wrap(self, describe: Describe) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def wrap(self, describe: Describe) -> Decorator:
         """A decorator for a saving function, which `describe` understands."""
 
         def decorate(save: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +88,7 @@ class SaveWatch:
 
         return decorate
 
-    def wrap_wait(self, framework: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def wrap_wait(self, framework: str) -> Decorator:
         """A decorator for a function that waits for what a save left to be written."""
 
         def decorate(wait: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Describe, Saved
+from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.session import Remove
 
@@ -24,9 +24,6 @@ ITERATOR_ITEMS = (
     "grain",
 )
 """Names under which an item of a composite checkpoint holds the data iterator."""
-
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def hook_orbax(wrap: Callable[[Describe], Decorator], wrap_wait: Callable[[str], Decorator]) -> list[Remove]:

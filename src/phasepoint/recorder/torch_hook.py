@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Describe, Saved
+from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.session import Remove
 
@@ -13,7 +13,7 @@ ITERATOR_KEYS = ("dataloader", "data_loader", "sampler", "iterator", "data_iter"
 """Parts of a state's top-level key that say that the data iterator's state is in it."""
 
 
-def hook_torch_save(wrap: Callable[[Describe], Callable[[Callable[..., Any]], Callable[..., Any]]]) -> list[Remove]:
+def hook_torch_save(wrap: Callable[[Describe], Decorator]) -> list[Remove]:
     """Wrap `torch.save` under both its names; torch must have been imported."""
     import torch
 

@@ -142,11 +142,13 @@ def _import_file(
 
 def _read_file(file: Path, format: str) -> _ReadFile:
     try:
-        data = unpack(file.read_bytes(), str(file))
-        head = read_head(data) if format == "kineto" else KinetoHead()
-        capture, marked = _read(format, data)
+        packed = file.read_bytes()
     except OSError as error:
         raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
+    data = unpack(packed, str(file))
+    head = read_head(data) if format == "kineto" else KinetoHead()
+    try:
+        capture, marked = _read(format, data)
     except SourceError as error:
         raise SourceError(f"{file}: {error}") from error
     if not capture.spans.num_rows:
