@@ -246,8 +246,97 @@ SPANS = TableSpec(
         _id("program", "program id, null for events of no program", nullable=True),
         _name("layer", "module path, null where unknown", nullable=True),
         _id("correlation", "id shared by a launch and its execution", nullable=True),
+        _id(
+            "launch",
+            "host's span that launched it, null for what was not launched or whose launch is missing",
+            nullable=True,
+        ),
+        _name("direction", "forward, backward or optimizer, null where unknown", nullable=True),
+        _name("shape", "types and shapes of what goes in, null where not recorded: f32[8,128], i64[8]", nullable=True),
+        _count(
+            "bytes", "bytes moved by a copy, a fill or a collective, null where not recorded", "bytes", nullable=True
+        ),
     ),
     ("window", "span"),
+)
+
+LAUNCHES = TableSpec(
+    "launches",
+    "kernel execution whose launch parameters are known",
+    (
+        _id("window", "window number"),
+        _id("span", "the execution's span in that window"),
+        _name("grid", "blocks: x,y,z", nullable=True),
+        _name("block", "threads of a block: x,y,z", nullable=True),
+        _count("registers", "registers of a thread", "registers", nullable=True),
+        _count("shared_bytes", "shared memory of a block", "bytes", nullable=True),
+        Column(
+            "occupancy_ratio", pa.float64(), "achieved or estimated occupancy as the profiler gave it", "ratio", True
+        ),
+        _name("graph", "graph and node whose replay it is, null outside graphs", nullable=True),
+    ),
+    ("window", "span"),
+)
+
+METRICS = TableSpec(
+    "metrics",
+    "hardware counter or statistic that the profiler gave with one span",
+    (
+        _id("window", "window number"),
+        _id("span", "the span in that window", nullable=True),
+        _name("name", "name as the profiler gave it: dram__bytes_read.sum, flops, model_flops"),
+        _name("unit", "unit of value, empty where the name says it"),
+        Column("value", pa.float64(), "the value, in unit"),
+        _name("of", "what it belongs to where there is no such span: a kernel's name", nullable=True),
+    ),
+    ("window", "span"),
+)
+
+COLLECTIVES = TableSpec(
+    "collectives",
+    "execution of a collective whose parameters are known",
+    (
+        _id("window", "window number"),
+        _id("span", "the execution's span in that window"),
+        _name("kind", "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send, recv, …"),
+        _name("group", "process group, or replica groups", nullable=True),
+        _name("ranks", "ranks that take part: 0,1,2,3", nullable=True),
+        _count("size", "ranks in the group", "ranks", nullable=True),
+        _id("sequence", "number of the collective in its group, equal on all ranks", nullable=True),
+        _name("dtype", "element type", nullable=True),
+        _count("in_elements", "elements that each rank gives", "elements", nullable=True),
+        _count("out_elements", "elements that each rank receives", "elements", nullable=True),
+    ),
+    ("window", "span"),
+)
+
+ALLOCATIONS = TableSpec(
+    "allocations",
+    "allocation or release of memory",
+    (
+        _id("window", "window number"),
+        _ps("time_ps", "when, from the session's epoch"),
+        _name("device", "device, or host"),
+        _count("bytes", "bytes taken; below 0 where released", "bytes"),
+        _count("allocated_bytes", "in use on the device afterwards", "bytes", nullable=True),
+        _count("reserved_bytes", "held by the allocator afterwards", "bytes", nullable=True),
+        _id("address", "address, to match a release with its allocation", nullable=True),
+        _id("span", "span in progress on its thread", nullable=True),
+    ),
+    ("window", "time_ps"),
+)
+
+ACCOUNTS = TableSpec(
+    "accounts",
+    "what became of a capture's events: each counted once",
+    (
+        _id("window", "window number"),
+        _name("fate", "kept (became a span), merged (into a row of another table), skipped"),
+        _name("what", "the events' kind as the format calls it: kernel, cpu_op, flow ac2g"),
+        _text("reason", "where they went, or why they were left out; empty for spans"),
+        _count("events", "how many; over a window they add up to the capture's events", "events"),
+    ),
+    ("window",),
 )
 
 COMPILATIONS = TableSpec(
@@ -343,6 +432,11 @@ TABLES: Mapping[str, TableSpec] = {
         PROGRAMS,
         INSTRUCTIONS,
         SPANS,
+        LAUNCHES,
+        METRICS,
+        COLLECTIVES,
+        ALLOCATIONS,
+        ACCOUNTS,
         COMPILATIONS,
         HINTS,
         CHECKPOINTS,
@@ -399,10 +493,20 @@ def table_from_columns(name: str, columns: Mapping[str, Sequence[Any] | pa.Array
         if column.name in columns:
             arrays.append(_to_array(name, column, columns[column.name]))
         elif column.nullable:
-            arrays.append(pa.nulls(n_rows, column.type))
+            arrays.append(_nulls(n_rows, column.type))
         else:
             raise TableError(f"table {name!r} lacks column {column.name!r}, which must be known")
     return validate_table(name, pa.Table.from_arrays(arrays, schema=spec.schema))
+
+
+_CHUNK_ROWS = 1 << 16
+
+
+def _nulls(n_rows: int, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column of nulls in chunks that share their memory."""
+    chunk = pa.nulls(min(n_rows, _CHUNK_ROWS), kind)
+    sizes = [_CHUNK_ROWS] * (n_rows // _CHUNK_ROWS) + [n_rows % _CHUNK_ROWS]
+    return pa.chunked_array([chunk.slice(0, size) for size in sizes], kind)
 
 
 def validate_table(name: str, table: pa.Table) -> pa.Table:
