@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
         _teach_notebook()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in {"phases", "store", "sources", "recorder", "report"}:
+    if name in {"phases", "store", "sources", "recorder", "report", "stack"}:
         return import_module(f"phasepoint.{name}")
     raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")
 

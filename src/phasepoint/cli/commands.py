@@ -41,6 +41,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("phases", "phasepoint.cli.phases", "phases", "List the phases of a run: what recurs, how long, how often."),
     Command("findings", "phasepoint.cli.findings", "findings", "Say what could be won in a run, and how."),
     Command("explain", "phasepoint.cli.explain", "explain", "Explain a finding's code: formula, thresholds, remedy."),
+    Command("stack", "phasepoint.cli.stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),

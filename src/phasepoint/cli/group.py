@@ -34,6 +34,12 @@ class LazyGroup(TyperGroup):
         app.command(command.name, context_settings=settings)(function)
         return get_command(app)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command and its words; a name of two words (`stack measure`) goes before that of the first."""
+        if find_command(" ".join(args[:2])) is not None:
+            args = [" ".join(args[:2]), *args[2:]]
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with their one-line helps, without importing any of them."""
         with formatter.section("Commands"):

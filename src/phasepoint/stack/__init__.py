@@ -1,0 +1,27 @@
+"""Analyses across the stack: model, layer, op, kernel and hardware counters of one run together.
+
+Each analysis is a function of a run: `phasepoint.stack.device_time(run)` gives a `StackTable`.
+"""
+
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from phasepoint.stack.analyses import ANALYSES as ANALYSES
+    from phasepoint.stack.analyses import analyse as analyse
+    from phasepoint.stack.result import StackTable as StackTable
+
+_HOMES = {"ANALYSES": "analyses", "analyse": "analyses", "StackTable": "result"}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"phasepoint.stack.{_HOMES[name]}"), name)
+    from phasepoint.stack.analyses import ANALYSES, analyse
+
+    if name.replace("_", "-") in {analysis.name for analysis in ANALYSES}:
+        return partial(analyse, name=name)
+    raise AttributeError(f"module 'phasepoint.stack' has no attribute {name!r}")

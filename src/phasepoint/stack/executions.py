@@ -1,0 +1,76 @@
+"""What ran on a shard's devices, as arrays: the intervals that device time is computed from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phasepoint.stack.shard import StackShard
+
+Int64s = NDArray[np.int64]
+
+_HOST = "host"
+
+
+@dataclass(frozen=True, eq=False)
+class Executions:
+    """Executions on devices, in the order of their spans. Arrays are `[n]`.
+
+    Attributes:
+        row: row of the shard's `spans`.
+        start_ps: start, from the session's epoch.
+        end_ps: end.
+        device: device of each.
+        category: compute, communication, data_movement or host.
+        orphan: kernels whose launch is not in the trace. Devices that are given whole programs (TPU, CPU) have no
+            launches to miss.
+    """
+
+    row: Int64s
+    start_ps: Int64s
+    end_ps: Int64s
+    device: NDArray[np.object_]
+    category: NDArray[np.object_]
+    orphan: NDArray[np.bool_]
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of the devices, sorted."""
+        return sorted(set(self.device.tolist()))
+
+    def of(self, device: str) -> "Executions":
+        """Those of one device."""
+        mine = self.device == device
+        columns = (self.row, self.start_ps, self.end_ps, self.device, self.category, self.orphan)
+        return Executions(*(column[mine] for column in columns))
+
+
+def read_executions(shard: StackShard) -> Executions:
+    """The executions of a shard: spans of a device that are ops or kernels; marks of steps and programs are none.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    spans = shard.table("spans", ["device", "level", "category", "start_ps", "dur_ps", "launch"])
+    on_device = pc.and_(pc.not_equal(spans["device"], _HOST), pc.is_in(spans["level"], pa.array(["op", "kernel"])))
+    row = np.flatnonzero(on_device.to_numpy(zero_copy_only=False))
+    chosen = spans.take(pa.array(row))
+    start_ps = chosen["start_ps"].to_numpy()
+    is_kernel = pc.equal(chosen["level"], "kernel").to_numpy()
+    return Executions(
+        row=row,
+        start_ps=start_ps,
+        end_ps=start_ps + chosen["dur_ps"].to_numpy(),
+        device=_texts(chosen["device"]),
+        category=_texts(chosen["category"]),
+        orphan=is_kernel & chosen["launch"].is_null().to_numpy(),
+    )
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:
+    """`[n]` texts that share one object for equal ones."""
+    encoded = column.combine_chunks()
+    words = np.array(encoded.dictionary.to_pylist(), object)
+    return words[encoded.indices.to_numpy()] if len(words) else np.empty(0, object)
