@@ -1,8 +1,31 @@
 """What every source makes of one captured window: tables as declared in `core.tables`, whatever the format was."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
+
+from phasepoint.core.tables import TABLES
+
+
+def _empty(name: str) -> pa.Table:
+    return TABLES[name].empty()
+
+
+WINDOW_TABLES = (
+    "ops",
+    "breakdowns",
+    "spans",
+    "programs",
+    "instructions",
+    "launches",
+    "metrics",
+    "collectives",
+    "allocations",
+    "accounts",
+    "counters",
+)
+"""Tables with rows of one window that a conversion writes, beside `gaps` and `conversions`."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +40,7 @@ class Capture:
         instructions: rows of `instructions` for the same programs.
         conversion: one row of `conversions`; events = spans + ignored + dropped.
         steps: rows of `steps` (step, start_ps, dur_ps) with the bounds that were used, from the session's epoch.
+        launches, metrics, collectives, allocations, accounts, counters: rows of these tables, where there are any.
     """
 
     spans: pa.Table
@@ -26,6 +50,17 @@ class Capture:
     instructions: pa.Table
     conversion: pa.Table
     steps: pa.Table
+    launches: pa.Table = field(default_factory=partial(_empty, "launches"))
+    metrics: pa.Table = field(default_factory=partial(_empty, "metrics"))
+    collectives: pa.Table = field(default_factory=partial(_empty, "collectives"))
+    allocations: pa.Table = field(default_factory=partial(_empty, "allocations"))
+    accounts: pa.Table = field(default_factory=partial(_empty, "accounts"))
+    counters: pa.Table = field(default_factory=partial(_empty, "counters"))
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """What a run keeps of the window, by table; `conversions` last: it says that the window is done."""
+        return {name: getattr(self, name) for name in WINDOW_TABLES} | {"conversions": self.conversion}
 
 
 def find_steps(capture: Capture) -> pa.Table:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.errors import PhasepointError, SourceError, StoreError
 from phasepoint.core.tables import TABLES, table_from_rows
-from phasepoint.sources.capture import Capture
+from phasepoint.sources.capture import WINDOW_TABLES, Capture
 from phasepoint.sources.formats import CaptureRequest, read_capture
 from phasepoint.store import Run, Shard, drop_raw, open_run, write_part
 
@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 KEPT_WINDOWS = 64
 """Windows whose spans are all kept at first; later ones are thinned, see `keeps_spans`."""
 
-_PER_WINDOW = ("ops", "breakdowns", "spans", "programs", "instructions", "gaps", "conversions")
+_PER_WINDOW = (*WINDOW_TABLES, "gaps", "conversions")
 """Tables that a conversion writes; the last one says that it is done."""
 
 
@@ -203,12 +203,7 @@ def _clock_steps(run: Run, job: _Job) -> pa.Table:
 
 def _tables_of(capture: Capture, cost_ns: int) -> dict[str, pa.Table]:
     conversion = capture.conversion.to_pylist()[0] | {"convert_cost_ps": cost_ns * 1000}
-    return {
-        "ops": capture.ops,
-        "breakdowns": capture.breakdowns,
-        "spans": capture.spans,
-        "programs": capture.programs,
-        "instructions": capture.instructions,
+    return capture.tables | {
         "gaps": TABLES["gaps"].empty(),
         "conversions": table_from_rows("conversions", [conversion]),
     }

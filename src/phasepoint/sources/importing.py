@@ -23,7 +23,6 @@ from phasepoint.store import create_run, open_shard
 
 Progress = Callable[[int, int], None]
 
-_TABLES = ("spans", "ops", "breakdowns", "programs", "instructions")
 _COSTS = ("start_cost_ps", "stop_cost_ps", "capture_cost_ps")
 _FRAMEWORK = {"kineto": "torch", "xplane": "jax"}
 
@@ -199,9 +198,8 @@ def _write(read: _ReadFile, out: str | os.PathLike[str], host: int, command: Seq
         notes={"imported": str(read.path)},
         clock=lambda: next(times, closed_ns),
     )
-    for name in _TABLES:
-        writer.append(name, getattr(read.capture, name))
-    writer.append("conversions", read.capture.conversion)
+    for name, table in read.capture.tables.items():
+        writer.append(name, table)
     writer.append("steps", table_from_columns("steps", steps))
     writer.append("windows", table_from_columns("windows", window))
     writer.close()

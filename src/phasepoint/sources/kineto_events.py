@@ -1,12 +1,12 @@
 """Kineto's events as arrays: what each is, where it ran, when, and what launched it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.sources.event_tables import NO_ID, Kind, TraceEvents
 from phasepoint.sources.kineto_json import Event, KinetoTrace, whole_number
 from phasepoint.sources.kineto_names import (
     PROFILER_STEP,
@@ -22,62 +22,10 @@ from phasepoint.sources.kineto_time import least_microseconds_ps, microseconds_t
 
 Int64s = NDArray[np.int64]
 
-NO_ID = -1
 PS_PER_NS = 1_000
 
 
-class Kind(NamedTuple):
-    """What all events of one kind share.
-
-    Attributes:
-        name: name as the profiler gave it.
-        device: `cpu:0`, `gpu:0`, or `host`.
-        level: model, layer, op, kernel or runtime.
-        category: compute, communication, data_movement or host.
-        works: whether its time is work; a step's mark and a wait are none.
-    """
-
-    name: str
-    device: str
-    level: str
-    category: str
-    works: bool
-
-
-@dataclass(frozen=True)
-class KinetoEvents:
-    """Every event that becomes a span, by start. Arrays are `[n_events]`.
-
-    Attributes:
-        kind: index into `kinds`.
-        track: index into `tracks`.
-        start_ps: start, from the epoch.
-        end_ps: end, from the epoch.
-        correlation: id shared by a launch and its execution, `NO_ID` where there is none.
-        launch: index of the host's event that launched it, `NO_ID` where there is none.
-        kinds: the kinds.
-        tracks: name of each track: a thread, or a stream of a device.
-        found: events in the file.
-        ignored: events that are no stretch of work: metadata, flows, instants, repetitions.
-        dropped: events that could not be read or placed.
-        orphan: executions on a device without a launch in the file.
-    """
-
-    kind: Int64s
-    track: Int64s
-    start_ps: Int64s
-    end_ps: Int64s
-    correlation: Int64s
-    launch: Int64s
-    kinds: list[Kind]
-    tracks: list[str]
-    found: int
-    ignored: int
-    dropped: int
-    orphan: NDArray[np.bool_]
-
-
-def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> KinetoEvents:
+def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> TraceEvents:
     """Place the events of a file.
 
     Args:
@@ -94,13 +42,14 @@ def gather_events(trace: KinetoTrace, *, epoch_unix_ns: int | None) -> KinetoEve
     numbering = _Numbering(trace.events, [timed[i] for i in kept])
     launch = _launches(numbering)
     on_device = np.array([place == "device" for place in numbering.places], np.bool_)
-    return KinetoEvents(
+    return TraceEvents(
         kind=np.array(numbering.kind, np.int64),
         track=np.array(numbering.track, np.int64),
         start_ps=start_ps,
         end_ps=start_ps + dur_ps,
         correlation=np.array(numbering.correlation, np.int64),
         launch=launch,
+        parent=np.full(len(kept), NO_ID, np.int64),
         kinds=list(numbering.kinds),
         tracks=list(numbering.tracks),
         found=len(trace.events) + trace.unreadable,

@@ -6,12 +6,13 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.sources.kineto_events import KinetoEvents, step_number
+from phasepoint.sources.event_tables import TraceEvents
+from phasepoint.sources.kineto_events import step_number
 from phasepoint.sources.kineto_names import OPTIMIZER_STEP, PROFILER_STEP, STEP_MARK
 from phasepoint.sources.step_bounds import StepBounds, order_bounds
 
 
-def find_bounds(events: KinetoEvents, steps: pa.Table | None) -> StepBounds:
+def find_bounds(events: TraceEvents, steps: pa.Table | None) -> StepBounds:
     """The steps of a capture.
 
     The recorder's marks of the given steps where there are any, else these, else PyTorch's `ProfilerStep#n`, else the
@@ -30,7 +31,7 @@ def find_bounds(events: KinetoEvents, steps: pa.Table | None) -> StepBounds:
     return _from_optimizer(events)
 
 
-def _marks(events: KinetoEvents, pattern: re.Pattern[str]) -> list[int]:
+def _marks(events: TraceEvents, pattern: re.Pattern[str]) -> list[int]:
     wanted = {i for i, kind in enumerate(events.kinds) if kind.level == "model" and pattern.fullmatch(kind.name)}
     return [i for i, kind in enumerate(events.kind.tolist()) if kind in wanted]
 
@@ -40,14 +41,14 @@ def _from_table(steps: pa.Table) -> StepBounds:
     return order_bounds(step, start_ps, start_ps + dur_ps)
 
 
-def _from_marks(events: KinetoEvents, marks: list[int]) -> StepBounds:
+def _from_marks(events: TraceEvents, marks: list[int]) -> StepBounds:
     numbers = [step_number(events.kinds[events.kind[i]].name) for i in marks]
     known = [i for i, number in enumerate(numbers) if number is not None]
     rows = np.array(marks, np.int64)[known]
     return order_bounds(np.array([numbers[i] for i in known], np.int64), events.start_ps[rows], events.end_ps[rows])
 
 
-def _from_optimizer(events: KinetoEvents) -> StepBounds:
+def _from_optimizer(events: TraceEvents) -> StepBounds:
     """A step ends where the optimizer's step ends; of several optimizers, the one that stepped most often."""
     names = Counter(events.kinds[k].name for k in events.kind if OPTIMIZER_STEP.fullmatch(events.kinds[k].name))
     if not names:
