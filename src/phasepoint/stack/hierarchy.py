@@ -1,0 +1,130 @@
+"""Who stands above a span: a kernel's launch, the op around that, its layer, the step.
+
+The way up from a span is its launch, where it was launched, else its parent. Ways are followed by pointer jumping:
+every round doubles how far each span sees, so chains of any depth cost n log(depth).
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+NONE = -1
+"""Row number of what is not there."""
+
+
+def enclosing(spans: pa.Table, level: str) -> Int64s:
+    """The nearest span of a level above each span, through its launch and the parents of that.
+
+    A span that was launched from outside every such span is held to be inside those that enclose it on its own track.
+
+    Args:
+        spans: rows of `spans` with `window`, `span`, `parent`, `launch` and `level`.
+        level: model, layer, op, kernel or runtime.
+
+    Returns:
+        `[n]` row numbers of `spans`, `NONE` where there is none.
+    """
+    return _nearest(spans, pc.equal(spans["level"], level).to_numpy())
+
+
+def inherited(spans: pa.Table, column: str) -> pa.Array:
+    """A column's own value, else that of the nearest span above that has one: a kernel's layer is its op's.
+
+    Args:
+        spans: rows of `spans` with `window`, `span`, `parent`, `launch` and the column.
+        column: `layer`, `direction`, `step`.
+
+    Returns:
+        `[n]` values of the column's type, null where no span above has one.
+    """
+    values = _combined(spans[column])
+    known = values.is_valid().to_numpy(zero_copy_only=False)
+    row = np.where(known, np.arange(spans.num_rows), _nearest(spans, known))
+    return values.take(pa.array(row, mask=row == NONE))
+
+
+def layer_of(spans: pa.Table) -> pa.Array:
+    """`[n]` layer of each span, a dictionary array: its own, else that of what launched or encloses it."""
+    return inherited(spans, "layer")
+
+
+def referred_rows(spans: pa.Table, column: str) -> Int64s:
+    """Rows that a column of span numbers refers to, each within its window.
+
+    Args:
+        spans: rows of `spans` with `window`, `span` and the column.
+        column: `parent` or `launch`.
+
+    Returns:
+        `[n]` row numbers of `spans`, `NONE` where the column is null or refers to a span that is not there.
+    """
+    known = spans[column].is_valid().to_numpy()
+    wanted = spans[column].fill_null(0).to_numpy()
+    return find_rows(spans, spans["window"].to_numpy(), wanted, known)
+
+
+def find_rows(spans: pa.Table, window: Int64s, span: Int64s, known: NDArray[np.bool_] | None = None) -> Int64s:
+    """Rows of the spans of given numbers.
+
+    Args:
+        spans: rows of `spans` with `window` and `span`.
+        window: `[m]` windows.
+        span: `[m]` span numbers in them.
+        known: `[m]` which to look for; None looks for all.
+
+    Returns:
+        `[m]` row numbers of `spans`, `NONE` where there is no such span.
+    """
+    known = np.ones(len(span), np.bool_) if known is None else known
+    windows, owner = np.unique(spans["window"].to_numpy(), return_inverse=True)
+    if not len(windows):
+        return np.full(len(span), NONE, np.int64)
+    place = np.minimum(np.searchsorted(windows, window), len(windows) - 1)
+    known = known & (windows[place] == window)
+    number = spans["span"].to_numpy()
+    first = np.searchsorted(owner, np.arange(len(windows) + 1))
+    if np.all(owner[1:] >= owner[:-1]) and np.array_equal(number, np.arange(len(number)) - first[owner]):
+        known &= (span >= 0) & (span < (first[1:] - first[:-1])[place])  # as every reader numbers them
+        return np.where(known, first[place] + span, NONE)
+    numbers, rank = np.unique(number, return_inverse=True)
+    key = owner * len(numbers) + rank
+    order = np.argsort(key, kind="stable")
+    at = np.minimum(np.searchsorted(numbers, span), len(numbers) - 1)
+    known &= numbers[at] == span
+    wanted = place * len(numbers) + at
+    found = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(order) - 1)]
+    return np.where(known & (key[found] == wanted), found, NONE)
+
+
+def _nearest(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
+    """`[n]` the nearest chosen row above each row, itself excluded."""
+    parent, launch = referred_rows(spans, "parent"), referred_rows(spans, "launch")
+    found = _climb(np.where(launch == NONE, parent, launch), chosen)
+    aside = (found == NONE) & (launch != NONE) & (parent != NONE)
+    if not aside.any():
+        return found
+    start = parent[aside]
+    found[aside] = np.where(chosen[start], start, found[start])
+    return found
+
+
+def _climb(up: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
+    """Follow `up` from each row to the first chosen row; a circle leads nowhere."""
+    up = up.copy()
+    for _ in range(len(up).bit_length() + 1):
+        going = np.flatnonzero((up != NONE) & ~chosen[up])
+        if not len(going):
+            return up
+        up[going] = up[up[going]]
+    up[(up != NONE) & ~chosen[up]] = NONE
+    return up
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    combined = column.combine_chunks()
+    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
