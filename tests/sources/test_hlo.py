@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
 from phasepoint.sources.hlo import read_programs
-from phasepoint.sources.hlo_layers import layer_of_op_name
+from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.hlo_shapes import read_shape
 from phasepoint.sources.proto.schema import load_schema
 
@@ -46,6 +46,22 @@ from phasepoint.sources.proto.schema import load_schema
 )
 def test_layer_of_op_name(op_name, layer):
     assert layer_of_op_name(op_name) == layer
+
+
+@pytest.mark.parametrize(
+    ("op_name", "direction"),
+    [
+        ("jit(step)/jvp(M)/Conv_0/conv_general_dilated", "forward"),
+        ("jit(step)/transpose(jvp(M))/Conv_0/conv_general_dilated", "backward"),
+        ("jit(step)/transpose(jvp(bsd,de->bse))/dot_general", "backward"),
+        ("jit(step)/transpose(jvp(TF))/jvp(TF)/checkpoint/rematted_computation/add", "backward"),
+        ("jit(step)/M/Conv_0/transpose", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_direction_of_op_name(op_name, direction):
+    assert direction_of_op_name(op_name) == direction
 
 
 @given(st.text(alphabet="ab/()[]_'", max_size=30))

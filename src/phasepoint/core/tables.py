@@ -256,6 +256,7 @@ SPANS = TableSpec(
         _count(
             "bytes", "bytes moved by a copy, a fill or a collective, null where not recorded", "bytes", nullable=True
         ),
+        _name("op", "op that it is part of where its name is another: a kernel's HLO instruction", nullable=True),
     ),
     ("window", "span"),
 )

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
+from phasepoint.core.shape_text import parse_array
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_of_name, is_view
 from phasepoint.findings.finding import Int64s
-from phasepoint.findings.shape_text import parse_array
 from phasepoint.findings.view import FindingsView
 
 Floats = NDArray[np.float64]

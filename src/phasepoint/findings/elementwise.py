@@ -2,8 +2,8 @@
 
 import re
 
+from phasepoint.core.shape_text import parse_array
 from phasepoint.findings.program_graphs import Graph, Node
-from phasepoint.findings.shape_text import parse_array
 
 _NEUTRAL = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "iota"})
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.shape_text import parse_array
 from phasepoint.findings.device_ops import DeviceOps
 from phasepoint.findings.element_chains import LEAST_OP_PS
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction
 from phasepoint.findings.program_graphs import Graph, Node
-from phasepoint.findings.shape_text import parse_array
 from phasepoint.findings.view import FindingsView
 
 Floats = NDArray[np.float64]

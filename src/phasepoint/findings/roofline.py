@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.shape_text import parse_array
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices import DeviceSpec, device_spec
 from phasepoint.findings.device_ops import OpKind
 from phasepoint.findings.program_graphs import Graph, Node
-from phasepoint.findings.shape_text import parse_array
 from phasepoint.findings.view import FindingsView
 
 _MATRIX = frozenset({"dot", "convolution"})

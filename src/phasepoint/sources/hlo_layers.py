@@ -71,6 +71,24 @@ def layer_of_op_name(op_name: str) -> str | None:
     return "/".join(scopes) or None
 
 
+@lru_cache(maxsize=100_000)
+def direction_of_op_name(op_name: str | None) -> str | None:
+    """`backward` for what `transpose` made, `forward` for the rest of what `jvp` made, None where neither had a part.
+
+    Args:
+        op_name: `op_name` of the HLO metadata.
+
+    Source: JAX's automatic differentiation names its scopes by the transformation: `transpose(jvp(M))` is the
+    transposed, so backward, pass.
+    """
+    if not op_name:
+        return None
+    parts = _split_scopes(op_name)
+    if any(part.startswith("transpose(") for part in parts):
+        return "backward"
+    return "forward" if any(part.startswith("jvp(") for part in parts) else None
+
+
 def layers_of_module(module: Module, cost: ModuleCost) -> list[str | None]:
     """Layer of each instruction of `module.computations`, in their order.
 

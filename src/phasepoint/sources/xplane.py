@@ -19,7 +19,7 @@ from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
 from phasepoint.sources.hlo import HloTables, read_programs
-from phasepoint.sources.hlo_layers import layer_of_op_name
+from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import as_bytes
 from phasepoint.sources.xplane_events import LIMIT_PS
@@ -129,6 +129,7 @@ def _resolve(
     opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
     category = [_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
+    op_names = [(row[3] if row else None) or kind.op_name for kind, row in zip(events.kinds, found, strict=True)]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
     tails = events.tails[~runs_others[events.kind[events.tails[:, 0]]]]
     is_work = np.array([kind.level in ("op", "kernel") for kind in events.kinds], np.bool_)
@@ -144,6 +145,7 @@ def _resolve(
         events=events,
         category=category,
         layer=layer,
+        direction=[direction_of_op_name(op_name) for op_name in op_names],
         step=attributing.result().step,
         bounds=bounds,
         parent=nesting.parent,
@@ -158,18 +160,18 @@ def _resolve(
 
 def _known_instructions(
     kinds: Sequence[Kind], instructions: pa.Table
-) -> dict[tuple[int | None, str], tuple[str, str, str | None]]:
-    """Opcode, category and layer of the instructions that ran, by program and name."""
+) -> dict[tuple[int | None, str], tuple[str, str, str | None, str | None]]:
+    """Opcode, category, layer and `op_name` of the instructions that ran, by program and name."""
     wanted = {(kind.program, kind.op) for kind in kinds if kind.program is not None}
-    names = ("program", "op", "opcode", "category", "layer")
+    names = ("program", "op", "opcode", "category", "layer", "op_name")
     # A caller of many windows hands over all programs it knows; only the rows of those that ran become Python values.
     for name, values in (("program", {p for p, _ in wanted}), ("op", {op for _, op in wanted})):
         column = instructions.column(name)
         instructions = instructions.filter(pc.is_in(column, value_set=pa.array(sorted(values), column.type)))
     columns = [instructions.column(name).to_pylist() for name in names]
     return {
-        (program, op): (opcode, category, layer)
-        for program, op, opcode, category, layer in zip(*columns, strict=True)
+        (program, op): (opcode, category, layer, op_name)
+        for program, op, opcode, category, layer, op_name in zip(*columns, strict=True)
         if (program, op) in wanted
     }
 

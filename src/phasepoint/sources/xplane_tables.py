@@ -33,6 +33,7 @@ class Resolved:
         events: the events.
         category: per kind, its category.
         layer: per kind, its module path, None where unknown.
+        direction: per kind, forward or backward, None where unknown.
         step: `[n_events]` index into `bounds`, -1 outside.
         bounds: the steps.
         parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
@@ -46,6 +47,7 @@ class Resolved:
     events: Events
     category: Sequence[str]
     layer: Sequence[str | None]
+    direction: Sequence[str | None]
     step: NDArray[np.int32]
     bounds: StepBounds
     parent: Int64s
@@ -63,7 +65,7 @@ def spans_table(resolved: Resolved) -> pa.Table:
     """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
-    indices, numbers = np.empty((6, n), np.int32), np.empty((2, n), np.int64)
+    indices, numbers = np.empty((8, n), np.int32), np.empty((2, n), np.int64)
     linked = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
     return table_from_columns(
         "spans",
@@ -82,6 +84,8 @@ def spans_table(resolved: Resolved) -> pa.Table:
             "step": _step_column(resolved, resolved.step, numbers[0]),
             "program": _program_column(events.kind, kinds, numbers[1]),
             "layer": _by_kind(events.kind, resolved.layer, indices[4]),
+            "direction": _by_kind(events.kind, resolved.direction, indices[6]),
+            "op": _by_kind(events.kind, [k.op if k.op != k.name else None for k in kinds], indices[7]),
             "correlation": _nullable(events.link, linked[events.kind]),
         },
     )
