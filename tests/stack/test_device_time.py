@@ -47,6 +47,13 @@ def test_a_run_without_device_work_has_no_rows_and_says_so(tmp_path):
     assert table.notes == ("no device work was recorded: record with the device's activities on",)
 
 
+def test_an_op_of_a_cpu_that_serves_the_host_is_busy_time(tmp_path):
+    cpu = {"level": "op", "device": "cpu:0", "track": "main", "launch": None}
+    run = run_of(tmp_path / "run", [kernel(0, 4, category="host", **cpu), kernel(6, 9, **cpu)])
+    (row,) = rows_of(run)
+    assert (row["busy_ps"], row["compute_ps"], row["idle_ps"], row["orphan_events"]) == (7_000, 7_000, 2_000, 0)
+
+
 def test_hosts_and_devices_have_a_row_each(tmp_path):
     run = run_of(tmp_path / "run", [kernel(0, 1), kernel(5, 7, device="gpu:1")], [kernel(3, 4)])
     assert [(row["host"], row["device"], row["busy_ps"]) for row in rows_of(run)] == [

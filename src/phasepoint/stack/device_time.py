@@ -2,13 +2,14 @@
 
 An instant goes to compute if any compute runs, else to exposed communication, else to memory:
 span = compute + exposed communication + memory + idle, and busy = span - idle, to the picosecond. Executions whose
-launch is not in the trace count like all others, and are told apart as orphans.
+launch is not in the trace count like all others, and are told apart as orphans. On a CPU, whose ops are its executions,
+what they do for the host's own ends (allocating memory) counts as compute: every execution is somewhere.
 """
 
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.intervals import IntervalSet, partition, union
+from phasepoint.core.intervals import partition, union
 from phasepoint.core.tables import Column
 from phasepoint.stack.executions import Executions, read_executions
 from phasepoint.stack.result import ShardRows, rows_of
@@ -22,7 +23,7 @@ COLUMNS = (
     Column("device", _TEXT, "the device: gpu:0, tpu:0, cpu:0"),
     Column("span_ps", _INT, "from its first execution's start to its last one's end", "ps"),
     Column("busy_ps", _INT, "union of all its executions", "ps"),
-    Column("compute_ps", _INT, "union of compute", "ps"),
+    Column("compute_ps", _INT, "union of whatever is neither communication nor a copy", "ps"),
     Column("communication_ps", _INT, "union of communication, hidden or not", "ps"),
     Column("exposed_communication_ps", _INT, "communication while nothing computes", "ps"),
     Column("memory_ps", _INT, "copies and fills while nothing computes or communicates", "ps"),
@@ -32,7 +33,8 @@ COLUMNS = (
     Column("events", _INT, "executions", "executions"),
 )
 
-_PRIORITY = ("compute", "communication", "data_movement")
+_BESIDE_COMPUTE = ("communication", "data_movement")
+"""Categories in the order in which they are charged, after compute, which is everything else."""
 
 
 def of_shard(shard: StackShard) -> ShardRows:
@@ -47,9 +49,9 @@ def of_shard(shard: StackShard) -> ShardRows:
 def _device_row(host: int, device: str, executions: Executions) -> dict[str, int | str]:
     start_ps, end_ps = executions.start_ps, executions.end_ps
     low, high = int(start_ps.min()), int(end_ps.max())
-    sets = {category: _union(executions, category) for category in _PRIORITY}
-    window = (np.array([low]), np.array([high]))
-    compute, exposed, memory, idle = partition(list(sets.values()), *window)[0].tolist()
+    communication, copies = (executions.category == category for category in _BESIDE_COMPUTE)
+    sets = [union(start_ps, end_ps, where=chosen) for chosen in (~(communication | copies), communication, copies)]
+    compute, exposed, memory, idle = partition(sets, np.array([low]), np.array([high]))[0].tolist()
     orphans = union(start_ps, end_ps, where=executions.orphan)
     return {
         "host": host,
@@ -57,7 +59,7 @@ def _device_row(host: int, device: str, executions: Executions) -> dict[str, int
         "span_ps": high - low,
         "busy_ps": high - low - idle,
         "compute_ps": compute,
-        "communication_ps": sets["communication"].total_ps,
+        "communication_ps": sets[1].total_ps,
         "exposed_communication_ps": exposed,
         "memory_ps": memory,
         "idle_ps": idle,
@@ -65,7 +67,3 @@ def _device_row(host: int, device: str, executions: Executions) -> dict[str, int
         "orphan_events": int(executions.orphan.sum()),
         "events": len(start_ps),
     }
-
-
-def _union(executions: Executions, category: str) -> IntervalSet:
-    return union(executions.start_ps, executions.end_ps, where=executions.category == category)
