@@ -48,6 +48,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("compact", "phasepoint.cli.compact", "compact", "Merge a run's small files."),
     Command("convert", "phasepoint.cli.convert", "convert", "Turn a run's raw captures into tables now."),
     Command("tables", "phasepoint.cli.tables", "tables", "Print the reference of the tables: columns, types, units."),
+    Command(
+        "devices", "phasepoint.cli.devices", "devices", "Print what devices can do at most, each number with source."
+    ),
     Command("version", "phasepoint.cli.version", "version", "Print the version."),
 )
 

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -78,6 +78,10 @@ class DeviceSpec:
         memory_bytes_per_s: bandwidth of its memory, bytes/s.
         flop_per_s: dense peak by element type (`bf16`, `f32`, `tf32`, `f8`, `s8`, …), flop/s; types not published are
             absent.
+        sparse_flop_per_s: the same with two of four values zero (structured sparsity); empty where it has none.
+        link_bytes_per_s: by kind of link (`nvlink`, `nvlink-c2c`, `infinity-fabric`, `ici`, `pcie`), bytes/s of both
+            directions and all links together, as makers publish it; kinds not published are absent.
+        architecture: what compilers call its kind (`sm_90`, `gfx942`); None where that is not a name of its own.
         tile: what its matrix unit works on at a time; None where that is not published.
     """
 
@@ -87,6 +91,9 @@ class DeviceSpec:
     memory_bytes: Rate
     memory_bytes_per_s: Rate
     flop_per_s: Mapping[str, Rate]
+    sparse_flop_per_s: Mapping[str, Rate] = field(default_factory=dict)
+    link_bytes_per_s: Mapping[str, Rate] = field(default_factory=dict)
+    architecture: str | None = None
     tile: Tile | None = None
 
 
@@ -106,16 +113,23 @@ def device_spec(name: str) -> DeviceSpec | None:
 
 def unknown_device_note(name: str) -> str:
     """One sentence for the reader where `device_spec` has no answer."""
-    return (
-        f"no peak rates are known for device {name!r}, so ratios to its peak are left out; "
-        "add it, with its source, to phasepoint/devices/specs.toml"
-    )
+    missing = f"no peak rates are known for device {name!r}, so ratios to its peak are left out; "
+    products = _by_architecture(name)
+    if products:
+        return missing + f"it is the architecture of several products, and their peaks differ: {', '.join(products)}"
+    return missing + "add it, with its source, to phasepoint/devices/specs.toml"
 
 
 @cache
 def device_specs() -> tuple[DeviceSpec, ...]:
     """All specifications, in the order of the table."""
     return tuple(spec for spec, _ in _load())
+
+
+def _by_architecture(name: str) -> tuple[str, ...]:
+    # ROCm adds features to the name: gfx90a:sramecc+:xnack-
+    wanted = _plain(_PLACE.sub("", name).split(":")[0])
+    return tuple(s.name for s in device_specs() if s.architecture is not None and _plain(s.architecture) == wanted)
 
 
 @cache
@@ -144,13 +158,19 @@ def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Dev
         published = f"{number['value']} {number['unit']}"
         return Rate(float(number["value"] * _UNITS[number["unit"]] / share), published, sources[number["source"]])
 
+    def rates(table: str) -> Mapping[str, Rate]:
+        return MappingProxyType({kind: rate(number) for kind, number in entry.get(table, {}).items()})
+
     return DeviceSpec(
         name=entry["name"],
         vendor=entry["vendor"],
         devices_per_chip=share,
         memory_bytes=rate(entry["memory_bytes"]),
         memory_bytes_per_s=rate(entry["memory_bytes_per_s"]),
-        flop_per_s=MappingProxyType({kind: rate(number) for kind, number in entry["flop_per_s"].items()}),
+        flop_per_s=rates("flop_per_s"),
+        sparse_flop_per_s=rates("sparse_flop_per_s"),
+        link_bytes_per_s=rates("link_bytes_per_s"),
+        architecture=entry.get("architecture"),
         tile=_read_tile(entry.get("tile"), sources),
     )
 
