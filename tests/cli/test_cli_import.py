@@ -75,7 +75,7 @@ def test_ranks_are_shards(phasepoint, tmp_path):
     [
         (b"", ("the file is empty",)),
         (b"step,loss\n1,2\n", ("no trace that is known", "step,loss", "torch.profiler")),
-        (b"SQLite format 3\x00" + b"\x00" * 80, ("a trace of format 'nsys', which is not read", "kineto")),
+        (b"SQLite format 3\x00" + b"\x00" * 80, ("an SQLite file that cannot be read", "nsys export")),
         (json.dumps({"schemaVersion": 1, "traceEvents": []}).encode(), ("no event in it is a stretch of work",)),
     ],
 )

@@ -41,6 +41,8 @@ class Capture:
         conversion: one row of `conversions`; events = spans + ignored + dropped.
         steps: rows of `steps` (step, start_ps, dur_ps) with the bounds that were used, from the session's epoch.
         launches, metrics, collectives, allocations, accounts, counters: rows of these tables, where there are any.
+        start_unix_ns: Unix ns of time 0, where no epoch was given and the capture says it.
+        devices: devices that the capture describes: `gpu:0 NVIDIA H100`.
     """
 
     spans: pa.Table
@@ -56,6 +58,8 @@ class Capture:
     allocations: pa.Table = field(default_factory=partial(_empty, "allocations"))
     accounts: pa.Table = field(default_factory=partial(_empty, "accounts"))
     counters: pa.Table = field(default_factory=partial(_empty, "counters"))
+    start_unix_ns: int | None = None
+    devices: tuple[str, ...] = ()
 
     @property
     def tables(self) -> dict[str, pa.Table]:

@@ -43,13 +43,18 @@ def detect_format(head: bytes) -> str | None:
     return "xplane" if _PLANE.match(head) else None
 
 
+def is_packed(head: bytes) -> bool:
+    """Whether a file that begins so is packed with gzip."""
+    return head.startswith(_GZIP)
+
+
 def unpack(data: bytes, name: str) -> bytes:
     """The file's content without gzip, if it is packed; what a truncated one still gives.
 
     Raises:
         SourceError: it is packed, and nothing of it can be unpacked.
     """
-    if not data.startswith(_GZIP):
+    if not is_packed(data):
         return data
     try:
         return gzip.decompress(data)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,13 @@ class CaptureRequest:
     read_hlo: Callable[..., Any]
 
 
-def read_capture(capture_format: str, data: bytes, request: CaptureRequest) -> Capture:
+def read_capture(capture_format: str, data: bytes | Path, request: CaptureRequest) -> Capture:
     """Decode a raw capture of a known format.
+
+    Args:
+        capture_format: a key of `READERS`.
+        data: its bytes, unpacked; or, for a format of `FROM_FILES`, the file that holds them.
+        request: what else the reader is told.
 
     Raises:
         SourceError: the format is unknown, or the bytes cannot be decoded.
@@ -68,7 +74,23 @@ def _read_kineto(data: bytes, request: CaptureRequest) -> Capture:
     )
 
 
-READERS: Mapping[str, Callable[[bytes, CaptureRequest], Capture]] = {
+def _read_nsys(data: bytes | Path, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.nsys import read_nsys
+
+    return read_nsys(
+        data,
+        window=request.window,
+        epoch_unix_ns=request.epoch_unix_ns,
+        steps=request.steps,
+        keep_spans=request.keep_spans,
+    )
+
+
+READERS: Mapping[str, Callable[[Any, CaptureRequest], Capture]] = {
     "xplane": _read_xplane,
     "kineto": _read_kineto,
+    "nsys": _read_nsys,
 }
+
+FROM_FILES = frozenset({"nsys"})
+"""Formats whose readers take a file as it lies, piece by piece, instead of all its bytes."""

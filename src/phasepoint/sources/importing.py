@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.capture import Capture
-from phasepoint.sources.detect import HEAD_BYTES, detect_format, unpack
-from phasepoint.sources.formats import READERS, CaptureRequest, read_capture
+from phasepoint.sources.detect import HEAD_BYTES, detect_format, is_packed, unpack
+from phasepoint.sources.formats import FROM_FILES, READERS, CaptureRequest, read_capture
 from phasepoint.sources.hlo import read_programs
 from phasepoint.sources.kineto_head import KinetoHead, read_head
 from phasepoint.store import create_run, open_shard
@@ -33,7 +33,7 @@ class ImportedFile:
 
     Attributes:
         path: the file.
-        format: `kineto` or `xplane`.
+        format: a key of `READERS`.
         host: the shard that it became.
         steps: steps that it marks; 0 where the whole file is taken as one.
         events, spans, ignored, dropped, orphans: see the table `conversions`.
@@ -94,8 +94,8 @@ def _format_of(file: Path) -> str:
     found = detect_format(unpack(head, str(file))[:HEAD_BYTES])
     if found is None:
         raise SourceError(
-            f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler) or "
-            "an XPlane (*.xplane.pb)"
+            f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler), "
+            "an XPlane (*.xplane.pb), or an export of Nsight Systems (*.sqlite)"
         )
     if found not in READERS:
         raise SourceError(
@@ -140,22 +140,34 @@ def _import_file(
 
 
 def _read_file(file: Path, format: str) -> _ReadFile:
-    try:
-        packed = file.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
-    data = unpack(packed, str(file))
-    head = read_head(data) if format == "kineto" else KinetoHead()
+    data = _content(file, format)
+    head = read_head(data) if format == "kineto" and isinstance(data, bytes) else KinetoHead()
     try:
         capture, marked = _read(format, data)
     except SourceError as error:
         raise SourceError(f"{file}: {error}") from error
     if not capture.spans.num_rows:
         raise SourceError(f"{file}: no event in it is a stretch of work; nothing was imported from it")
-    return _ReadFile(file, format, len(data), head, capture, marked)
+    size = len(data) if isinstance(data, bytes) else data.stat().st_size
+    if format not in ("kineto", "xplane"):
+        head = KinetoHead(None, capture.devices, capture.start_unix_ns or 0)
+    return _ReadFile(file, format, size, head, capture, marked)
 
 
-def _read(format: str, data: bytes) -> tuple[Capture, int]:
+def _content(file: Path, format: str) -> bytes | Path:
+    """The file's bytes, unpacked; the file itself where its reader takes it as it lies."""
+    try:
+        with file.open("rb") as opened:
+            if format in FROM_FILES and not is_packed(opened.read(HEAD_BYTES)):
+                return file
+            opened.seek(0)
+            packed = opened.read()
+    except OSError as error:
+        raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
+    return unpack(packed, str(file))
+
+
+def _read(format: str, data: bytes | Path) -> tuple[Capture, int]:
     """The file's tables, and how many steps it marks."""
 
     def read(steps: pa.Table) -> Capture:
@@ -185,9 +197,9 @@ def _write(read: _ReadFile, out: str | os.PathLike[str], host: int, command: Seq
         "bytes": [read.size],
         **{name: [0] for name in _COSTS},
     }
-    framework, devices, opened_ns = _FRAMEWORK[read.format], read.head.devices, read.head.base_unix_ns
+    framework, devices, opened_ns = _FRAMEWORK.get(read.format), read.head.devices, read.head.base_unix_ns
     closed_ns = opened_ns + end_ps // 1000 + 1
-    create_run(out, command=command, frameworks={framework: ""}, devices=devices)
+    create_run(out, command=command, frameworks={framework: ""} if framework else {}, devices=devices)
     times = iter((opened_ns,))
     writer = open_shard(
         out,

@@ -1,0 +1,62 @@
+"""Paths of the named stretches around each event: `forward/encoder/attention`."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.nesting import nest_spans
+from phasepoint.sources.dense import number_keys
+from phasepoint.sources.event_rows import PlacedEvents
+from phasepoint.sources.event_tables import NO_ID, Kind, text_column
+
+Int64s = NDArray[np.int64]
+
+
+def layer_paths(placed: PlacedEvents, kinds: list[Kind], parent: Int64s | None = None) -> pa.Array | None:
+    """`[n_events]` names of the events of level layer around each event, outermost first; null outside all of them.
+
+    An execution has the path of its launch.
+
+    Args:
+        placed: the events.
+        kinds: their kinds.
+        parent: `[n_events]` explicit parents; None for those that time on the tracks gives.
+
+    Returns:
+        None where no event is of level layer.
+    """
+    is_layer = np.array([one.level == "layer" for one in kinds], np.bool_)
+    if not len(placed.kind) or not is_layer[placed.kind].any():
+        return None
+    if parent is None:
+        parent = nest_spans(placed.track, placed.start_ps, placed.end_ps).parent
+    above = np.where(placed.launch != NO_ID, placed.launch, parent)
+    path = np.full(len(above), -1, np.int64)
+    texts: list[str | None] = []
+    for rows in _by_depth(above):
+        own = is_layer[placed.kind[rows]]
+        path[rows] = np.where(above[rows] == NO_ID, -1, path[above[rows]])
+        chosen = rows[own]
+        numbers, first = number_keys(path[chosen], placed.kind[chosen])
+        names = zip(path[chosen[first]].tolist(), placed.kind[chosen[first]].tolist(), strict=True)
+        begin = len(texts)
+        texts += [kinds[kind].name if outer < 0 else f"{texts[outer]}/{kinds[kind].name}" for outer, kind in names]
+        path[chosen] = numbers + begin
+    return text_column(path, texts)
+
+
+def _by_depth(above: Int64s) -> list[Int64s]:
+    """Rows a generation at a time: first those under nothing, then what stands under these."""
+    depth = np.where(above == NO_ID, 0, -1)
+    level = 0
+    rows = [np.flatnonzero(depth == 0)]
+    waiting = np.flatnonzero(depth < 0)
+    while len(waiting):
+        reached = depth[above[waiting]] == level
+        if not reached.any():  # a loop of explicit ids: those stay without a path
+            break
+        level += 1
+        depth[waiting[reached]] = level
+        rows.append(waiting[reached])
+        waiting = waiting[~reached]
+    return rows

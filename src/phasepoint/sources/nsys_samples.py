@@ -1,0 +1,111 @@
+"""Allocations and metrics of GPUs in an export of Nsight Systems → rows of `allocations` and `counters`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.sources.event_rows import MISSING, PS_PER_NS
+from phasepoint.sources.event_tables import Account, text_column
+from phasepoint.sources.nsys_database import NsysDatabase
+from phasepoint.sources.nsys_names import NsysNames, name_rows
+from phasepoint.sources.nsys_tables import MEMORY, METRICS
+
+Int64s = NDArray[np.int64]
+Rows = tuple[Mapping[str, Any], list[Account]]
+
+_RELEASE = 1
+"""Source: `ENUM_CUDA_DEV_MEM_EVENT_OPER` of an export of Nsight Systems 2026.2."""
+
+_HOST_KINDS = (0, 1)
+"""Pageable and pinned memory is the host's. Source: `ENUM_CUDA_MEM_KIND` of the same export."""
+
+_GPU_BITS = 0xFF
+
+
+def read_allocations(database: NsysDatabase, names: NsysNames, origin_ns: int) -> Rows:
+    """Columns of `allocations`, and what became of the rows."""
+    if not database.has(MEMORY, "start", "bytes"):
+        return {}, _unread(database, MEMORY)
+    columns = ("start", "bytes", "memoryOperationType", "memKind", "deviceId", "globalPid", "virtualAddress")
+    block = _whole(database, MEMORY, columns)
+    device: list[str] = []
+    numbering = _numbering(device)
+
+    def place(mem_kind: int, process: int, ordinal: int) -> int:
+        return numbering("host" if mem_kind in _HOST_KINDS else names.device(process, ordinal))
+
+    known = (block["start"] != MISSING) & (block["bytes"] != MISSING)
+    block = {name: column[known] for name, column in block.items()}
+    taken = np.where(block["memoryOperationType"] == _RELEASE, -1, 1)
+    devices = name_rows(place, block["memKind"], block["globalPid"], block["deviceId"])
+    address = block["virtualAddress"]
+    rows = {
+        "time_ps": (block["start"] - origin_ns) * PS_PER_NS,
+        "device": text_column(devices, device),
+        "bytes": block["bytes"] * taken,
+        "address": pa.array(address, pa.int64(), mask=address == MISSING),
+    }
+    return rows, _merged(MEMORY, "a row of allocations", known)
+
+
+def read_metrics(database: NsysDatabase, names: NsysNames, origin_ns: int) -> Rows:
+    """Columns of `counters` from the GPUs' sampled metrics, and what became of the rows."""
+    if not database.has(METRICS, "timestamp", "metricId", "value"):
+        return {}, _unread(database, METRICS)
+    block = _whole(database, METRICS, ("timestamp", "typeId", "metricId", "value"))
+    described = {
+        (type_id, metric): name
+        for type_id, metric, name in database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
+    } if "TARGET_INFO_GPU_METRICS" in database.columns else {}  # fmt: skip
+    texts: list[str] = []
+    devices: list[str] = []
+    known = (block["timestamp"] != MISSING) & (block["value"] != MISSING)
+    block = {name: column[known] for name, column in block.items()}
+    name_of, device_of = _numbering(texts), _numbering(devices)
+    metric = name_rows(
+        lambda type_id, one: name_of(str(described.get((type_id, one)) or f"metric {one}")),
+        block["typeId"],
+        block["metricId"],
+    )
+    device = name_rows(lambda type_id: device_of(f"gpu:{type_id & _GPU_BITS}"), block["typeId"])
+    rows = {
+        "name": text_column(metric, texts),
+        "unit": text_column(np.zeros(len(metric), np.int64), [""]),
+        "device": text_column(device, devices),
+        "time_ps": (block["timestamp"] - origin_ns) * PS_PER_NS,
+        "value": block["value"].astype(np.float64),
+    }
+    return rows, _merged(METRICS, "a row of counters", known)
+
+
+def _whole(database: NsysDatabase, table: str, columns: tuple[str, ...]) -> dict[str, Int64s]:
+    blocks = list(database.blocks(table, columns))
+    empty = np.empty(0, np.int64)
+    return {name: np.concatenate([block[name] for block in blocks]) if blocks else empty for name in columns}
+
+
+def _numbering(texts: list[str]) -> Callable[[str], int]:
+    """Numbers texts as they come; `texts` is filled with them."""
+    known: dict[str, int] = {}
+
+    def number(text: str) -> int:
+        if text not in known:
+            known[text] = len(texts)
+            texts.append(text)
+        return known[text]
+
+    return number
+
+
+def _unread(database: NsysDatabase, table: str) -> list[Account]:
+    rows = database.count(table) if table in database.columns else 0
+    return [Account("skipped", table, "columns are missing", rows)] if rows else []
+
+
+def _merged(table: str, where: str, known: NDArray[np.bool_]) -> list[Account]:
+    kept, lost = int(known.sum()), int((~known).sum())
+    found = [Account("merged", table, where, kept)] if kept else []
+    return [*found, Account("skipped", table, "without a time or a value", lost)] if lost else found
