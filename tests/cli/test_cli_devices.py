@@ -2,11 +2,14 @@
 
 import json
 
+import pytest
+
 from phasepoint.devices import device_specs
 
 
-def test_all_devices_have_a_row(phasepoint, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
+@pytest.mark.parametrize("columns", ["60", "140"])
+def test_all_devices_have_a_row(phasepoint, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
     done = phasepoint("devices")
     assert done.code == 0
     lines = done.out.splitlines()

@@ -9,13 +9,14 @@ from rich.text import Text
 from phasepoint.devices import DeviceSpec, Rate, Source
 
 _COLUMNS = ("f64", "f32", "tf32", "bf16", "f8", "f4", "s8")
+_LEAST_WIDTH = 112
 _LINKS = ("nvlink", "infinity-fabric", "ici", "pcie")
 
 
 def render(specs: Sequence[DeviceSpec], console: Console) -> None:
     """Print a table of all devices: of a device as a framework counts them, so half a chip where it has two."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    grid.add_column("device", no_wrap=True, min_width=max((len(spec.name) for spec in specs), default=0))
+    grid.add_column("device", no_wrap=True)
     for title in ("memory GB", "GB/s", *_COLUMNS, "links GB/s"):
         grid.add_column(title, justify="right", no_wrap=True)
     for spec in specs:
@@ -23,6 +24,8 @@ def render(specs: Sequence[DeviceSpec], console: Console) -> None:
         peaks = (_figure(spec.flop_per_s.get(kind), 1e12) for kind in _COLUMNS)
         link = next((spec.link_bytes_per_s[kind] for kind in _LINKS if kind in spec.link_bytes_per_s), None)
         grid.add_row(spec.name, *memory, *peaks, _figure(link, 1e9))
+    # A figure cut short would be a wrong one: on a narrow terminal the lines run over.
+    console.width = max(console.width, _LEAST_WIDTH)
     console.print(grid)
     console.print(
         Text("\nDense peaks in Tflop/s (s8: Top/s); `phasepoint devices NAME` gives every number's source.", "dim")
