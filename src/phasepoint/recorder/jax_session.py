@@ -37,13 +37,20 @@ _OPTIONS = ("host_tracer_level", "python_tracer_level", "enable_hlo_proto")
 
 
 class JaxSession:
-    """`ProfilerSession` for JAX."""
+    """`ProfilerSession` for JAX.
+
+    Args:
+        host_level: XLA's `host_tracer_level`. 2 carries the thunks' `hlo_op` on CPU and costs what level 1 does
+            (measured, 5-step windows).
+        python_level: `python_tracer_level`; 1 records every call of a Python function.
+    """
 
     format: CaptureFormat = "xplane"
     stops_anywhere = True
     clock = "Unix nanoseconds, the machine's real-time clock; profile_start_time in the capture"
 
-    def __init__(self) -> None:
+    def __init__(self, *, host_level: int = 2, python_level: int = 0) -> None:
+        self._levels = host_level, python_level
         self._private = _find_private()
         self._session: Any = None
         self._folder: Path | None = None
@@ -77,7 +84,7 @@ class JaxSession:
                 value.block_until_ready()
 
     def start(self, *, with_programs: bool) -> None:
-        """Start a session with the Python tracer off.
+        """Start a session.
 
         Raises:
             ProfilerBusyError: the user's session is on.
@@ -85,7 +92,7 @@ class JaxSession:
         if self.busy():
             raise ProfilerBusyError("jax.profiler is on already")
         if self._private is not None:
-            self._session = self._private.session(_options(self._private.options(), with_programs))
+            self._session = self._private.session(_options(self._private.options(), with_programs, self._levels))
             return
         self._is_ours = True
         try:
@@ -189,7 +196,11 @@ class JaxSession:
 
         self._folder = Path(tempfile.mkdtemp(prefix="phasepoint-"))
         options_class = getattr(jax.profiler, "ProfileOptions", None)
-        kwargs = {} if options_class is None else {"profiler_options": _options(options_class(), with_programs)}
+        kwargs = (
+            {}
+            if options_class is None
+            else {"profiler_options": _options(options_class(), with_programs, self._levels)}
+        )
         try:
             jax.profiler.start_trace(str(self._folder), **kwargs)
         except RuntimeError as error:
@@ -244,10 +255,8 @@ def _find_private() -> _Private | None:
     return _Private(module, session, options)
 
 
-def _options(options: Any, with_programs: bool) -> Any:
-    """Host level 2 carries the thunks' `hlo_op` on CPU and costs what level 1 does (measured, 5-step windows)."""
-    options.python_tracer_level = 0
-    options.host_tracer_level = 2
+def _options(options: Any, with_programs: bool, levels: tuple[int, int]) -> Any:
+    options.host_tracer_level, options.python_tracer_level = levels
     options.enable_hlo_proto = with_programs
     return options
 

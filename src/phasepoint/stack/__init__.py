@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from phasepoint.stack.analyses import ANALYSES as ANALYSES
     from phasepoint.stack.analyses import analyse as analyse
+    from phasepoint.stack.leveled import measure as measure
+    from phasepoint.stack.regions import region as region
     from phasepoint.stack.result import StackTable as StackTable
 
-_HOMES = {"ANALYSES": "analyses", "analyse": "analyses", "StackTable": "result"}
+_HOMES = {
+    "ANALYSES": "analyses",
+    "analyse": "analyses",
+    "StackTable": "result",
+    "measure": "leveled",
+    "region": "regions",
+}
 
 __all__ = list(_HOMES)
 

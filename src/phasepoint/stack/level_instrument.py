@@ -1,0 +1,106 @@
+"""What leveled measurement asks of a framework: an instrument for each level, in place during a run."""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from phasepoint.core.units import PS_PER_NS
+from phasepoint.stack.level_samples import Evidence, Level, Sample
+
+
+class Instrument(Protocol):
+    """One framework's instruments for the levels M, L and K, at most one open at a time.
+
+    Attributes:
+        framework: torch or jax.
+    """
+
+    framework: str
+
+    def version(self) -> str:
+        """The framework's version."""
+        ...
+
+    def devices(self) -> list[str]:
+        """The process's devices."""
+        ...
+
+    def drain(self) -> None:
+        """Wait until the device has finished what was dispatched."""
+        ...
+
+    def wait(self, result: object) -> None:
+        """Wait until the result of the work is there."""
+        ...
+
+    def open(self, level: Level) -> None:
+        """Put in place what the level needs. Not timed.
+
+        Raises:
+            RecordError: the level cannot be measured now; nothing is left in place.
+        """
+        ...
+
+    def close(self) -> Evidence:
+        """Take it out again and say what was seen. Not timed."""
+        ...
+
+
+@dataclass(frozen=True)
+class LevelClocks:
+    """The clocks of a measurement, in nanoseconds; tests give their own."""
+
+    wall_ns: Callable[[], int] = time.perf_counter_ns
+    cpu_ns: Callable[[], int] = time.process_time_ns
+
+
+class Sampler:
+    """Takes samples of work, one after the other, at whatever level each is asked for."""
+
+    def __init__(self, instrument: Instrument, clocks: LevelClocks | None = None) -> None:
+        self.instrument = instrument
+        self.samples: list[Sample] = []
+        self._clocks = clocks or LevelClocks()
+
+    @contextmanager
+    def sample(self, level: Level, *, drain: bool = True) -> Iterator[None]:
+        """Time the body at a level and keep the sample; a body that raises leaves none.
+
+        Args:
+            level: the level.
+            drain: whether the body's end waits for the device; a body that waits for its own result needs it not.
+
+        Python's garbage collector waits meanwhile: what the instruments allocate would make it run more often.
+
+        Raises:
+            RecordError: the level cannot be measured.
+        """
+        from phasepoint.stack.level_counters import counting
+
+        instrument, clocks = self.instrument, self._clocks
+        instrument.drain()
+        with counting(level == "C") as counters:
+            instrument.open(level)
+            collects = gc.isenabled()
+            gc.disable()
+            done = False
+            try:
+                start_ns, start_cpu_ns = clocks.wall_ns(), clocks.cpu_ns()
+                yield
+                if drain:
+                    instrument.drain()
+                end_cpu_ns, end_ns = clocks.cpu_ns(), clocks.wall_ns()
+                done = True
+            finally:
+                if collects:
+                    gc.enable()
+                counted = counters() if level == "C" else {}
+                evidence = instrument.close()
+        if done:
+            if counted:
+                evidence = Evidence(counters=counted)
+            times = ((end_ns - start_ns) * PS_PER_NS, (end_cpu_ns - start_cpu_ns) * PS_PER_NS)
+            self.samples.append(Sample(level, *times, evidence))
