@@ -1,6 +1,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stack_runs import kernel, run_of, span
+from stack_runs import ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses import analyse
 from phasepoint.stack.device_time import of_shard
@@ -70,29 +70,15 @@ intervals = st.lists(
 )
 
 
-class _Shard:
-    """A shard whose spans are given."""
-
-    host = 0
-
-    def __init__(self, spans):
-        self._spans = spans
-
-    def table(self, name, columns):
-        return self._spans.select(columns)
-
-
 @settings(max_examples=200, deadline=None)
 @given(intervals, st.randoms(use_true_random=False))
 def test_time_agrees_with_looking_at_every_nanosecond(rows, random):
     random.shuffle(rows)
-    from phasepoint.core.tables import table_from_rows
-
     spans = [
         {"span": i, **kernel(start, start + dur, category=category, launch=0 if launched else None)}
         for i, (start, dur, category, launched) in enumerate(rows)
     ]
-    found = of_shard(_Shard(table_from_rows("spans", spans))).rows.to_pylist()[0]
+    found = of_shard(ShardOf(spans=spans)).rows.to_pylist()[0]
     low, high = min(r[0] for r in rows), max(r[0] + r[1] for r in rows)
     running = [{r[2] for r in rows if r[0] <= t < r[0] + r[1]} for t in range(low, high)]
     first = [next((c for c in CATEGORIES if c in now), None) for now in running]

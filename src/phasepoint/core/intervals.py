@@ -90,6 +90,16 @@ def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     """What both sets cover."""
     if not len(left.start_ps) or not len(right.start_ps):
         return EMPTY
+    _, _, common = overlaps(left, right)
+    return common
+
+
+def overlaps(left: IntervalSet, right: IntervalSet) -> tuple[Int64s, Int64s, IntervalSet]:
+    """Where intervals of two sets meet; sets may hold intervals that touch, none that overlap.
+
+    Returns:
+        `[m]` numbers of the left intervals, rising, `[m]` those of the right ones, and what both cover.
+    """
     first = np.searchsorted(right.end_ps, left.start_ps, side="right")
     last = np.searchsorted(right.start_ps, left.end_ps, side="left")
     count = np.maximum(last - first, 0)
@@ -98,7 +108,7 @@ def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     partner = first[owner] + offset
     start = np.maximum(left.start_ps[owner], right.start_ps[partner])
     end = np.minimum(left.end_ps[owner], right.end_ps[partner])
-    return IntervalSet(start, end)
+    return owner, partner, IntervalSet(start, end)
 
 
 def covered_ps(covered: IntervalSet, low_ps: Int64s, high_ps: Int64s) -> Int64s:

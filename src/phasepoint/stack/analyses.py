@@ -61,6 +61,7 @@ class Analysis:
 
 ANALYSES: tuple[Analysis, ...] = (
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "device_time"),
+    Analysis("idle-causes", None, "Why devices were idle", "idle_causes"),
 )
 
 

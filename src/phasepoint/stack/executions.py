@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.stack.hierarchy import NONE, referred_rows
 from phasepoint.stack.shard import StackShard
 
 Int64s = NDArray[np.int64]
@@ -24,6 +25,7 @@ class Executions:
         end_ps: end.
         device: device of each.
         category: compute, communication, data_movement or host.
+        launch: row of the host's span that launched it, `NONE` where that is not known.
         orphan: kernels whose launch is not in the trace. Devices that are given whole programs (TPU, CPU) have no
             launches to miss.
     """
@@ -33,6 +35,7 @@ class Executions:
     end_ps: Int64s
     device: NDArray[np.object_]
     category: NDArray[np.object_]
+    launch: Int64s
     orphan: NDArray[np.bool_]
 
     @property
@@ -43,7 +46,7 @@ class Executions:
     def of(self, device: str) -> "Executions":
         """Those of one device."""
         mine = self.device == device
-        columns = (self.row, self.start_ps, self.end_ps, self.device, self.category, self.orphan)
+        columns = (self.row, self.start_ps, self.end_ps, self.device, self.category, self.launch, self.orphan)
         return Executions(*(column[mine] for column in columns))
 
 
@@ -53,24 +56,26 @@ def read_executions(shard: StackShard) -> Executions:
     Raises:
         StoreError: the table cannot be read.
     """
-    spans = shard.table("spans", ["device", "level", "category", "start_ps", "dur_ps", "launch"])
+    spans = shard.table("spans", ["window", "span", "device", "level", "category", "start_ps", "dur_ps", "launch"])
     on_device = pc.and_(pc.not_equal(spans["device"], _HOST), pc.is_in(spans["level"], pa.array(["op", "kernel"])))
     row = np.flatnonzero(on_device.to_numpy(zero_copy_only=False))
     chosen = spans.take(pa.array(row))
     start_ps = chosen["start_ps"].to_numpy()
+    launch = referred_rows(spans, "launch")[row]
     is_kernel = pc.equal(chosen["level"], "kernel").to_numpy()
     return Executions(
         row=row,
         start_ps=start_ps,
         end_ps=start_ps + chosen["dur_ps"].to_numpy(),
-        device=_texts(chosen["device"]),
-        category=_texts(chosen["category"]),
-        orphan=is_kernel & chosen["launch"].is_null().to_numpy(),
+        device=texts_of(chosen["device"]),
+        category=texts_of(chosen["category"]),
+        launch=launch,
+        orphan=is_kernel & (launch == NONE),
     )
 
 
-def _texts(column: pa.ChunkedArray) -> NDArray[np.object_]:
-    """`[n]` texts that share one object for equal ones."""
+def texts_of(column: pa.ChunkedArray) -> NDArray[np.object_]:
+    """`[n]` texts of a dictionary column without nulls; equal ones share one object."""
     encoded = column.combine_chunks()
     words = np.array(encoded.dictionary.to_pylist(), object)
     return words[encoded.indices.to_numpy()] if len(words) else np.empty(0, object)

@@ -27,7 +27,27 @@ def enclosing(spans: pa.Table, level: str) -> Int64s:
     Returns:
         `[n]` row numbers of `spans`, `NONE` where there is none.
     """
-    return _nearest(spans, pc.equal(spans["level"], level).to_numpy())
+    return nearest_above(spans, pc.equal(spans["level"], level).to_numpy())
+
+
+def nearest_above(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
+    """The nearest chosen span above each span, itself excluded, as `enclosing` finds those of a level.
+
+    Args:
+        spans: rows of `spans` with `window`, `span`, `parent` and `launch`.
+        chosen: `[n]` which spans may be found.
+
+    Returns:
+        `[n]` row numbers of `spans`, `NONE` where there is none.
+    """
+    parent, launch = referred_rows(spans, "parent"), referred_rows(spans, "launch")
+    found = _climb(np.where(launch == NONE, parent, launch), chosen)
+    aside = (found == NONE) & (launch != NONE) & (parent != NONE)
+    if not aside.any():
+        return found
+    start = parent[aside]
+    found[aside] = np.where(chosen[start], start, found[start])
+    return found
 
 
 def inherited(spans: pa.Table, column: str) -> pa.Array:
@@ -42,7 +62,7 @@ def inherited(spans: pa.Table, column: str) -> pa.Array:
     """
     values = _combined(spans[column])
     known = values.is_valid().to_numpy(zero_copy_only=False)
-    row = np.where(known, np.arange(spans.num_rows), _nearest(spans, known))
+    row = np.where(known, np.arange(spans.num_rows), nearest_above(spans, known))
     return values.take(pa.array(row, mask=row == NONE))
 
 
@@ -97,18 +117,6 @@ def find_rows(spans: pa.Table, window: Int64s, span: Int64s, known: NDArray[np.b
     wanted = place * len(numbers) + at
     found = order[np.minimum(np.searchsorted(key, wanted, sorter=order), len(order) - 1)]
     return np.where(known & (key[found] == wanted), found, NONE)
-
-
-def _nearest(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
-    """`[n]` the nearest chosen row above each row, itself excluded."""
-    parent, launch = referred_rows(spans, "parent"), referred_rows(spans, "launch")
-    found = _climb(np.where(launch == NONE, parent, launch), chosen)
-    aside = (found == NONE) & (launch != NONE) & (parent != NONE)
-    if not aside.any():
-        return found
-    start = parent[aside]
-    found[aside] = np.where(chosen[start], start, found[start])
-    return found
 
 
 def _climb(up: Int64s, chosen: NDArray[np.bool_]) -> Int64s:

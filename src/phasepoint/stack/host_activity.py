@@ -1,0 +1,119 @@
+"""What the host's threads did at every instant: disjoint segments of each track, with a name that a user knows.
+
+The name is that of the outermost op, else of the nearest annotation, else of the innermost call.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phasepoint.core.intervals import IntervalSet
+from phasepoint.core.nesting import nest_spans
+from phasepoint.stack.executions import texts_of
+from phasepoint.stack.hierarchy import NONE, enclosing, nearest_above
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_SYNCHRONISES = re.compile(
+    r"^(cuda|cu|hip|mtia)\w*(Device|Stream|Event|Ctx)Synchronize|BlockHostUntil|BlockUntilReady|\bAwait", re.IGNORECASE
+)
+"""Calls in which the host waits for the device. Source: CUDA and HIP runtime APIs; XLA's stream executor and PJRT."""
+
+_STREAM_WAITS = re.compile(r"StreamWait(Event|Value)", re.IGNORECASE)
+"""Calls by which a stream is told to wait for another one."""
+
+_INPUT = re.compile(r"data_?loader|\bIteratorGetNext|\binfeed|\btf_data", re.IGNORECASE)
+"""Annotations under which the next batch is made or waited for. Source: PyTorch's `enumerate(DataLoader)#…__next__`."""
+
+
+@dataclass(frozen=True, eq=False)
+class HostActivity:
+    """Segments of the host's tracks; those of one track do not overlap. Arrays are `[n_segments]`, by track and start.
+
+    Attributes:
+        track: code of the track in `tracks_of`.
+        times: start and end.
+        row: row of the innermost span.
+    """
+
+    track: Int64s
+    times: IntervalSet
+    row: Int64s
+
+    def of(self, track: int) -> "HostActivity":
+        """Those of one track."""
+        low, high = np.searchsorted(self.track, (track, track + 1))
+        times = IntervalSet(self.times.start_ps[low:high], self.times.end_ps[low:high])
+        return HostActivity(self.track[low:high], times, self.row[low:high])
+
+
+def tracks_of(spans: pa.Table) -> Int64s:
+    """`[n]` a number for each span's track."""
+    codes: Int64s = spans["track"].combine_chunks().indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def host_activity(spans: pa.Table, tracks: Int64s) -> HostActivity:
+    """Segments of the tracks on which nothing was launched to: threads of the host, and CPU devices.
+
+    Marks of steps are no activity.
+
+    Args:
+        spans: rows of `spans`.
+        tracks: `tracks_of` them.
+    """
+    on_host = pc.or_(pc.equal(spans["device"], "host"), pc.starts_with(spans["device"].cast(pa.string()), "cpu:"))
+    row = np.flatnonzero(pc.and_(on_host, pc.not_equal(spans["level"], "model")).to_numpy())
+    start_ps = spans["start_ps"].to_numpy()[row]
+    nesting = nest_spans(tracks[row], start_ps, start_ps + spans["dur_ps"].to_numpy()[row])
+    inner = row[nesting.segment_span]
+    order = np.lexsort((nesting.segment_start_ps, tracks[inner]))
+    times = IntervalSet(nesting.segment_start_ps[order], nesting.segment_end_ps[order])
+    return HostActivity(tracks[inner][order], times, inner[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Naming:
+    """What a user calls the activity of each span. Arrays are `[n]`, one value a span.
+
+    Attributes:
+        named: row of the span whose name says it.
+        is_input: whether the next batch is made or waited for.
+        waits: whether the host waits for the device.
+        stream_waits: whether a stream is told to wait for another.
+    """
+
+    named: Int64s
+    is_input: Bools
+    waits: Bools
+    stream_waits: Bools
+
+
+def name_activity(spans: pa.Table) -> Naming:
+    """Name the activity of each span.
+
+    Args:
+        spans: rows of `spans` with `window`, `span`, `parent`, `launch`, `level` and `name`.
+    """
+    rows = np.arange(spans.num_rows)
+    is_op = pc.equal(spans["level"], "op").to_numpy()
+    outermost = is_op & (enclosing(spans, "op") == NONE)
+    is_annotation = pc.equal(spans["level"], "layer").to_numpy()
+    op = np.where(outermost, rows, nearest_above(spans, outermost))
+    annotation = np.where(is_annotation, rows, nearest_above(spans, is_annotation))
+    named = np.where(op != NONE, op, np.where(annotation != NONE, annotation, rows))
+    loads = is_annotation & _matches(spans["name"], _INPUT)
+    is_input = loads | (nearest_above(spans, loads) != NONE)
+    named = np.where(is_input & (annotation != NONE), annotation, named)
+    return Naming(named, is_input, _matches(spans["name"], _SYNCHRONISES), _matches(spans["name"], _STREAM_WAITS))
+
+
+def _matches(names: pa.ChunkedArray, pattern: re.Pattern[str]) -> Bools:
+    """Whether each name matches; each distinct name is looked at once."""
+    found = {name: pattern.search(name) is not None for name in pc.unique(names).to_pylist()}
+    return np.fromiter(map(found.__getitem__, texts_of(names)), np.bool_, len(names))
