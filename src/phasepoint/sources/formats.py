@@ -77,19 +77,25 @@ def _read_kineto(data: bytes, request: CaptureRequest) -> Capture:
 def _read_nsys(data: bytes | Path, request: CaptureRequest) -> Capture:
     from phasepoint.sources.nsys import read_nsys
 
-    return read_nsys(
-        data,
-        window=request.window,
-        epoch_unix_ns=request.epoch_unix_ns,
-        steps=request.steps,
-        keep_spans=request.keep_spans,
-    )
+    return read_nsys(data, **_common(request))
+
+
+def _read_rocprof(data: bytes, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.rocprof import read_rocprof
+
+    return read_rocprof(data, **_common(request))
+
+
+def _common(request: CaptureRequest) -> dict[str, Any]:
+    names = ("window", "epoch_unix_ns", "steps", "keep_spans")
+    return {name: getattr(request, name) for name in names}
 
 
 READERS: Mapping[str, Callable[[Any, CaptureRequest], Capture]] = {
     "xplane": _read_xplane,
     "kineto": _read_kineto,
     "nsys": _read_nsys,
+    "rocprof": _read_rocprof,
 }
 
 FROM_FILES = frozenset({"nsys"})

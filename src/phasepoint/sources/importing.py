@@ -95,7 +95,7 @@ def _format_of(file: Path) -> str:
     if found is None:
         raise SourceError(
             f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler), "
-            "an XPlane (*.xplane.pb), or an export of Nsight Systems (*.sqlite)"
+            "an XPlane (*.xplane.pb), an export of Nsight Systems (*.sqlite), or an output of rocprofv3 (JSON)"
         )
     if found not in READERS:
         raise SourceError(

@@ -1,12 +1,31 @@
-"""Where the steps of a capture begin and end, from events that are known to mark steps."""
+"""Where the steps of a capture begin and end, from ranges whose names say that they mark steps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from phasepoint.sources.event_rows import PlacedEvents
+from phasepoint.sources.event_tables import Kind
+from phasepoint.sources.nvtx_names import step_names, step_number
 from phasepoint.sources.step_bounds import StepBounds, order_bounds
+
+
+def mark_steps(kinds: Iterable[Kind]) -> tuple[list[Kind], dict[int, int]]:
+    """The kinds, those whose names mark steps as marks, which are no work; and the number of each mark's step.
+
+    Args:
+        kinds: the kinds; of level layer are the ranges that the user named.
+    """
+    listed = list(kinds)
+    chosen = step_names(one.name for one in listed if one.level == "layer")
+    numbers = {}
+    for i, one in enumerate(listed):
+        found = step_number(one.name) if one.level == "layer" and one.name in chosen else None
+        if found is not None:
+            numbers[i] = found[1]
+            listed[i] = one._replace(level="model", works=False)
+    return listed, numbers
 
 
 def bounds_of_kinds(placed: PlacedEvents, number_of_kind: Mapping[int, int], steps: pa.Table | None) -> StepBounds:

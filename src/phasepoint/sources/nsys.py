@@ -20,12 +20,12 @@ from phasepoint.sources.event_rows import MISSING, PS_PER_NS, PlacedEvents, spre
 from phasepoint.sources.event_tables import NO_ID, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
-from phasepoint.sources.marked_steps import bounds_of_kinds
+from phasepoint.sources.marked_steps import bounds_of_kinds, mark_steps
 from phasepoint.sources.nsys_database import NsysDatabase, open_database
 from phasepoint.sources.nsys_names import NsysNames, start_unix_ns
 from phasepoint.sources.nsys_samples import read_allocations, read_metrics
 from phasepoint.sources.nsys_tables import LAUNCH_COLUMNS, NsysTables
-from phasepoint.sources.nvtx_names import direction_of, step_names, step_number
+from phasepoint.sources.nvtx_names import direction_of
 
 
 def read_nsys(
@@ -58,8 +58,8 @@ def read_nsys(
         tables = NsysTables(database, names)
         tables.read_all()
         placed = tables.events.finish(start_unix_ns(database, tables.events.first_ns()), epoch_unix_ns)
-        marks = _step_kinds(tables)
-        events = _trace_events(database, names, tables, placed, frozenset(marks))
+        kinds, marks = mark_steps(tables.events.kinds)
+        events = _trace_events(database, names, tables, placed, kinds)
         problems = [*placed.notes, *database.problems]
     capture = capture_of_events(
         events,
@@ -84,24 +84,9 @@ def _require_events(database: NsysDatabase) -> None:
         )
 
 
-def _step_kinds(tables: NsysTables) -> dict[int, int]:
-    """Number of the step of the kinds whose names mark steps."""
-    names = {one.name: number for one, number in tables.events.kinds.items() if one.level == "layer"}
-    numbers = {}
-    for name in step_names(names):
-        found = step_number(name)
-        if found is not None:
-            numbers[names[name]] = found[1]
-    return numbers
-
-
 def _trace_events(
-    database: NsysDatabase, names: NsysNames, tables: NsysTables, placed: PlacedEvents, marks: frozenset[int]
+    database: NsysDatabase, names: NsysNames, tables: NsysTables, placed: PlacedEvents, kinds: list[Kind]
 ) -> TraceEvents:
-    kinds = [
-        one._replace(level="model", works=False) if number in marks else one
-        for number, one in enumerate(tables.events.kinds)
-    ]
     allocations, of_allocations = read_allocations(database, names, placed.origin_ns)
     counters, of_counters = read_metrics(database, names, placed.origin_ns)
     apart = [*tables.accounts(), *of_allocations, *of_counters]

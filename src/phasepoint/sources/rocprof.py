@@ -1,0 +1,140 @@
+"""rocprofv3's JSON (`rocprofv3 --output-format json`) → tables.
+
+Kernel dispatches and copies are the devices' work; HIP, HSA and RCCL calls and ROCTX ranges are the host's. The file
+does not say when it was recorded: its clock counts from the machine's start, so machines are not aligned.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phasepoint.sources.capture import Capture
+from phasepoint.sources.collective_names import collectives_of_kernels
+from phasepoint.sources.event_rows import MISSING, PS_PER_NS, PlacedEvents, spread
+from phasepoint.sources.event_tables import NO_ID, Kind, TraceEvents, capture_of_events, text_column
+from phasepoint.sources.launch_rows import integer_column, launch_columns
+from phasepoint.sources.layer_paths import layer_paths
+from phasepoint.sources.marked_steps import bounds_of_kinds, mark_steps
+from phasepoint.sources.rocprof_names import RocprofNames
+from phasepoint.sources.rocprof_records import read_processes
+from phasepoint.sources.rocprof_sections import LAUNCH_DETAILS, UNREADABLE, RocprofSections
+
+
+def read_rocprof(
+    data: bytes,
+    *,
+    window: int,
+    epoch_unix_ns: int | None = None,
+    steps: pa.Table | None = None,
+    keep_spans: bool = True,
+) -> Capture:
+    """Convert one output.
+
+    Args:
+        data: the JSON.
+        window: number of the window.
+        epoch_unix_ns: the session's epoch in Unix ns; the file cannot be held against it, which is said.
+        steps: rows of `steps` (step, start_ps, dur_ps), for files whose ranges mark none.
+        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+
+    Returns:
+        Tables as declared; `programs` and `instructions` are empty.
+
+    Raises:
+        SourceError: it is no output of rocprofv3.
+    """
+    started_ns = time.thread_time_ns()
+    processes, problem = read_processes(data)
+    sections = RocprofSections()
+    devices: tuple[str, ...] = ()
+    for scope, process in enumerate(processes):
+        names = RocprofNames(process)
+        sections.read_process(process, names, scope)
+        devices = devices or names.devices
+    placed = sections.events.finish(None, epoch_unix_ns)
+    kinds, marks = mark_steps(sections.events.kinds)
+    capture = capture_of_events(
+        _trace_events(sections, placed, kinds),
+        bounds_of_kinds(placed, marks, steps),
+        window=window,
+        keep_spans=keep_spans,
+        problem="; ".join(text for text in (problem, *placed.notes) if text) or None,
+        cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
+    )
+    return replace(capture, devices=devices)
+
+
+def _trace_events(sections: RocprofSections, placed: PlacedEvents, kinds: list[Kind]) -> TraceEvents:
+    damaged = sum(account.events for account in sections.apart if account.reason == UNREADABLE)
+    dropped = sum(account.events for account in placed.dropped) + damaged
+    ignored = sum(account.events for account in sections.apart) - damaged
+    columns = {"bytes": integer_column(spread(sections.events, placed, "bytes"))}
+    layer = layer_paths(placed, kinds)
+    return TraceEvents(
+        kind=placed.kind,
+        track=placed.track,
+        start_ps=placed.start_ps,
+        end_ps=placed.end_ps,
+        correlation=placed.correlation,
+        launch=placed.launch,
+        parent=np.full(len(placed.kind), NO_ID, np.int64),
+        kinds=kinds,
+        tracks=list(sections.events.tracks),
+        found=len(placed.kind) + ignored + dropped,
+        ignored=ignored,
+        dropped=dropped,
+        orphan=placed.on_device & (placed.launch == NO_ID),
+        accounts=[*placed.kept, *placed.dropped, *sections.apart],
+        columns=columns if layer is None else columns | {"layer": layer},
+        tables={
+            "launches": _launches(sections, placed),
+            "collectives": collectives_of_kernels(kinds, placed.kind),
+            "allocations": _allocations(sections, placed),
+            "metrics": _metrics(sections, placed),
+        },
+    )
+
+
+def _launches(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:
+    rows, columns = sections.events.detail(*LAUNCH_DETAILS)
+    of = dict(zip(LAUNCH_DETAILS, columns, strict=True))
+    return launch_columns(
+        placed.place[rows],
+        grid=[of[f"grid_{axis}"] for axis in "xyz"],
+        block=[of[f"block_{axis}"] for axis in "xyz"],
+        registers=of["registers"],
+        shared_bytes=of["shared_bytes"],
+        graph=[of["graph"], of["node"]],
+    )
+
+
+def _allocations(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:
+    time_ns, device, size, address = zip(*sections.allocations, strict=True) if sections.allocations else ((),) * 4
+    addresses = np.array(address, np.int64)
+    return {
+        "time_ps": (np.array(time_ns, np.int64) - placed.origin_ns) * PS_PER_NS,
+        "device": list(device),
+        "bytes": np.array(size, np.int64),
+        "address": pa.array(addresses, pa.int64(), mask=addresses == MISSING),
+    }
+
+
+def _metrics(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:
+    """Hardware counters of dispatches; of one that is not among the kernels the dispatch's number stands for it."""
+    rows = [sections.dispatches.get((scope, dispatch), NO_ID) for scope, dispatch, _, _ in sections.counters]
+    spans = np.array([placed.place[row] if row != NO_ID else NO_ID for row in rows], np.int64)
+    names = [name for _, _, name, _ in sections.counters]
+    texts = dict.fromkeys(names)
+    number = {text: i for i, text in enumerate(texts)}
+    of = [None if span >= 0 else f"dispatch {one[1]}" for span, one in zip(spans, sections.counters, strict=True)]
+    return {
+        "span": pa.array(spans, pa.int64(), mask=spans < 0),
+        "name": text_column(np.array([number[name] for name in names], np.int64), list(texts)),
+        "unit": text_column(np.zeros(len(names), np.int64), [""]),
+        "value": np.array([value for *_, value in sections.counters], np.float64),
+        "of": pa.array(of, pa.string()),
+    }
