@@ -41,6 +41,14 @@ def test_an_instant_goes_to_compute_then_communication_then_memory(tmp_path):
     ]
 
 
+def test_an_analysis_is_a_function_of_a_run_however_often_it_is_asked_for(tmp_path):
+    import phasepoint.stack
+
+    run = run_of(tmp_path / "run", [kernel(0, 7)])
+    for _ in range(2):
+        assert phasepoint.stack.device_time(run).rows["busy_ps"].to_pylist() == [7_000]
+
+
 def test_a_run_without_device_work_has_no_rows_and_says_so(tmp_path):
     table = analyse(run_of(tmp_path / "run", [span(0, 5, level="runtime", device="host")]), "device-time")
     assert table.rows.num_rows == 0

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
-from phasepoint.stack import device_time
-from phasepoint.stack.analyses import analyse
+from phasepoint.stack.analyses import analyse, find_analysis
 from phasepoint.stack.idle_causes import CAUSES, of_shard
 
 HOST = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
@@ -162,7 +161,7 @@ def test_causes_agree_with_looking_at_every_nanosecond(spans):
 def test_causes_add_up_to_the_idle_time(spans):
     shard = ShardOf(spans=spans)
     rows = of_shard(shard).rows.to_pylist()
-    (device,) = device_time.of_shard(shard).rows.to_pylist()
+    (device,) = find_analysis("device-time").of_shard(shard).rows.to_pylist()
     assert sum(row["idle_ps"] for row in rows) == device["idle_ps"]
     assert {row["cause"] for row in rows} <= set(CAUSES)
     assert all(row["longest_ps"] <= row["idle_ps"] for row in rows)

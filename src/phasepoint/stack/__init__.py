@@ -3,8 +3,10 @@
 Each analysis is a function of a run: `phasepoint.stack.device_time(run)` gives a `StackTable`.
 """
 
+import sys
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,4 +34,17 @@ def __getattr__(name: str) -> Any:
 
     if name.replace("_", "-") in {analysis.name for analysis in ANALYSES}:
         return partial(analyse, name=name)
+    if (home := sys.modules.get(f"phasepoint.stack.{name}")) is not None:
+        return home
     raise AttributeError(f"module 'phasepoint.stack' has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """Importing a submodule does not set it here: an analysis and the module that holds it share a name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -62,6 +62,9 @@ class Analysis:
 ANALYSES: tuple[Analysis, ...] = (
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "device_time"),
     Analysis("idle-causes", None, "Why devices were idle", "idle_causes"),
+    Analysis("launch-statistics", None, "Launches: delay, queue, short executions, graphs", "launch_statistics"),
+    Analysis("memory-timeline", None, "Memory over time", "memory_timeline"),
+    Analysis("memory-peak", None, "What held the memory at its peak", "memory_peak"),
 )
 
 
