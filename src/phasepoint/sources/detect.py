@@ -18,7 +18,7 @@ _KINETO = re.compile(
 _EVENTS = re.compile(rb'^\s*(?:\[\s*\{|\{.*?"traceEvents"\s*:)', re.DOTALL)
 _NAMED = (
     ("rocprof", re.compile(rb'"rocprofiler-sdk-tool"\s*:')),
-    ("otel", re.compile(rb'"resourceSpans"\s*:')),
+    ("otel", re.compile(rb'"resource_?[sS]pans"\s*:')),
     ("jaeger", re.compile(rb'"traceID"\s*:.{0,4096}?"(?:spanID|spans)"\s*:', re.DOTALL)),
 )
 _PLANE = re.compile(rb"^\x0a[\x80-\xff]{0,9}[\x00-\x7f]")

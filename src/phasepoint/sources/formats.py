@@ -86,6 +86,18 @@ def _read_rocprof(data: bytes, request: CaptureRequest) -> Capture:
     return read_rocprof(data, **_common(request))
 
 
+def _read_jaeger(data: bytes, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.jaeger import read_jaeger
+
+    return read_jaeger(data, **_common(request))
+
+
+def _read_otel(data: bytes, request: CaptureRequest) -> Capture:
+    from phasepoint.sources.otel import read_otel
+
+    return read_otel(data, **_common(request))
+
+
 def _common(request: CaptureRequest) -> dict[str, Any]:
     names = ("window", "epoch_unix_ns", "steps", "keep_spans")
     return {name: getattr(request, name) for name in names}
@@ -96,6 +108,8 @@ READERS: Mapping[str, Callable[[Any, CaptureRequest], Capture]] = {
     "kineto": _read_kineto,
     "nsys": _read_nsys,
     "rocprof": _read_rocprof,
+    "jaeger": _read_jaeger,
+    "otel": _read_otel,
 }
 
 FROM_FILES = frozenset({"nsys"})

@@ -95,7 +95,8 @@ def _format_of(file: Path) -> str:
     if found is None:
         raise SourceError(
             f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler), "
-            "an XPlane (*.xplane.pb), an export of Nsight Systems (*.sqlite), or an output of rocprofv3 (JSON)"
+            "an XPlane (*.xplane.pb), an export of Nsight Systems (*.sqlite), an output of rocprofv3 (JSON), or spans "
+            "of Jaeger or OpenTelemetry (JSON)"
         )
     if found not in READERS:
         raise SourceError(

@@ -12,7 +12,13 @@ from phasepoint.sources.event_tables import NO_ID, Kind, text_column
 Int64s = NDArray[np.int64]
 
 
-def layer_paths(placed: PlacedEvents, kinds: list[Kind], parent: Int64s | None = None) -> pa.Array | None:
+def layer_paths(
+    placed: PlacedEvents,
+    kinds: list[Kind],
+    parent: Int64s | None = None,
+    *,
+    labels: tuple[Int64s, list[str]] | None = None,
+) -> pa.Array | None:
     """`[n_events]` names of the events of level layer around each event, outermost first; null outside all of them.
 
     An execution has the path of its launch.
@@ -20,7 +26,8 @@ def layer_paths(placed: PlacedEvents, kinds: list[Kind], parent: Int64s | None =
     Args:
         placed: the events.
         kinds: their kinds.
-        parent: `[n_events]` explicit parents; None for those that time on the tracks gives.
+        parent: `[n_events]` parents, without loops; None for those that time on the tracks gives.
+        labels: `[n_events]` numbers of what stands in the path for each event, and these texts; None for its name.
 
     Returns:
         None where no event is of level layer.
@@ -30,6 +37,7 @@ def layer_paths(placed: PlacedEvents, kinds: list[Kind], parent: Int64s | None =
         return None
     if parent is None:
         parent = nest_spans(placed.track, placed.start_ps, placed.end_ps).parent
+    own_label, label_texts = (placed.kind, [one.name for one in kinds]) if labels is None else labels
     above = np.where(placed.launch != NO_ID, placed.launch, parent)
     path = np.full(len(above), -1, np.int64)
     texts: list[str | None] = []
@@ -37,10 +45,10 @@ def layer_paths(placed: PlacedEvents, kinds: list[Kind], parent: Int64s | None =
         own = is_layer[placed.kind[rows]]
         path[rows] = np.where(above[rows] == NO_ID, -1, path[above[rows]])
         chosen = rows[own]
-        numbers, first = number_keys(path[chosen], placed.kind[chosen])
-        names = zip(path[chosen[first]].tolist(), placed.kind[chosen[first]].tolist(), strict=True)
+        numbers, first = number_keys(path[chosen], own_label[chosen])
+        names = zip(path[chosen[first]].tolist(), own_label[chosen[first]].tolist(), strict=True)
         begin = len(texts)
-        texts += [kinds[kind].name if outer < 0 else f"{texts[outer]}/{kinds[kind].name}" for outer, kind in names]
+        texts += [label_texts[at] if outer < 0 else f"{texts[outer]}/{label_texts[at]}" for outer, at in names]
         path[chosen] = numbers + begin
     return text_column(path, texts)
 
