@@ -60,6 +60,21 @@ class Analysis:
 
 
 ANALYSES: tuple[Analysis, ...] = (
+    Analysis("model-information", "A1", "Model information", "model_information"),
+    Analysis("layer-information", "A2", "Layer information", "layer_information"),
+    Analysis("layer-latency", "A3", "Layer latency", "layer_latency"),
+    Analysis("layer-memory", "A4", "Layer memory allocation", "layer_memory"),
+    Analysis("layer-types", "A5", "Layer type distribution", "layer_type_distribution"),
+    Analysis("layer-latency-by-type", "A6", "Layer latency aggregated by type", "layer_latency_by_type"),
+    Analysis("layer-memory-by-type", "A7", "Layer memory allocation aggregated by type", "layer_memory_by_type"),
+    Analysis("kernel-information", "A8", "GPU kernel information", "kernel_information"),
+    Analysis("kernel-roofline", "A9", "GPU kernel roofline", "kernel_roofline"),
+    Analysis("kernels-by-name", "A10", "GPU kernel information aggregated by name", "kernels_by_name"),
+    Analysis("layer-kernels", "A11", "GPU kernel information aggregated by layer", "layer_kernels"),
+    Analysis("layer-metrics", "A12", "GPU metrics aggregated by layer", "layer_metrics"),
+    Analysis("device-share", "A13", "GPU versus non-GPU latency per layer", "device_share"),
+    Analysis("layer-roofline", "A14", "Layer roofline", "layer_roofline"),
+    Analysis("kernels-by-model", "A15", "GPU kernel information aggregated by model", "kernels_by_model"),
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "device_time"),
     Analysis("idle-causes", None, "Why devices were idle", "idle_causes"),
     Analysis("launch-statistics", None, "Launches: delay, queue, short executions, graphs", "launch_statistics"),

@@ -1,11 +1,14 @@
 """One shard of a run, as analyses of the stack see it: its tables, each read once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from phasepoint.store import Run, Shard
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +23,7 @@ class StackShard:
     run: Run
     shard: Shard
     _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False)
+    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     @property
     def host(self) -> int:
@@ -37,6 +41,13 @@ class StackShard:
             self._tables[name] = self.run.table(name, shard=self.shard.name).drop_columns(["host", "attempt"])
         table = self._tables[name]
         return table if columns is None else table.select(list(columns))
+
+    def once(self, make: "Callable[[StackShard], Made]") -> Made:
+        """What a function makes of the shard, made at the first call and kept: analyses share their groundwork."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: Made = self._made[make]
+        return made
 
 
 def shards_of(run: Run) -> tuple[StackShard, ...]:

@@ -1,0 +1,217 @@
+"""What every analysis of the stack keeps to; a new one joins by its row in `ANALYSES`."""
+
+import csv
+import inspect
+import io
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stack_runs import kernel, run_of, span
+
+import phasepoint.stack
+from phasepoint.cli.main import run as run_command
+from phasepoint.core.tables import table_from_rows
+from phasepoint.report.csv_text import csv_text
+from phasepoint.report.documents import to_json
+from phasepoint.report.stack_document import stack_document
+from phasepoint.stack.analyses import ANALYSES, analyse, find_analysis
+from phasepoint.stack.result import schema_of
+from phasepoint.stack.shard import StackShard, shards_of
+from phasepoint.store import open_run
+
+CODES = [f"A{i}" for i in range(1, 16)]
+
+pytestmark = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda one: one.name)
+
+
+def host(start_ns, end_ns, **fields):
+    """A span of the host's main thread."""
+    return span(start_ns, end_ns, **{"level": "op", "device": "host", "track": "main", "category": "host", **fields})
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory):
+    """Two hosts with steps, layers, launches, counters and memory."""
+    spans = [
+        host(0, 90, name="phasepoint.step#0", level="model", step=0),
+        host(1, 30, name="phasepoint.layer#Net/0|Linear", level="layer", layer="Net/0", step=0, parent=0),
+        host(2, 25, name="aten::addmm", parent=1, shape="f32[4], f32[2,3], f32[3,4]", step=0),
+        host(30, 60, name="phasepoint.layer#Net/1|ReLU", level="layer", layer="Net/1", step=0, parent=0),
+        host(31, 55, name="aten::relu", parent=3, shape="f32[2,4]", step=0, direction="forward"),
+        kernel(20, 40, name="gemm", launch=2, step=0, track="stream 7"),
+        kernel(40, 47, name="relu", launch=4, step=0),
+        kernel(50, 52, name="Memcpy DtoH", category="data_movement", bytes=128, step=0),
+    ]
+    tables = {
+        "steps": [{"step": i, "start_ps": i * 90_000, "dur_ps": 90_000} for i in range(3)],
+        "launches": [{"window": 0, "span": 5, "occupancy_ratio": 0.5}],
+        "metrics": [{"window": 0, "span": 6, "name": "dram__bytes_read.sum", "unit": "bytes", "value": 32.0}],
+        "allocations": [{"window": 0, "time_ps": 3_000, "device": "gpu:0", "bytes": 512, "span": 2}],
+    }
+    return run_of(tmp_path_factory.mktemp("rich") / "run", spans, spans[:6], **tables)
+
+
+def test_an_empty_run_gives_the_declared_columns_and_a_reason(analysis, tmp_path):
+    table = analyse(run_of(tmp_path / "run", []), analysis.name)
+    assert table.rows.schema.equals(schema_of(analysis.columns), check_metadata=True)
+    assert table.rows.num_rows == 0
+    assert table.notes
+
+
+def test_one_span_is_enough(analysis, tmp_path):
+    table = analyse(run_of(tmp_path / "run", [kernel(0, 5)]), analysis.name)
+    assert table.rows.num_rows <= 1
+    table.rows.validate(full=True)
+
+
+def test_a_span_of_the_host_alone_is_no_device_work(analysis, tmp_path):
+    table = analyse(run_of(tmp_path / "run", [host(0, 5, level="runtime")]), analysis.name)
+    assert table.rows.num_rows == 0
+
+
+def test_twice_the_same(analysis, rich):
+    once, twice = analyse(rich, analysis.name), analyse(open_run(rich.path), analysis.name)
+    assert once.rows.equals(twice.rows)
+    assert once.notes == twice.notes
+
+
+def test_the_tables_are_left_as_they_were(analysis, rich):
+    shard = shards_of(rich)[0]
+    names = ("spans", "steps", "launches", "metrics", "allocations", "instructions")
+    before = {name: shard.table(name).to_pylist() for name in names}
+    analysis.of_shard(shard)
+    assert {name: shard.table(name).to_pylist() for name in names} == before
+
+
+def test_rows_are_as_declared(analysis, rich):
+    table = analyse(rich, analysis.name)
+    assert table.rows.num_rows > 0
+    assert table.rows.schema.equals(schema_of(analysis.columns), check_metadata=True)
+    table.rows.validate(full=True)
+    for column in analysis.columns:
+        assert column.nullable or table.rows[column.name].null_count == 0
+    for column in analysis.columns:
+        if column.unit == "ratio" and column.name != "roof_ratio":
+            assert all(value is None or 0 <= value <= 1 for value in table.rows[column.name].to_pylist())
+
+
+def test_every_number_says_its_unit(analysis):
+    assert len({column.name for column in analysis.columns}) == len(analysis.columns)
+    for column in analysis.columns:
+        assert column.doc
+        for suffix, unit in (("_ps", "ps"), ("_bytes", "bytes"), ("_ratio", "ratio"), ("flop_per_s", "flop/s")):
+            if column.name.endswith(suffix):
+                assert column.unit == unit
+
+
+def test_a_quantity_says_who_says_it(analysis, rich):
+    rows = analyse(rich, analysis.name).rows.to_pylist()
+    for column in analysis.columns:
+        if not column.name.endswith("_source"):
+            continue
+        for row in rows:
+            said = row[column.name]
+            assert said is None or set(said.split(", ")) <= {"counter", "compiler", "formula"}
+            value = next(row.get(name) for name in _values_of(column.name) if name in row)
+            assert (value is None) == (said is None)
+
+
+def _values_of(source):
+    stem = source.removesuffix("_source")
+    return (stem, f"{stem}_ratio")
+
+
+def test_it_is_documented(analysis):
+    assert inspect.getdoc(analysis.home)
+    assert inspect.getdoc(analysis.home.of_shard)
+    if analysis.code:
+        assert inspect.getdoc(analysis.home).startswith(f"{analysis.code}, ")
+
+
+def test_it_is_found_by_name_and_code_and_called_in_python(analysis, rich):
+    assert find_analysis(analysis.name.upper().replace("-", "_")) is analysis
+    assert analysis.code is None or find_analysis(analysis.code.lower()) is analysis
+    called = getattr(phasepoint.stack, analysis.name.replace("-", "_"))(rich)
+    assert called.rows.equals(analyse(rich, analysis.name).rows)
+
+
+def test_shards_are_merged_in_any_grouping(analysis, rich):
+    parts = [analysis.of_shard(shard).rows for shard in shards_of(rich)]
+    empty = analysis.of_shard(_Empty(rich, rich.shards[0])).rows
+    whole = analysis.merge([*parts, empty])
+    assert analysis.merge([analysis.merge(parts[:1]), analysis.merge([parts[1], empty])]).equals(whole)
+    assert analysis.merge([]).schema.equals(whole.schema)
+
+
+class _Empty(StackShard):
+    """A shard with nothing in it."""
+
+    def table(self, name, columns=None):
+        table = table_from_rows(name, [])
+        return table if columns is None else table.select(list(columns))
+
+
+def test_json_and_csv_hold_every_row(analysis, rich):
+    table = analyse(rich, analysis.name)
+    document = json.loads(to_json("stack", stack_document(table)))
+    assert document["rows"] == table.rows.to_pylist()
+    assert [column["name"] for column in document["columns"]] == table.rows.column_names
+    rows = list(csv.DictReader(io.StringIO("".join(csv_text(table.rows)))))
+    assert [list(row) for row in rows] == [table.rows.column_names] * table.rows.num_rows
+
+
+def test_the_command_prints_it(analysis, rich, capsys):
+    assert run_command(["stack", str(rich.path), "--analysis", analysis.code or analysis.name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == analyse(rich, analysis.name).rows.to_pylist()
+
+
+def test_all_fifteen_are_there(analysis):
+    assert Counter(one.code for one in ANALYSES if one.code) == Counter(CODES)
+
+
+spans = st.lists(
+    st.tuples(
+        st.integers(0, 40),
+        st.integers(0, 15),
+        st.sampled_from(["kernel", "op", "layer", "runtime"]),
+        st.sampled_from(["gpu:0", "gpu:1"]),
+        st.sampled_from([None, "M/a", "M/b"]),
+        st.sampled_from([None, 0, 1]),
+        st.sampled_from([None, 0, 3]),
+    ),
+    max_size=14,
+)
+
+
+class _Spans(StackShard):
+    """A shard with given spans."""
+
+    def __init__(self, run, rows):
+        super().__init__(run, run.shards[0])
+        self._tables["spans"] = table_from_rows("spans", rows)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=spans)
+def test_any_spans_are_taken(analysis, rich, rows):
+    made = [
+        {
+            "span": i,
+            **span(
+                start,
+                start + dur,
+                level=level,
+                name=f"{level} {start % 3}",
+                device=device if level == "kernel" else "host",
+                track=device if level == "kernel" else "main",
+                layer=layer,
+                step=step,
+                launch=launch if level == "kernel" else None,
+            ),
+        }
+        for i, (start, dur, level, device, layer, step, launch) in enumerate(rows)
+    ]
+    analysis.of_shard(_Spans(rich, made)).rows.validate(full=True)
