@@ -63,7 +63,6 @@ def test_an_empty_run_gives_the_declared_columns_and_a_reason(analysis, tmp_path
 
 def test_one_span_is_enough(analysis, tmp_path):
     table = analyse(run_of(tmp_path / "run", [kernel(0, 5)]), analysis.name)
-    assert table.rows.num_rows <= 1
     table.rows.validate(full=True)
 
 
