@@ -1,5 +1,7 @@
 """Runs of a few spans, written through the store, for tests of the stack."""
 
+from types import SimpleNamespace
+
 from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.store import create_run, open_run, open_shard
 
@@ -37,8 +39,9 @@ def run_of(path, *hosts, **tables):
 class ShardOf:
     """A shard whose tables' rows are given; spans are numbered as they stand."""
 
-    def __init__(self, *, host=0, **tables):
+    def __init__(self, *, host=0, epoch_unix_ns=START_NS, **tables):
         self.host = host
+        self.shard = SimpleNamespace(session=SimpleNamespace(epoch_unix_ns=epoch_unix_ns))
         spans = [{"span": i, **row} for i, row in enumerate(tables.pop("spans", ()))]
         self._tables = {name: table_from_rows(name, rows) for name, rows in {**tables, "spans": spans}.items()}
 

@@ -1,7 +1,8 @@
 """The analyses of the stack: the one table. A new one is a module and a row.
 
 A module has `COLUMNS` (what its rows hold), `of_shard(shard) -> ShardRows`, and, where rows of several shards are not
-simply put one after another, `merge(parts) -> pa.Table`, which is associative, so that shards may be analysed anywhere.
+simply put one after another, `merge(parts) -> pa.Table`, which is given the parts of all shards in the run's order, so
+that shards may be analysed anywhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -78,6 +79,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "device_time"),
     Analysis("idle-causes", None, "Why devices were idle", "idle_causes"),
     Analysis("launch-statistics", None, "Launches: delay, queue, short executions, graphs", "launch_statistics"),
+    Analysis("collective-skew", None, "Collectives: who came late, who waited", "collective_skew"),
     Analysis("memory-timeline", None, "Memory over time", "memory_timeline"),
     Analysis("memory-peak", None, "What held the memory at its peak", "memory_peak"),
 )
