@@ -111,6 +111,7 @@ def test_a_single_rank_has_nothing_to_compare(tmp_path):
     run = run_of(tmp_path / "run", [kernel(0, 5, category="communication", name=NAMES["all_reduce"]), kernel(6, 9)])
     rows = analyse(run, "collective-skew").rows.to_pylist()
     assert [(row["kind"], row["collectives"], row["unmatched"]) for row in rows] == [(None, 0, 1), ("all_reduce", 0, 1)]
+    assert [row["clock_error_ps"] for row in rows] == [None, None]
 
 
 def test_no_collectives_no_rows(tmp_path):

@@ -229,6 +229,8 @@ def _match(table: pa.Table, number: Int64s, rank: Int64s, offset_ps: Int64s, ali
 def _rank_rows(matched: _Matched, rank: int, head: dict[str, int | str | None]) -> list[dict[str, object]]:
     """The row of all kinds of one rank, then one of each kind, by time."""
     mine = matched.rank == rank
+    if not (mine & (matched.size > 1)).any():
+        head = {**head, "clock_error_ps": None}
     rows = []
     for kind in [None, *sorted(set(matched.kind[mine].tolist()))]:
         chosen = mine if kind is None else mine & (matched.kind == kind)
