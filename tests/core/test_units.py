@@ -6,7 +6,7 @@ from phasepoint.core.units import format_bytes, format_count, format_ps, format_
 @pytest.mark.parametrize(
     ("time_ps", "text"),
     [
-        (0, "0.00 ps"),
+        (0, "0 s"),
         (999, "999 ps"),
         (1_000, "1.00 ns"),
         (1_234_000, "1.23 µs"),

@@ -23,6 +23,8 @@ def format_ps(time_ps: int | float | None) -> str:
     """
     if time_ps is None:
         return "–"
+    if time_ps == 0:
+        return "0 s"
     size = abs(time_ps)
     for least, unit_ps, unit in _TIME_UNITS:
         if size >= least:
