@@ -183,10 +183,10 @@ def test_steps_of_the_clock_are_used_where_the_trace_has_no_marks(tmp_path):
 def test_a_format_of_tomorrow_is_said_and_skipped(tmp_path):
     path = str(tmp_path / "run")
     create_run(path)
-    with_shard(path, [window_row(0, format="nsys")], {0: b"x"})
+    with_shard(path, [window_row(0, format="tomorrow")], {0: b"x"})
     result = convert_windows(path)
     assert result.failed == 1
-    assert "no reader for captures of format 'nsys'; there are readers for xplane, kineto" in result.problems[0]
+    assert "no reader for captures of format 'tomorrow'; there are readers for xplane, kineto" in result.problems[0]
 
 
 @pytest.mark.jax

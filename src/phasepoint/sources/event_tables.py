@@ -26,7 +26,8 @@ NO_ID = -1
 ROW_TABLES = ("launches", "metrics", "collectives", "allocations", "counters")
 """Tables that a reader fills with rows of its own."""
 
-_LEVEL_AND_CATEGORY = {"level": "level", "category": "category"}
+LEVEL_AND_CATEGORY = {"level": "level", "category": "category"}
+"""Columns that are named as their attributes of `Kind`."""
 
 
 class Kind(NamedTuple):
@@ -209,15 +210,15 @@ def _spans(events: TraceEvents, nesting: Nesting, bounds: StepBounds, step: Int6
         {
             "window": np.full(n_spans, window, np.int64),
             "span": np.arange(n_spans, dtype=np.int64),
-            "parent": _nullable(parent, parent < 0),
-            **_kind_columns(events, events.kind, {"name": "name", "device": "device", **_LEVEL_AND_CATEGORY}),
+            "parent": nullable(parent, parent < 0),
+            **kind_columns(events.kinds, events.kind, {"name": "name", "device": "device", **LEVEL_AND_CATEGORY}),
             "start_ps": events.start_ps,
             "dur_ps": events.end_ps - events.start_ps,
             "self_ps": nesting.self_ps,
             "track": text_column(events.track, events.tracks),
-            "step": _step_numbers(bounds, step),
-            "correlation": _nullable(events.correlation, events.correlation == NO_ID),
-            "launch": _nullable(events.launch, events.launch == NO_ID),
+            "step": step_numbers(bounds, step),
+            "correlation": nullable(events.correlation, events.correlation == NO_ID),
+            "launch": nullable(events.launch, events.launch == NO_ID),
             **events.columns,
         },
     )
@@ -235,8 +236,8 @@ def _ops(events: TraceEvents, nesting: Nesting, bounds: StepBounds, step: Int64s
         "ops",
         {
             "window": np.full(len(first), window, np.int64),
-            "step": _step_numbers(bounds, step[sample]),
-            **_kind_columns(events, events.kind[sample], {"device": "device", "op": "name", **_LEVEL_AND_CATEGORY}),
+            "step": step_numbers(bounds, step[sample]),
+            **kind_columns(events.kinds, events.kind[sample], {"device": "device", "op": "name", **LEVEL_AND_CATEGORY}),
             **layers,
             "count": np.bincount(numbers, minlength=len(first)).astype(np.int64),
             "total_ps": sum_by(numbers, len(first), (events.end_ps - events.start_ps)[rows]),
@@ -254,60 +255,110 @@ def _codes(texts: pa.Array | None, n_rows: int) -> Int64s:
 
 
 def _breakdowns(events: TraceEvents, nesting: Nesting, bounds: StepBounds, window: int) -> pa.Table:
-    """Every instant of a step to one category: what the device does first, else what the host does, else idle."""
-    devices = sorted({kind.device for kind in events.kinds} - {"host"}) or ["cpu:0"]
-    host = _busy(events, nesting, "host", None)
-    rows: dict[str, list[object]] = {name: [] for name in ("window", "step", "device", "category", "wall_ps")}
-    for device in devices:
-        layers = [_busy(events, nesting, device, category) for category in CATEGORIES[:3]]
-        own_host = _busy(events, nesting, device, "host")
-        wall_ps = partition([*layers, own_host, host], bounds.start_ps, bounds.end_ps)
-        wall_ps = np.column_stack((wall_ps[:, :3], wall_ps[:, 3] + wall_ps[:, 4], wall_ps[:, 5]))
-        for i, number in enumerate(bounds.step):
-            rows["window"] += [window] * len(CATEGORIES)
-            rows["step"] += [int(number)] * len(CATEGORIES)
-            rows["device"] += [device] * len(CATEGORIES)
-            rows["category"] += CATEGORIES
-            rows["wall_ps"] += wall_ps[i].tolist()
-    return table_from_columns("breakdowns", rows)
+    devices = devices_of(events.kinds)
+    segments = events.kind[nesting.segment_span], nesting.segment_start_ps, nesting.segment_end_ps
+    walls = category_walls(events.kinds, segments, devices, bounds.start_ps, bounds.end_ps)
+    return breakdowns_table(devices, walls, bounds.step, window)
 
 
-def _busy(events: TraceEvents, nesting: Nesting, device: str, category: str | None) -> IntervalSet:
-    """When the device spends time of its own in a category (None: any): nested work counts where it is nested."""
-    wanted = np.array(
-        [kind.device == device and kind.works and category in (None, kind.category) for kind in events.kinds], np.bool_
+def devices_of(kinds: Sequence[Kind]) -> list[str]:
+    """The devices on which anything ran; the CPU where nothing but the host is known."""
+    return sorted({kind.device for kind in kinds} - {"host"}) or ["cpu:0"]
+
+
+def category_walls(
+    kinds: Sequence[Kind],
+    segments: tuple[NDArray[Any], Int64s, Int64s],
+    devices: Sequence[str],
+    low_ps: Int64s,
+    high_ps: Int64s,
+) -> Int64s:
+    """Every instant to one category: what the device does first, else what the host does, else idle.
+
+    Args:
+        kinds: the kinds.
+        segments: `[n]` kind, start and end of the stretches of time, each charged to the innermost span of its track.
+        devices: the devices.
+        low_ps: `[n_windows]` starts of the windows, ps.
+        high_ps: `[n_windows]` their ends, ps.
+
+    Returns:
+        `[n_devices, n_windows, n_categories]` ps; over the categories they add up to `high - low`.
+    """
+
+    def busy(device: str, category: str | None) -> IntervalSet:
+        """When the device spends time of its own in a category (None: any): nested work counts where it is nested."""
+        wanted = np.array(
+            [kind.device == device and kind.works and category in (None, kind.category) for kind in kinds], np.bool_
+        )
+        if not wanted.any():
+            return EMPTY
+        chosen = wanted[segments[0]]
+        return union(segments[1][chosen], segments[2][chosen])
+
+    host = busy("host", None)
+    walls = np.zeros((len(devices), len(low_ps), len(CATEGORIES)), np.int64)
+    for i, device in enumerate(devices):
+        layers = [busy(device, category) for category in CATEGORIES[:3]]
+        wall_ps = partition([*layers, busy(device, "host"), host], low_ps, high_ps)
+        walls[i] = np.column_stack((wall_ps[:, :3], wall_ps[:, 3] + wall_ps[:, 4], wall_ps[:, 5]))
+    return walls
+
+
+def breakdowns_table(devices: Sequence[str], walls: Int64s, step: Int64s, window: int) -> pa.Table:
+    """Rows of `breakdowns` from `category_walls` of the steps."""
+    n_devices, n_steps, n_categories = walls.shape
+    n_rows = n_devices * n_steps * n_categories
+    by_device, by_category = np.repeat(np.arange(n_devices), n_steps * n_categories), np.arange(n_rows) % n_categories
+    return table_from_columns(
+        "breakdowns",
+        {
+            "window": np.full(n_rows, window, np.int64),
+            "step": np.tile(np.repeat(step, n_categories), n_devices).astype(np.int64),
+            "device": text_column(by_device, devices),
+            "category": text_column(by_category, CATEGORIES),
+            "wall_ps": walls.reshape(-1),
+        },
     )
-    if not wanted.any():
-        return EMPTY
-    chosen = wanted[events.kind[nesting.segment_span]]
-    return union(nesting.segment_start_ps[chosen], nesting.segment_end_ps[chosen])
 
 
-def _kind_columns(events: TraceEvents, kind: Int64s, names: dict[str, str]) -> dict[str, pa.Array]:
-    """Columns by name from attributes of the events' kinds."""
-    return {column: text_column(kind, [getattr(one, name) for one in events.kinds]) for column, name in names.items()}
+def kind_columns(kinds: Sequence[Kind], kind: NDArray[Any], names: Mapping[str, str]) -> dict[str, pa.Array]:
+    """Columns by name from attributes of the events' kinds.
+
+    Args:
+        kinds: the kinds.
+        kind: `[n]` index into `kinds`.
+        names: attribute of the kinds for each column.
+    """
+    return {column: text_column(kind, [getattr(one, name) for one in kinds]) for column, name in names.items()}
 
 
 def text_column(indices: NDArray[Any], values: Sequence[str | None]) -> pa.Array:
-    """Texts by index as a dictionary array whose values are distinct; null where the text is None or the index -1.
+    """Texts by index as a dictionary array of those that occur, each once; null where the text is None or the index -1.
 
     Args:
         indices: `[n]` index into `values`.
         values: the texts.
     """
-    distinct = {value: i for i, value in enumerate(dict.fromkeys(v for v in values if v is not None))}
-    # The last place is where an index of -1 ends up.
-    renumbered = np.array([-1 if value is None else distinct[value] for value in values] + [-1], np.int32)
-    codes = renumbered[indices]
-    missing = codes < 0
-    mask = missing if missing.any() else None
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32(), mask=mask), pa.array(list(distinct), pa.string()))
+    used = np.zeros(len(values) + 1, np.bool_)  # the last place is where an index of -1 ends up
+    used[indices] = True
+    codes = np.full(len(values) + 1, -1, np.int32)
+    distinct: dict[str, int] = {}
+    for i in np.flatnonzero(used[:-1]).tolist():
+        value = values[i]
+        if value is not None:
+            codes[i] = distinct.setdefault(value, len(distinct))
+    found = codes[indices]
+    mask = found < 0 if (codes[used] < 0).any() else None
+    return pa.DictionaryArray.from_arrays(pa.array(found, pa.int32(), mask=mask), pa.array(list(distinct), pa.string()))
 
 
-def _step_numbers(bounds: StepBounds, step: Int64s) -> pa.Array:
+def step_numbers(bounds: StepBounds, step: NDArray[Any]) -> pa.Array:
+    """Numbers of the steps by index, null where it is below 0."""
     numbers = bounds.step[step] if len(bounds.step) else step
-    return _nullable(numbers, step < 0)
+    return nullable(numbers, step < 0)
 
 
-def _nullable(values: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+def nullable(values: Int64s, missing: NDArray[np.bool_]) -> pa.Array:
+    """Integers, null where they are missing."""
     return pa.array(values, pa.int64(), mask=missing)

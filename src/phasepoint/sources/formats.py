@@ -106,11 +106,15 @@ def _common(request: CaptureRequest) -> dict[str, Any]:
 READERS: Mapping[str, Callable[[Any, CaptureRequest], Capture]] = {
     "xplane": _read_xplane,
     "kineto": _read_kineto,
+    "chrome": _read_kineto,
     "nsys": _read_nsys,
     "rocprof": _read_rocprof,
     "jaeger": _read_jaeger,
     "otel": _read_otel,
 }
+
+STREAMED = frozenset({"kineto", "chrome"})
+"""Formats of which files are read in bounded memory, slice by slice."""
 
 FROM_FILES = frozenset({"nsys"})
 """Formats whose readers take a file as it lies, piece by piece, instead of all its bytes."""

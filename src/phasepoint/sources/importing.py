@@ -5,21 +5,20 @@ A file that marks no steps is one step, from its first event to its last. What t
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.errors import SourceError, UsageError
-from phasepoint.core.tables import TABLES, table_from_columns
-from phasepoint.sources.capture import Capture
-from phasepoint.sources.detect import HEAD_BYTES, detect_format, is_packed, unpack
-from phasepoint.sources.formats import FROM_FILES, READERS, CaptureRequest, read_capture
-from phasepoint.sources.hlo import read_programs
-from phasepoint.sources.kineto_head import KinetoHead, read_head
-from phasepoint.store import create_run, open_shard
+from phasepoint.core.tables import table_from_columns
+from phasepoint.sources.detect import HEAD_BYTES, detect_format, unpack
+from phasepoint.sources.formats import READERS
+from phasepoint.sources.trace_file import ReadFile, read_file
+from phasepoint.store import ShardWriter, create_run, open_shard
 
 Progress = Callable[[int, int], None]
 
@@ -105,88 +104,33 @@ def _format_of(file: Path) -> str:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _ReadFile:
-    """One file in memory: what it is, how large unpacked, what it says of its job, and how many steps it marks."""
-
-    path: Path
-    format: str
-    size: int
-    head: KinetoHead
-    capture: Capture
-    marked: int
-
-
 def _import_file(
     file: Path, format: str, out: str | os.PathLike[str], taken: dict[int, str], *, command: Sequence[str]
 ) -> ImportedFile:
-    read = _read_file(file, format)
-    host = read.head.rank if read.head.rank is not None else max(taken, default=-1) + 1
-    if host in taken:
-        raise UsageError(f"{file} and {taken[host]} both are of rank {host}; import them into runs of their own")
-    _write(read, out, host, command)
-    row = read.capture.conversion.to_pylist()[0]
-    return ImportedFile(
-        path=str(file),
-        format=format,
-        host=host,
-        steps=read.marked,
-        events=row["events"],
-        spans=row["spans"],
-        ignored=row["ignored_events"],
-        dropped=row["dropped_events"],
-        orphans=row["orphan_events"],
-        problem=row["problem"],
-    )
+    with read_file(file, format) as read:
+        host = read.rank if read.rank is not None else max(taken, default=-1) + 1
+        if host in taken:
+            raise UsageError(f"{file} and {taken[host]} both are of rank {host}; import them into runs of their own")
+        row = _write(read, out, host, command)
+        return ImportedFile(
+            path=str(file),
+            format=format,
+            host=host,
+            steps=read.marked_steps,
+            events=row["events"],
+            spans=row["spans"],
+            ignored=row["ignored_events"],
+            dropped=row["dropped_events"],
+            orphans=row["orphan_events"],
+            problem=row["problem"],
+        )
 
 
-def _read_file(file: Path, format: str) -> _ReadFile:
-    data = _content(file, format)
-    head = read_head(data) if format == "kineto" and isinstance(data, bytes) else KinetoHead()
-    try:
-        capture, marked = _read(format, data)
-    except SourceError as error:
-        raise SourceError(f"{file}: {error}") from error
-    if not capture.spans.num_rows:
-        raise SourceError(f"{file}: no event in it is a stretch of work; nothing was imported from it")
-    size = len(data) if isinstance(data, bytes) else data.stat().st_size
-    if format not in ("kineto", "xplane"):
-        head = KinetoHead(None, capture.devices, capture.start_unix_ns or 0)
-    return _ReadFile(file, format, size, head, capture, marked)
-
-
-def _content(file: Path, format: str) -> bytes | Path:
-    """The file's bytes, unpacked; the file itself where its reader takes it as it lies."""
-    try:
-        with file.open("rb") as opened:
-            if format in FROM_FILES and not is_packed(opened.read(HEAD_BYTES)):
-                return file
-            opened.seek(0)
-            packed = opened.read()
-    except OSError as error:
-        raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
-    return unpack(packed, str(file))
-
-
-def _read(format: str, data: bytes | Path) -> tuple[Capture, int]:
-    """The file's tables, and how many steps it marks."""
-
-    def read(steps: pa.Table) -> Capture:
-        request = CaptureRequest(0, None, steps, keep_spans=True, read_hlo=read_programs)
-        return read_capture(format, data, request)
-
-    capture = read(TABLES["steps"].empty())
-    if capture.steps.num_rows or not capture.spans.num_rows:
-        return capture, capture.steps.num_rows
-    start_ps = pc.min(capture.spans["start_ps"]).as_py()
-    end_ps = pc.max(pc.add(capture.spans["start_ps"], capture.spans["dur_ps"])).as_py()
-    whole = table_from_columns("steps", {"step": [0], "start_ps": [start_ps], "dur_ps": [end_ps - start_ps]})
-    return read(whole), 0
-
-
-def _write(read: _ReadFile, out: str | os.PathLike[str], host: int, command: Sequence[str]) -> None:
-    steps = read.capture.steps.select(["step", "start_ps", "dur_ps"]).to_pydict()
-    start_ps, end_ps = steps["start_ps"][0], steps["start_ps"][-1] + steps["dur_ps"][-1]
+def _write(read: ReadFile, out: str | os.PathLike[str], host: int, command: Sequence[str]) -> dict[str, Any]:
+    """Write a file's shard, its rows as they come, and return the row of `conversions`."""
+    steps = read.steps.select(["step", "start_ps", "dur_ps"])
+    start_ps = steps["start_ps"][0].as_py()
+    end_ps = steps["start_ps"][-1].as_py() + steps["dur_ps"][-1].as_py()
     window = {
         "window": [0],
         "first_step": steps["step"][:1],
@@ -198,21 +142,38 @@ def _write(read: _ReadFile, out: str | os.PathLike[str], host: int, command: Seq
         "bytes": [read.size],
         **{name: [0] for name in _COSTS},
     }
-    framework, devices, opened_ns = _FRAMEWORK.get(read.format), read.head.devices, read.head.base_unix_ns
-    closed_ns = opened_ns + end_ps // 1000 + 1
-    create_run(out, command=command, frameworks={framework: ""} if framework else {}, devices=devices)
-    times = iter((opened_ns,))
+    framework = _FRAMEWORK.get(read.format)
+    closed_ns = read.epoch_unix_ns + end_ps // 1000 + 1
+    create_run(out, command=command, frameworks={framework: ""} if framework else {}, devices=read.devices)
+    times = iter((read.epoch_unix_ns,))
     writer = open_shard(
         out,
         host,
-        epoch_unix_ns=opened_ns,
+        epoch_unix_ns=read.epoch_unix_ns,
         framework=framework,
-        devices=devices,
+        devices=read.devices,
         notes={"imported": str(read.path)},
         clock=lambda: next(times, closed_ns),
     )
-    for name, table in read.capture.tables.items():
-        writer.append(name, table)
-    writer.append("steps", table_from_columns("steps", steps))
+    _write_parts(writer, read.tables())
+    conversion = read.conversion()
+    writer.append("steps", table_from_columns("steps", steps.to_pydict()))
     writer.append("windows", table_from_columns("windows", window))
+    writer.append("conversions", conversion)
     writer.close()
+    row: dict[str, Any] = conversion.to_pylist()[0]
+    return row
+
+
+def _write_parts(writer: ShardWriter, slices: Iterator[Mapping[str, pa.Table]]) -> None:
+    """Write each slice's parts while the next slice is made; never more than one waits."""
+    with ThreadPoolExecutor(1) as pool:
+        writing: Future[int] | None = None
+        for tables in slices:
+            if writing is not None:
+                writing.result()
+            for name, table in tables.items():
+                writer.append(name, table)
+            writing = pool.submit(writer.flush)
+        if writing is not None:
+            writing.result()

@@ -1,20 +1,29 @@
-"""Kineto JSON (PyTorch's profiler) → tables.
+"""Kineto's JSON (PyTorch's profiler), and Chrome's trace format in general → tables.
 
 On a machine without an accelerator the ATen operators are the device's work (`cpu:0`), nested in each other; with one,
 they are the host's, and kernels, copies and fills are the device's.
 """
 
 import time
+from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.capture import Capture
-from phasepoint.sources.event_tables import capture_of_events
-from phasepoint.sources.kineto_events import gather_events
-from phasepoint.sources.kineto_json import parse_kineto
-from phasepoint.sources.kineto_steps import find_bounds
+from phasepoint.sources.event_tables import ROW_TABLES, accounts_table, steps_table
+from phasepoint.sources.kineto_blocks import ByteSource, PlainBytes
+from phasepoint.sources.kineto_kinds import accounts_of, is_dropped, kind_of
+from phasepoint.sources.kineto_slices import Slices, TraceFacts
+from phasepoint.sources.kineto_spool import SLICE_ROWS, Spool
+from phasepoint.sources.kineto_steps import Mark, bounds_of_marks
+from phasepoint.sources.kineto_trace import KinetoTrace
+from phasepoint.sources.step_bounds import StepBounds, order_bounds
 
 PS_PER_NS = 1_000
+PS_PER_US = 1_000_000
+_STREAMED = ("spans", *ROW_TABLES)
 
 
 def read_kineto(
@@ -32,7 +41,7 @@ def read_kineto(
         window: number of the window.
         epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
         steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, for captures that hold no marks.
-        keep_spans: whether to build `spans`, by far the largest table.
+        keep_spans: whether to build `spans`, by far the largest table, and the rows of single events.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty, PyTorch has none.
@@ -40,11 +49,147 @@ def read_kineto(
     Raises:
         SourceError: the bytes are no trace in Chrome's JSON format.
     """
-    started_ns = time.thread_time_ns()
-    trace = parse_kineto(data)
-    events = gather_events(trace, epoch_unix_ns=epoch_unix_ns)
-    bounds = find_bounds(events, steps)
-    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
-    return capture_of_events(
-        events, bounds, window=window, keep_spans=keep_spans, problem=trace.problem, cost_ps=cost_ps
-    )
+    with KinetoReading(PlainBytes(data)) as reading:
+        reading.set_window(window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans)
+        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty()] for name in _STREAMED}
+        for tables in reading.tables():
+            for name, table in tables.items():
+                parts[name].append(table)
+        joined = {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+        if len(parts["spans"]) > 2:
+            joined["spans"] = joined["spans"].sort_by("span")
+        return Capture(
+            **joined,
+            **reading.summary(),
+            programs=TABLES["programs"].empty(),
+            instructions=TABLES["instructions"].empty(),
+            conversion=reading.conversion(),
+            steps=steps_table(reading.bounds),
+        )
+
+
+class KinetoReading:
+    """A trace that has been read through once, and can be turned into tables slice by slice.
+
+    Args:
+        source: the bytes.
+        slice_rows: events that are in memory at once, about.
+
+    Raises:
+        SourceError: the bytes are no trace in Chrome's JSON format.
+    """
+
+    def __init__(self, source: ByteSource, *, slice_rows: int = SLICE_ROWS) -> None:
+        self._started_ns = time.process_time_ns()
+        self._spool = Spool(slice_rows)
+        try:
+            self.trace = KinetoTrace(source, self._spool)
+        except BaseException:
+            self._spool.close()
+            raise
+
+    def __enter__(self) -> "KinetoReading":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        self._spool.close()
+
+    @property
+    def first_unix_ns(self) -> int:
+        """When the first span began, Unix ns, whole; by the file's own clock where it does not say how that runs."""
+        first_ps = self.trace.gatherer.first_ps or 0
+        return self.trace.head.base_unix_ns + self.trace.origin_us * 1_000 + first_ps // PS_PER_NS
+
+    def set_window(
+        self,
+        window: int,
+        *,
+        epoch_unix_ns: int | None = None,
+        steps: pa.Table | None = None,
+        keep_spans: bool = True,
+        whole: bool = False,
+    ) -> bool:
+        """Say what the tables are to be of: see `read_kineto`.
+
+        Args:
+            window: number of the window.
+            epoch_unix_ns: the epoch; None to count from the first span.
+            steps: the step clock's.
+            keep_spans: whether rows of single events are wanted.
+            whole: whether a file that marks no steps is one step, from its first span to its last.
+
+        Returns:
+            Whether the file marks steps.
+        """
+        gatherer, head = self.trace.gatherer, self.trace.head
+        first_ps = gatherer.first_ps or 0
+        offset_ps = -first_ps
+        if epoch_unix_ns is not None:
+            offset_ps = self.trace.origin_us * PS_PER_US + (head.base_unix_ns - epoch_unix_ns) * PS_PER_NS
+        marks = [
+            Mark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
+            for start, dur, kind in sorted(gatherer.marks)
+        ]
+        bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps)
+        is_marked = bool(len(bounds.step))
+        if whole and not is_marked:
+            bounds = _one_step(first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
+        self.bounds = bounds
+        has_device = gatherer.has_device
+        self._window = window
+        self._slices = Slices(
+            TraceFacts(
+                events=gatherer.kinds,
+                kinds=[kind_of(event, has_device=has_device) for event in gatherer.kinds],
+                tracks=gatherer.tracks(),
+                texts=gatherer.texts,
+                shapes=gatherer.shapes,
+                bounds=bounds,
+                offset_ps=offset_ps,
+                window=window,
+                keep_spans=keep_spans,
+                device_collectives=gatherer.device_collectives,
+            )
+        )
+        return is_marked
+
+    def tables(self) -> Iterator[dict[str, pa.Table]]:
+        """Rows of single events, a slice of time after another; `summary` and `conversion` when all are done."""
+        return self._slices.tables(self._spool.slices())
+
+    def summary(self) -> dict[str, pa.Table]:
+        """`ops`, `breakdowns` and `accounts`."""
+        accounts = accounts_of(self.trace.gatherer.kinds, *self.trace.gatherer.counts, self.trace.unreadable)
+        return {
+            "ops": self._slices.ops(),
+            "breakdowns": self._slices.breakdowns(),
+            "accounts": accounts_table(accounts, self._window),
+        }
+
+    def conversion(self) -> pa.Table:
+        """One row of `conversions`."""
+        trace = self.trace
+        accounts = accounts_of(trace.gatherer.kinds, *trace.gatherer.counts, trace.unreadable)
+        dropped = sum(account.events for account in accounts if is_dropped(account))
+        return table_from_columns(
+            "conversions",
+            {
+                "window": [self._window],
+                "events": [trace.found],
+                "spans": [self._slices.spans],
+                "ignored_events": [trace.found - self._slices.spans - dropped],
+                "dropped_events": [dropped],
+                "misnested_events": [self._slices.misnested],
+                "orphan_events": [self._slices.orphans],
+                "convert_cost_ps": [(time.process_time_ns() - self._started_ns) * PS_PER_NS],
+                "problem": [trace.problem],
+            },
+        )
+
+
+def _one_step(start_ps: int, end_ps: int) -> StepBounds:
+    return order_bounds(*(np.array([value], np.int64) for value in (0, start_ps, end_ps)))
