@@ -87,3 +87,9 @@ class FindingError(PhasepointError):
     """The run holds a finding that --fail-on refuses. Exit code 14."""
 
     exit_code = 14
+
+
+class ChangeError(PhasepointError):
+    """The run is slower than its base by more than --fail-over allows. Exit code 15."""
+
+    exit_code = 15

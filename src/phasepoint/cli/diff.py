@@ -1,0 +1,103 @@
+"""`phasepoint diff`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phasepoint.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from phasepoint.stack.diff_result import RunDiff
+    from phasepoint.store import Run
+
+Base = Annotated[str, typer.Argument(metavar="BASE", help="The run to compare with.")]
+New = Annotated[str, typer.Argument(metavar="RUN", help="The run whose change is asked for.")]
+FailOver = Annotated[
+    str | None,
+    typer.Option("--fail-over", metavar="PERCENT", help="End with exit code 15 if the step grew by more: 3%."),
+]
+BaseRepeat = Annotated[
+    list[str] | None,
+    typer.Option("--base-repeat", metavar="RUN", help="One more recording of the base's job; may be repeated."),
+]
+RunRepeat = Annotated[
+    list[str] | None,
+    typer.Option("--run-repeat", metavar="RUN", help="One more recording of RUN's job; may be repeated."),
+]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
+
+
+def diff(
+    base: Base,
+    run: New,
+    *,
+    base_repeat: BaseRepeat = None,
+    run_repeat: RunRepeat = None,
+    fail_over: FailOver = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Say what changed between two runs, by how much, and whether it is more than noise.
+
+    As a gate: `phasepoint diff BASE RUN --fail-over 3%`. More recordings of each job tell the machine from the job.
+    """
+    from phasepoint.cli.console import result_console, write_data, write_notes
+    from phasepoint.core.errors import UsageError
+
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other; give one")
+    limit_ratio = None if fail_over is None else _ratio(fail_over)
+    sides = [[_open(path) for path in side] for side in ([base, *(base_repeat or [])], [run, *(run_repeat or [])])]
+    from phasepoint.cli.console import busy
+
+    with busy("comparing"):
+        from phasepoint.stack.diff import compare_runs
+
+        found = compare_runs(*sides)
+    write_notes(found.notes)
+    if as_json:
+        from phasepoint.report.diff_document import diff_document
+        from phasepoint.report.documents import to_json
+
+        typer.echo(to_json("diff", diff_document(found)))
+    elif as_csv:
+        from phasepoint.report.csv_text import csv_text
+
+        write_data(csv_text(found.table()))
+    else:
+        from phasepoint.report.diff_terminal import render_diff
+
+        render_diff(found, result_console())
+    if limit_ratio is not None:
+        _judge(found, limit_ratio, fail_over or "")
+
+
+def _open(path: str) -> "Run":
+    from phasepoint.cli.opening import open_converted
+
+    return open_converted(path)
+
+
+def _ratio(text: str) -> float:
+    """`3%` or `3` as 0.03."""
+    from phasepoint.core.errors import UsageError
+
+    try:
+        percent = float(text.strip().removesuffix("%"))
+    except ValueError:
+        percent = float("nan")
+    if not 0 <= percent < float("inf"):
+        raise UsageError(f"--fail-over {text}: expected a percentage of the base's step, such as 3%")
+    return percent / 100
+
+
+def _judge(found: "RunDiff", limit_ratio: float, text: str) -> None:
+    from phasepoint.core.errors import ChangeError, NoDataError
+    from phasepoint.core.units import format_ratio
+
+    if found.grown_ratio is None:
+        raise NoDataError(f"--fail-over {text}: cannot be judged: {'; '.join(found.notes)}")
+    if found.grown_ratio > limit_ratio:
+        where = ", ".join(row.name for row in found.named if row.change_ps > 0)
+        grown = f"the step grew by {format_ratio(found.grown_ratio)} beyond noise"
+        raise ChangeError(f"{grown}{f', in {where}' if where else ''}; --fail-over allows {text}")

@@ -1,0 +1,112 @@
+"""Which op of one run is which op of another, and the tree of layers that they stand in."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.stack.op_keys import OpKey
+
+ARROW = " → "
+"""Between the shapes of an op whose shape changed."""
+
+LEAST_OF_KIND = 3
+"""Layers in which ops of one kind must occur for their median to say what the kind did: one of three may change."""
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Ops of several runs on one list.
+
+    Attributes:
+        keys: `[n_ops]`, sorted; where only the shape changed, both shapes stand in the key.
+        places: for each run `[n_ops_of_run]`, the position of its ops in `keys`.
+    """
+
+    keys: tuple[OpKey, ...]
+    places: tuple[Int64s, ...]
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """Every layer and all above it, sorted; those of ops without one are absent."""
+        found = {key.layer for key in self.keys if key.layer}
+        return tuple(
+            sorted({"/".join(layer.split("/")[: i + 1]) for layer in found for i in range(layer.count("/") + 1)})
+        )
+
+    @cached_property
+    def inside(self) -> Bools:
+        """`[n_layers, n_ops]`: whether an op stands in a layer, at any depth."""
+        inside = np.zeros((len(self.layers), len(self.keys)), bool)
+        place = {layer: i for i, layer in enumerate(self.layers)}
+        for column, key in enumerate(self.keys):
+            parts = key.layer.split("/") if key.layer else []
+            for depth in range(len(parts)):
+                inside[place["/".join(parts[: depth + 1])], column] = True
+        return inside
+
+    @cached_property
+    def kinds(self) -> tuple[OpKey, ...]:
+        """The kind of each op, `[n_ops]`: what it shares with its like in other layers, by the base's shape.
+
+        Where ops of three layers share direction, name and shape, that is their kind; else, where three share
+        device and name, that; else the op is its own kind.
+        """
+        exact = [replace(key, layer="", shape=key.shape.partition(ARROW)[0]) for key in self.keys]
+        coarse = [replace(key, direction="", shape="") for key in exact]
+        often = Counter(exact)
+        left = Counter(kind for kind, fine in zip(coarse, exact, strict=True) if often[fine] < LEAST_OF_KIND)
+        chosen = []
+        for key, fine, rough in zip(self.keys, exact, coarse, strict=True):
+            enough = fine if often[fine] >= LEAST_OF_KIND else rough if left[rough] >= LEAST_OF_KIND else key
+            chosen.append(enough)
+        return tuple(chosen)
+
+    @cached_property
+    def kind_codes(self) -> tuple[Int64s, tuple[OpKey, ...]]:
+        """Number of each op's kind, `[n_ops]`, and the kinds."""
+        kinds = tuple(dict.fromkeys(self.kinds))
+        place = {kind: i for i, kind in enumerate(kinds)}
+        return np.array([place[kind] for kind in self.kinds], np.int64), kinds
+
+
+def align(base: Sequence[Sequence[OpKey]], run: Sequence[Sequence[OpKey]]) -> Alignment:
+    """Put the ops of both sides' recordings on one list.
+
+    Equal keys are one op. Of the others, those of both sides that are alike but for the shape are one: a layer that
+    became wider is the same layer.
+
+    Args:
+        base: keys of each recording of the base.
+        run: keys of each recording it is compared with.
+    """
+    sides = [set().union(*map(set, side)) for side in (base, run)]
+    renamed = _changed_shapes(sides[0] - sides[1], sides[1] - sides[0])
+    keys = tuple(sorted({renamed.get(key, key) for side in sides for key in side}))
+    place = {key: i for i, key in enumerate(keys)}
+    places = (np.array([place[renamed.get(key, key)] for key in of_run], np.int64) for of_run in (*base, *run))
+    return Alignment(keys, tuple(places))
+
+
+def _changed_shapes(left: set[OpKey], right: set[OpKey]) -> dict[OpKey, OpKey]:
+    """Keys of one side alone to the key that they share with the other side's."""
+    groups: dict[OpKey, tuple[list[OpKey], list[OpKey]]] = {}
+    for side, keys in enumerate((left, right)):
+        for key in sorted(keys):
+            groups.setdefault(replace(key, shape=""), ([], []))[side].append(key)
+    renamed: dict[OpKey, OpKey] = {}
+    for bare, (before, after) in groups.items():
+        if before and after:
+            shape = f"{_shapes(before)}{ARROW}{_shapes(after)}"
+            renamed |= {key: replace(bare, shape=shape) for key in (*before, *after)}
+    return renamed
+
+
+def _shapes(keys: Sequence[OpKey]) -> str:
+    return keys[0].shape if len(keys) == 1 else f"{len(keys)} shapes"

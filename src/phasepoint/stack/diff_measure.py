@@ -1,0 +1,181 @@
+"""The figures of a comparison: times of both sides, changes, and how sure each is."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.stack.alignment import LEAST_OF_KIND, Alignment
+from phasepoint.stack.diff_noise import Judged, Prior, between_ratio, jackknife, judge, prior_with_repeats
+from phasepoint.stack.diff_sides import Recording, Sides
+from phasepoint.stack.expected_change import Change, change_between
+from phasepoint.stack.locations import Locations
+
+Floats = NDArray[np.float64]
+
+LIKE = Prior(0.1, 6.0)
+"""Between recordings, of what is held against its like in other layers. Measured 2026-11-21 on two shared x86-64 cores,
+13 recordings of one job: 0.02 to 0.15 times the scatter of single steps."""
+
+ALONE = Prior(0.8, 4.0)
+"""Likewise where there is no like to hold it against: 0.7 to 0.9 times."""
+
+WHOLE = Prior(1.0, 3.0)
+"""Likewise of the whole step, which has the machine's speed in it: 0.3 to 1.3 times."""
+
+LEAST_CHANGE = 0.01
+"""Smaller changes of a layer or op are not worth a name: where a program's memory lies makes that much."""
+
+_USUAL_EXCESS = 1.5
+"""Scatter beyond so many times that of its like is not the op's own: it waits for something."""
+
+_LEAST_STEP_SCATTER = 0.02
+"""Machines do not repeat a step's time better than this from one process to the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Times per step and judged changes. A side's time is the mean of its recordings'.
+
+    Attributes:
+        sides: what was compared.
+        base_ps, run_ps: `[n_ops]`.
+        change: what changed everywhere, by kind, by layer, by op.
+        common, kinds, ops, layers: the same, judged.
+        whole: judged log ratios of each layer and op as they are, one after another.
+        step, mean_step, categories: judged log ratios of their times.
+    """
+
+    sides: Sides
+    base_ps: Floats
+    run_ps: Floats
+    change: Change
+    common: Judged
+    kinds: Judged
+    ops: Judged
+    layers: Judged
+    whole: Judged
+    step: Judged
+    mean_step: Judged
+    categories: Judged
+
+
+def measure(sides: Sides) -> Measured:
+    """Compare two sides."""
+    alignment = sides.alignment
+    base_ps, run_ps = (side_times(side, lambda one: one.ops) for side in (sides.base, sides.run))
+    change = change_between(alignment, base_ps, run_ps)
+    replicates = _replicates(sides, lambda one: one.ops, lambda a, b: _all_logs(alignment, a, b))
+    within = jackknife(replicates)
+    like, alone = _op_noise(sides)
+    share = _shares(alignment, change.expected_ps, run_ps)
+    layer_like, layer_alone = share @ like, share @ alone
+    n_kinds, n_ops = len(change.kinds), len(base_ps)
+    cut = np.cumsum([1, n_kinds, n_ops, len(alignment.layers)])
+    parts = [slice(0, 1), slice(cut[0], cut[1]), slice(cut[1], cut[2]), slice(cut[2], cut[3]), slice(cut[3], None)]
+    logs = _all_logs(alignment, base_ps, run_ps)
+    jack = [replace(within, variance=within.variance[p], freedom=within.freedom[p]) for p in parts]
+    known = jack[3].variance + (ALONE.ratio * layer_alone) ** 2
+    large = (alignment.inside @ base_ps) > 0.005 * base_ps.sum() if n_ops else np.zeros(0, bool)
+    fitted = between_ratio(logs[parts[3]][large], known[large], layer_like[large], LIKE)
+    scatter = max(_step_scatter(sides), _LEAST_STEP_SCATTER)
+    step_noise, mean_noise = (_whole_noise(sides, of, scatter) for of in (_steps, _mean_steps))
+    whole_scatter = np.full(1, scatter * sides.spread)
+    n_whole = len(logs) - cut[3]
+    return Measured(
+        sides=sides,
+        base_ps=base_ps,
+        run_ps=run_ps,
+        change=change,
+        common=judge(logs[parts[0]], jack[0], (whole_scatter, step_noise)),
+        kinds=judge(logs[parts[1]], jack[1], (_rms(sides, lambda one: one.kind_scatter), ALONE)),
+        ops=judge(logs[parts[2]], jack[2], (like, fitted), (alone, ALONE), least=LEAST_CHANGE),
+        layers=judge(logs[parts[3]], jack[3], (layer_like, fitted), (layer_alone, ALONE), least=LEAST_CHANGE),
+        whole=judge(logs[parts[4]], jack[4], (np.repeat(whole_scatter, n_whole), step_noise)),
+        step=_judge_times(sides, _steps, whole_scatter, step_noise),
+        mean_step=_judge_times(sides, _mean_steps, whole_scatter, mean_noise),
+        categories=_judge_times(sides, lambda one: one.categories, whole_scatter, step_noise),
+    )
+
+
+def side_times(side: Sequence[Recording], of: Callable[[Recording], Locations]) -> Floats:
+    """Mean of the recordings' times, `[n_rows]`."""
+    return np.asarray(np.mean([of(one).whole_ps for one in side], axis=0), np.float64)
+
+
+def _all_logs(alignment: Alignment, base_ps: Floats, run_ps: Floats) -> Floats:
+    """Common, kinds, ops and layers beyond their like; then layers and ops as they are."""
+    change = change_between(alignment, base_ps, run_ps)
+    layers = _log_ratio(alignment.inside @ base_ps, alignment.inside @ run_ps)
+    return np.concatenate([change.logs, layers, _log_ratio(base_ps, run_ps)])
+
+
+def _log_ratio(base_ps: Floats, run_ps: Floats) -> Floats:
+    known = (base_ps > 0) & (run_ps > 0)
+    ratio = np.divide(run_ps, base_ps, out=np.full(len(base_ps), np.nan), where=known)
+    return np.asarray(np.log(ratio), np.float64)
+
+
+def _replicates(
+    sides: Sides, of: Callable[[Recording], Locations], compare: Callable[[Floats, Floats], Floats]
+) -> list[Floats]:
+    """For each recording `[n_groups, n_logs]`: the comparison with each of its groups left out."""
+    base_ps, run_ps = (side_times(side, of) for side in (sides.base, sides.run))
+    width = len(compare(base_ps, run_ps))
+    found = []
+    for one in (*sides.base, *sides.run):
+        in_base = any(one is other for other in sides.base)
+        side, mean_ps = (sides.base, base_ps) if in_base else (sides.run, run_ps)
+        moved = mean_ps + (of(one).without_ps - of(one).whole_ps) / len(side)
+        logs = [compare(ps, run_ps) if in_base else compare(base_ps, ps) for ps in moved]
+        found.append(np.array(logs, np.float64).reshape(len(moved), width))
+    return found
+
+
+def _steps(one: Recording) -> Locations:
+    return one.steps
+
+
+def _mean_steps(one: Recording) -> Locations:
+    return one.mean_steps
+
+
+def _whole_noise(sides: Sides, of: Callable[[Recording], Locations], scatter: float) -> Prior:
+    logs = [np.log([float(of(one).whole_ps[0]) for one in side]) for side in (sides.base, sides.run)]
+    return prior_with_repeats(logs, scatter, WHOLE)
+
+
+def _judge_times(sides: Sides, of: Callable[[Recording], Locations], scatter: Floats, noise: Prior) -> Judged:
+    logs = _log_ratio(*(side_times(side, of) for side in (sides.base, sides.run)))
+    within = jackknife(_replicates(sides, of, _log_ratio))
+    return judge(logs, within, (np.repeat(scatter, len(logs)), noise))
+
+
+def _rms(sides: Sides, of: Callable[[Recording], Floats]) -> Floats:
+    """What the recordings' scatter does to the difference of the sides."""
+    squares = [np.mean([of(one) ** 2 for one in side], axis=0) / len(side) for side in (sides.base, sides.run)]
+    return np.asarray(np.sqrt(squares[0] + squares[1]), np.float64)
+
+
+def _step_scatter(sides: Sides) -> float:
+    return float(np.sqrt(np.mean([one.step_scatter**2 for one in (*sides.base, *sides.run)])))
+
+
+def _op_noise(sides: Sides) -> tuple[Floats, Floats]:
+    """Scatter of each op that it has like its kind, and that it has alone, `[n_ops]` each."""
+    scatter = _rms(sides, lambda one: one.op_scatter)
+    code, kinds = sides.alignment.kind_codes
+    order = np.lexsort((scatter, code))
+    n = np.bincount(code, minlength=len(kinds))
+    middle = scatter[order][np.cumsum(n) - n + (n - 1) // 2] if len(code) else np.zeros(0)
+    usual = _USUAL_EXCESS * middle[code] if len(code) else np.zeros(0)
+    like = np.where(n[code] >= LEAST_OF_KIND, np.minimum(scatter, usual), 0.0)
+    return like, np.sqrt(np.maximum(scatter**2 - like**2, 0.0))
+
+
+def _shares(alignment: Alignment, expected_ps: Floats, run_ps: Floats) -> Floats:
+    """`[n_layers, n_ops]`: share of each op in its layers' time."""
+    times = np.maximum(expected_ps, run_ps)
+    inside = alignment.inside * times
+    return np.asarray(inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0), np.float64)
