@@ -73,6 +73,22 @@ def test_a_parent_encloses_and_is_the_innermost(spans):
         assert parent == expected
 
 
+@settings(deadline=None)  # the first call compiles
+@given(spans_strategy, st.lists(st.integers(-1, 2), min_size=16, max_size=16))
+def test_labelled_segments_are_those_of_the_spans_with_their_labels(spans, labels):
+    track, start, end, subordinate = arrays(spans)
+    label = np.array(labels[: len(spans)], np.int16)
+    plain = nest_spans(track, start, end, subordinate=subordinate)
+    room = (np.full(40, 9, np.int32), np.full(40, 9, np.int64), np.full(40, 9, np.int64))
+    labelled = nest_spans(track, start, end, subordinate=subordinate, label=label, room=room)
+    kept = label[plain.segment_span] >= 0
+    assert labelled.segment_span.tolist() == label[plain.segment_span][kept].tolist()
+    assert labelled.segment_start_ps.tolist() == plain.segment_start_ps[kept].tolist()
+    assert labelled.segment_end_ps.tolist() == plain.segment_end_ps[kept].tolist()
+    assert labelled.parent.tolist() == plain.parent.tolist()
+    assert labelled.self_ps.tolist() == plain.self_ps.tolist()
+
+
 def test_misnested_spans_are_counted_and_cut():
     result = nest_spans(np.zeros(3), np.array([0, 1, 5]), np.array([10, 6, 12]))
     assert (result.misnested, result.parent.tolist(), result.self_ps.tolist()) == (1, [-1, 0, -1], [1, 4, 7])

@@ -20,7 +20,7 @@ class Nesting:
     Attributes:
         parent: `[n_spans]` index of the innermost span that encloses it on its track, -1 at the top.
         self_ps: `[n_spans]` duration less what is charged to spans that started later on the track, ps.
-        segment_span: `[n_segments]` index of the span charged with the segment.
+        segment_span: `[n_segments]` index of the span charged with the segment; its label where spans have labels.
         segment_start_ps: `[n_segments]` start of the segment, ps; segments of one track do not overlap.
         segment_end_ps: `[n_segments]` its end, ps.
         misnested: spans that outlive the span in which they started.
@@ -34,8 +34,18 @@ class Nesting:
     misnested: int
 
 
+SegmentRoom = tuple[NDArray[np.int32], Int64s, Int64s]
+"""Memory for segments: twice as many as there are spans."""
+
+
 def nest_spans(
-    track: Int64s | NDArray[np.int32], start_ps: Int64s, end_ps: Int64s, *, subordinate: NDArray[np.bool_] | None = None
+    track: Int64s | NDArray[np.int32],
+    start_ps: Int64s,
+    end_ps: Int64s,
+    *,
+    subordinate: NDArray[np.bool_] | None = None,
+    label: NDArray[np.int16] | None = None,
+    room: SegmentRoom | None = None,
 ) -> Nesting:
     """Find each span's parent and self time on its track. O(n log n), and linear where the input is sorted.
 
@@ -47,6 +57,8 @@ def nest_spans(
         start_ps: `[n_spans]` starts, ps.
         end_ps: `[n_spans]` ends, ps; none before its start.
         subordinate: `[n_spans]` spans whose time, inside a span that is not subordinate, is that span's own.
+        label: `[n_spans]` what segments carry instead of their span; those of labels below 0 are left out.
+        room: memory for the segments, which the result keeps; allocated here if None.
 
     Raises:
         ValueError: lengths differ, or a span ends before it starts.
@@ -64,8 +76,8 @@ def nest_spans(
         subordinate = np.zeros(len(track), np.bool_)
     n = len(track)
     parent, self_ps = np.full(n, -1, np.int64), np.zeros(n, np.int64)
-    segments = (np.empty(2 * n, np.int32), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64))
-    size, misnested = _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segments)
+    segments = room or (np.empty(2 * n, np.int32), np.empty(2 * n, np.int64), np.empty(2 * n, np.int64))
+    size, misnested = _sweep(order, track, start_ps, end_ps, subordinate, label, parent, self_ps, segments)
     span, begin, end = segments
     return Nesting(parent, self_ps, span[:size], begin[:size], end[:size], int(misnested))
 
@@ -92,7 +104,7 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
 
 
 @numba.njit(cache=True, nogil=True)
-def _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+def _sweep(order, track, start_ps, end_ps, subordinate, label, parent, self_ps, segments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top.
 
     `payer` is who is charged while a span is the innermost: itself, or the span that it is subordinate to.
@@ -112,8 +124,13 @@ def _sweep(order, track, start_ps, end_ps, subordinate, parent, self_ps, segment
             until = end_ps[top] if ends else start_ps[i]
             if until > now:
                 charged = payer[depth - 1]
-                segment_span[n_segments], segment_start[n_segments], segment_end[n_segments] = charged, now, until
-                n_segments += 1
+                if label is None:  # decided when this is compiled
+                    segment_span[n_segments], segment_start[n_segments], segment_end[n_segments] = charged, now, until
+                    n_segments += 1
+                elif label[charged] >= 0:
+                    segment_span[n_segments] = label[charged]
+                    segment_start[n_segments], segment_end[n_segments] = now, until
+                    n_segments += 1
                 self_ps[charged] += until - now
                 now = until
             if not ends:

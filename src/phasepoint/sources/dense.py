@@ -1,7 +1,8 @@
 """Numbering of distinct keys and sums per number: the loops under every aggregate here. Linear, in compiled code."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import Any
 
 import numba
 import numpy as np
@@ -49,48 +50,87 @@ class PairSums:
     second_sum: Int64s
 
 
+PairRoom = tuple[NDArray[np.int32], Int64s, Int64s, Int64s, NDArray[np.int32]]
+"""Memory for `sum_by_pair`: of its result, and of the rows' order."""
+
+
 def sum_by_pair(
     major: NDArray[np.int32],
-    minor: NDArray[np.int32],
-    first_values: Int64s,
-    second_values: Int64s,
+    kind: NDArray[np.int32],
+    minor_of_kind: NDArray[np.int32],
+    values: tuple[Int64s, Int64s],
     *,
-    room: tuple[NDArray[np.int32], Int64s] | None = None,
+    room: PairRoom | None = None,
 ) -> PairSums:
     """Add up two columns over equal pairs of keys.
 
     Args:
         major: `[n_rows]` first key, from -1 up, dense: memory grows with the largest.
-        minor: `[n_rows]` second key, dense; rows below 0 are left out.
-        first_values: `[n_rows]` what to add up.
-        second_values: `[n_rows]` what else.
-        room: memory for the result from `pair_room`, which the result keeps; allocated here if None.
+        kind: `[n_rows]` kind of each row, which decides its second key.
+        minor_of_kind: `[n_kinds]` second key, dense; rows of kinds below 0 are left out.
+        values: `[n_rows]` what to add up, and what else.
+        room: memory from `pair_room`, of which the result keeps all but the last; allocated here if None.
     """
-    (sample, order), (count, first_sum, second_sum) = pair_room(len(major)) if room is None else room
-    sums = (sample, count, first_sum, second_sum)
-    size = _sum_by_pair(major, minor, first_values, second_values, order, sums)
+    sample, count, first_sum, second_sum, order = room or pair_room(
+        len(major), np.empty, np.empty(len(major), np.int32)
+    )
+    sums = sample, count, first_sum, second_sum
+    size = _sum_by_pair(major, kind, minor_of_kind, *values, order, sums)
     return PairSums(sample[:size], count[:size], first_sum[:size], second_sum[:size])
 
 
-def pair_room(n_rows: int) -> tuple[NDArray[np.int32], Int64s]:
-    """Memory for `sum_by_pair`: for a caller that works in a thread of its own, whose allocations are much slower."""
-    return np.empty((2, n_rows), np.int32), np.empty((3, n_rows), np.int64)
-
-
-def split_by_label(
-    label: NDArray[np.int16], owner: NDArray[np.int32], values: tuple[Int64s, Int64s], n_labels: int
-) -> list[tuple[Int64s, Int64s]]:
-    """Pairs of values apart by their owner's label, in their order.
+def pair_room(n_rows: int, take: Callable[[int, type], NDArray[Any]], order: NDArray[np.int32]) -> PairRoom:
+    """Memory for `sum_by_pair`: for a caller that works in a thread of its own, whose allocations are much slower.
 
     Args:
-        label: `[n_owners]` from 0; pairs whose owner's label is below 0 are left out.
-        owner: `[n]` owner of each pair.
-        values: `[n]` first and second values.
-        n_labels: labels.
+        n_rows: rows.
+        take: gives memory of a size and type.
+        order: `[n_rows]` memory that is free again after the sums.
     """
-    first, second = np.empty((2, len(owner)), np.int64)
-    begin = _split_by_label(label, owner, *values, first, second, n_labels)
-    return [(first[low:high], second[low:high]) for low, high in pairwise(begin.tolist())]
+    sample, count, first_sum, second_sum = (take(n_rows, kind) for kind in (np.int32, np.int64, np.int64, np.int64))
+    return sample, count, first_sum, second_sum, order
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Distinct keys of chosen rows, numbered in the order in which they first appear.
+
+    Attributes:
+        number: `[n_chosen]` number of each chosen row's key.
+        first: `[n_keys]` row in which each key first stands.
+        earliest: `[n_keys]` row that holds the least time of each key, the first of equals.
+    """
+
+    number: NDArray[np.int32]
+    first: Int64s
+    earliest: Int64s
+
+
+def number_chosen(
+    kind: NDArray[np.int32], code_of_kind: NDArray[np.int32], key: Int64s, time: Int64s, room: NDArray[np.int32]
+) -> Numbering:
+    """Number the distinct pairs of code and key among rows whose kind has a code.
+
+    Args:
+        kind: `[n_rows]` kind of each row.
+        code_of_kind: `[n_kinds]` code, below 0 for rows that are not chosen.
+        key: `[n_rows]` second half of the key.
+        time: `[n_rows]` instants.
+        room: `[n_rows]` memory, which the result keeps.
+    """
+    chosen, first, earliest = _number_chosen(kind, code_of_kind, key, time, room)
+    return Numbering(room[:chosen], first, earliest)
+
+
+def spread_numbers(
+    kind: NDArray[np.int32],
+    code_of_kind: NDArray[np.int32],
+    number: NDArray[np.int32],
+    values: NDArray[np.int32],
+    into: NDArray[np.int32],
+) -> None:
+    """Write each chosen row's value, `[n_keys]` by the number of its key, `into` its place among all rows."""
+    _spread_numbers(kind, code_of_kind, number, values, into)
 
 
 def place_in(time: Int64s, start: Int64s, end: Int64s) -> NDArray[np.int32]:
@@ -170,10 +210,67 @@ def mix_key(a, b, c, d):
 
 
 @numba.njit(cache=True, nogil=True)
-def _sum_by_pair(major, minor, first_values, second_values, order, sums):
+def _number_chosen(kind, code_of_kind, key, time, numbers):
+    first = np.empty(1024, np.int64)
+    earliest = np.empty(1024, np.int64)
+    table = np.full(4096, -1, np.int32)
+    count = chosen = 0
+    last = -1
+    for i in range(len(kind)):
+        code = code_of_kind[kind[i]]
+        if code < 0:
+            continue
+        known = np.int32(-1)
+        if last >= 0 and key[i] == key[last] and code == code_of_kind[kind[last]]:
+            known = numbers[chosen - 1]
+        else:
+            mask = len(table) - 1
+            slot = mix_key(key[i], code, np.int64(0), np.int64(0)) & mask
+            while table[slot] >= 0:
+                j = first[table[slot]]
+                if key[j] == key[i] and code_of_kind[kind[j]] == code:
+                    known = table[slot]
+                    break
+                slot = (slot + 1) & mask
+            if known < 0:
+                if count == len(first):
+                    first = np.concatenate((first, np.empty(count, np.int64)))
+                    earliest = np.concatenate((earliest, np.empty(count, np.int64)))
+                first[count], earliest[count], table[slot] = i, i, count
+                known = np.int32(count)
+                count += 1
+                if 2 * count > len(table):
+                    table = np.full(4 * len(table), -1, np.int32)
+                    mask = len(table) - 1
+                    for one in range(count):
+                        j = first[one]
+                        slot = mix_key(key[j], code_of_kind[kind[j]], np.int64(0), np.int64(0)) & mask
+                        while table[slot] >= 0:
+                            slot = (slot + 1) & mask
+                        table[slot] = one
+        if time[i] < time[earliest[known]]:
+            earliest[known] = i
+        numbers[chosen] = known
+        chosen += 1
+        last = i
+    return chosen, first[:count].copy(), earliest[:count].copy()
+
+
+@numba.njit(cache=True, nogil=True)
+def _spread_numbers(kind, code_of_kind, number, values, into):
+    k = 0
+    for i in range(len(kind)):
+        if code_of_kind[kind[i]] >= 0:
+            into[i] = values[number[k]]
+            k += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _sum_by_pair(major, kind, minor_of_kind, first_values, second_values, order, sums):
     """Rows in buckets by major key (a counting sort); within a bucket the minor keys add up in one scratch row."""
     n = len(major)
-    n_major, n_minor = (major.max() + 2, minor.max() + 1) if n else (1, 0)
+    n_major = major.max() + 2 if n else 1
+    n_minor = minor_of_kind.max() + 1 if len(minor_of_kind) else 0
     begin = np.zeros(n_major + 1, np.int64)
     for i in range(n):
         begin[major[i] + 2] += 1
@@ -189,24 +286,25 @@ def _sum_by_pair(major, minor, first_values, second_values, order, sums):
         low = size
         for k in range(begin[bucket], begin[bucket + 1]):
             i = order[k]
-            if minor[i] < 0:
+            minor = minor_of_kind[kind[i]]
+            if minor < 0:
                 continue
-            if at[minor[i]] < 0:
-                at[minor[i]] = size
+            if at[minor] < 0:
+                at[minor] = size
                 sample[size], count[size], first_sum[size], second_sum[size] = i, 0, 0, 0
                 size += 1
-            entry = at[minor[i]]
+            entry = at[minor]
             count[entry] += 1
             first_sum[entry] += first_values[i]
             second_sum[entry] += second_values[i]
         for k in range(low, size):
-            at[minor[sample[k]]] = -1
-        _sort_by_minor(minor, low, size, sums)
+            at[minor_of_kind[kind[sample[k]]]] = -1
+        _sort_by_minor(kind, minor_of_kind, low, size, sums)
     return size
 
 
 @numba.njit(cache=True, nogil=True)
-def _sort_by_minor(minor, low, high, sums):
+def _sort_by_minor(kind, minor_of_kind, low, high, sums):
     """Shell's sort of one bucket's entries in place: NumPy's sorts take a second to compile. Source of the gaps:
     Knuth, TAOCP 3, 5.2.1 (Pratt's 1, 4, 13, 40, …)."""
     sample, count, first_sum, second_sum = sums
@@ -216,29 +314,14 @@ def _sort_by_minor(minor, low, high, sums):
     while gap > 0:
         for k in range(low + gap, high):
             row, rows, one, two = sample[k], count[k], first_sum[k], second_sum[k]
+            minor = minor_of_kind[kind[row]]
             j = k
-            while j >= low + gap and minor[sample[j - gap]] > minor[row]:
+            while j >= low + gap and minor_of_kind[kind[sample[j - gap]]] > minor:
                 i = j - gap
                 sample[j], count[j], first_sum[j], second_sum[j] = sample[i], count[i], first_sum[i], second_sum[i]
                 j = i
             sample[j], count[j], first_sum[j], second_sum[j] = row, rows, one, two
         gap //= 3
-
-
-@numba.njit(cache=True, nogil=True)
-def _split_by_label(label, owner, first_values, second_values, first, second, n_labels):
-    begin = np.zeros(n_labels + 1, np.int64)
-    for k in range(len(owner)):
-        if label[owner[k]] >= 0:
-            begin[label[owner[k]] + 1] += 1
-    begin = np.cumsum(begin)
-    place = begin.copy()
-    for k in range(len(owner)):
-        i = label[owner[k]]
-        if i >= 0:
-            first[place[i]], second[place[i]] = first_values[k], second_values[k]
-            place[i] += 1
-    return begin
 
 
 @numba.njit(cache=True, nogil=True)

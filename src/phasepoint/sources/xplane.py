@@ -7,10 +7,13 @@ difference of two Unix times in ns. What cannot be read or placed is counted, an
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.nesting import Nesting, nest_spans
@@ -18,8 +21,10 @@ from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
+from phasepoint.sources.dense import pair_room
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
+from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import as_bytes
 from phasepoint.sources.xplane_events import LIMIT_PS
@@ -30,10 +35,11 @@ from phasepoint.sources.xplane_steps import Attribution, attribute_events, find_
 from phasepoint.sources.xplane_tables import (
     Resolved,
     breakdowns_table,
-    ops_room,
     ops_table,
+    segment_labels,
     spans_table,
     steps_table,
+    sum_ops,
 )
 
 ReadPrograms = Callable[..., HloTables]
@@ -41,6 +47,8 @@ ReadPrograms = Callable[..., HloTables]
 _MOVING_WORDS = ("data formatting", "copy", "infeed", "outfeed", "host send", "host recv")
 _TALKING_WORDS = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv", "megascale")
 _PROBLEM_CHARACTERS = 1000
+_SCRATCH_BYTES = 72
+"""Of an event: what intermediate arrays and then the columns of `spans` and `ops` take at most."""
 _LIMIT_OFFSET_PS = (1 << 63) - 3 * LIMIT_PS
 """66 days: an event's end, counted from the epoch, must fit 64 bits."""
 
@@ -73,19 +81,29 @@ def read_xplane(
     planes, problems = read_planes(buffer)
     profile_start_ns = profile_start_unix_ns(planes)
     offset_ps, clock_problems = _offset_ps(profile_start_ns, epoch_unix_ns)
+    n_events = sum(line.events for plane in planes for line in plane.lines)
+    scratch, beside = Scratch(n_events * _SCRATCH_BYTES), Scratch(n_events * _SCRATCH_BYTES)
     with ThreadPoolExecutor(1) as other:  # compiled loops and Arrow run beside each other
         reading = other.submit(_read_hlo, read_hlo, hlo_protos(buffer, planes), window)
-        events = gather_events(buffer, planes, profile_start_ns)
+        events = gather_events(buffer, planes, profile_start_ns, scratch)
         hlo, hlo_problems = reading.result()
         bounds = find_bounds(events, steps, offset_ps)
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
-        attributing = other.submit(attribute_events, events, bounds, dict(names))
-        resolved, nesting = _resolve(events, hlo, attributing, window=window, offset_ps=offset_ps, bounds=bounds)
-        adding = other.submit(ops_table, resolved, ops_room(len(events.kind)))
+        attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
+        scratch.reset()
+        order = scratch.take(len(events.kind), np.int32)  # not used before the sums, by which time `beside` is full
+        resolved, nesting = _resolve(
+            events, hlo, attributing, scratch, window=window, offset_ps=offset_ps, bounds=bounds
+        )
+        beside.reset()
+        summing = other.submit(sum_ops, resolved, pair_room(len(order), beside.take, order))
         breakdowns, found_steps = breakdowns_table(resolved, nesting), steps_table(resolved)
         misnested, orphans = nesting.misnested, attributing.result().orphan_events
-        del nesting  # before the largest table is built
-        spans = spans_table(resolved) if keep_spans else TABLES["spans"].empty()
+        del nesting
+        sums = summing.result()
+        adding = other.submit(ops_table, resolved, sums, beside)
+        scratch.reset()
+        spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty()
         tables = spans, adding.result()
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
     cost_ps = (time.process_time_ns() - begin) * 1000
@@ -122,7 +140,14 @@ def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple
 
 
 def _resolve(
-    events: Events, hlo: HloTables, attributing: Future[Attribution], *, window: int, offset_ps: int, bounds: StepBounds
+    events: Events,
+    hlo: HloTables,
+    attributing: Future[Attribution],
+    scratch: Scratch,
+    *,
+    window: int,
+    offset_ps: int,
+    bounds: StepBounds,
 ) -> tuple[Resolved, Nesting]:
     known = _known_instructions(events.kinds, hlo.instructions)
     found = [known.get((kind.program, kind.op)) for kind in events.kinds]
@@ -132,21 +157,20 @@ def _resolve(
     op_names = [(row[3] if row else None) or kind.op_name for kind, row in zip(events.kinds, found, strict=True)]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
     tails = events.tails[~runs_others[events.kind[events.tails[:, 0]]]]
-    is_work = np.array([kind.level in ("op", "kernel") for kind in events.kinds], np.bool_)
-    nesting = nest_spans(
-        events.track(), events.start_ps, events.start_ps + events.dur_ps, subordinate=~is_work[events.kind]
-    )
-    self_ps, total_ps = nesting.self_ps, events.dur_ps
+    track, nesting = _nest(events, segment_labels(events.kinds, category), scratch)
+    step = attributing.result().step
+    self_ps, total_ps = nesting.self_ps, events.dur_ps  # no one asks for the durations without the tails any more
     if len(tails):
-        total_ps = total_ps.copy()
         self_ps[tails[:, 0]] += tails[:, 1]
         total_ps[tails[:, 0]] += tails[:, 1]
+        track[tails[:, 0]] += np.int32(len(events.tracks))
     resolved = Resolved(
         events=events,
         category=category,
         layer=layer,
         direction=[direction_of_op_name(op_name) for op_name in op_names],
-        step=attributing.result().step,
+        track=track,
+        step=step,
         bounds=bounds,
         parent=nesting.parent,
         self_ps=self_ps,
@@ -156,6 +180,30 @@ def _resolve(
         offset_ps=offset_ps,
     )
     return resolved, nesting
+
+
+def _nest(events: Events, label: NDArray[np.int16], scratch: Scratch) -> tuple[NDArray[np.int32], Nesting]:
+    """Each event's track, and how the events nest; segments carry their kind's label."""
+    n = len(events.kind)
+    track = np.empty(n, np.int32)
+    for i, (begin, end) in enumerate(pairwise(events.first.tolist())):
+        track[begin:end] = i
+    end_ps = np.add(events.start_ps, events.dur_ps, out=scratch.take(n, np.int64))
+    runs_nothing = np.array([kind.level not in ("op", "kernel") for kind in events.kinds], np.bool_)
+    nesting = nest_spans(
+        track,
+        events.start_ps,
+        end_ps,
+        subordinate=_of_kind(runs_nothing, events.kind, scratch),
+        label=_of_kind(label, events.kind, scratch),
+        room=(scratch.take(2 * n, np.int32), scratch.take(2 * n, np.int64), scratch.take(2 * n, np.int64)),
+    )
+    return track, nesting
+
+
+def _of_kind(values: NDArray[Any], kind: NDArray[np.int32], scratch: Scratch) -> NDArray[Any]:
+    into = scratch.take(len(kind), values.dtype)
+    return values.take(kind, out=into, mode="clip") if len(kind) else into
 
 
 def _known_instructions(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.wire import Bytes, Int64s
 from phasepoint.sources.xplane_events import LIMIT_PS, SLOTS, decode_lines
 from phasepoint.sources.xplane_planes import Plane
@@ -16,9 +17,6 @@ _LUT_SIZE = 1 << 20
 
 _MANY_EVENTS = 100_000
 """From so many events on, a second thread pays."""
-
-_MOVE_ROWS = 1 << 16
-"""Rows moved at a time."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,13 @@ not 0; program id; device ordinal; which of these are known (HAS_…); the level
 
 
 def decode_events(
-    data: Bytes, plane: Plane, *, base_ns: int, meta_class: NDArray[np.int8], line_level: NDArray[np.int8]
+    data: Bytes,
+    plane: Plane,
+    *,
+    base_ns: int,
+    meta_class: NDArray[np.int8],
+    line_level: NDArray[np.int8],
+    scratch: Scratch,
 ) -> PlaneEvents:
     """Decode every event of a plane.
 
@@ -79,6 +83,7 @@ def decode_events(
         meta_class: `[n_metadata]` KEEP, IGNORE, …
         line_level: `[n_lines]` a number for the level of the line's events; below 0 for lines that repeat what others
             hold: their events are counted as ignored.
+        scratch: memory for the second thread's events, until they stand behind the first's.
     """
     bounds = np.array([(line.start, line.end) for line in plane.lines], np.int64).reshape(-1, 2)
     base_ps = np.array([_line_base_ps(line.timestamp_ns, base_ns) for line in plane.lines], np.int64)
@@ -88,13 +93,14 @@ def decode_events(
     counts = np.array([line.events for line in plane.lines], np.int64)
     cuts = _cut_lines(counts)
     rows = np.append(0, np.cumsum(counts))[cuts]
-    outputs = _allocate(int(rows[-1]))
+    outputs = [_allocate(int(rows[-1]))]
+    if len(cuts) > 2:
+        outputs.append(_allocate(int(rows[2] - rows[1]), scratch))
 
     def read(part: int, careful: bool | None = None) -> tuple[list[NDArray], Int64s, Int64s]:  # type: ignore[type-arg]
-        lines, own = slice(cuts[part], cuts[part + 1]), slice(rows[part], rows[part + 1])
-        views = tuple(output[own] for output in outputs)
+        lines = slice(cuts[part], cuts[part + 1])
         address = data.ctypes.data
-        arguments = (data, address, bounds[lines], base_ps[lines], line_level[lines], tables, views)
+        arguments = (data, address, bounds[lines], base_ps[lines], line_level[lines], tables, outputs[part])
         arrays, found, stops = decode_lines(*arguments, careful)
         if found[2] and careful is None:  # written by another serializer, or damaged
             return read(part, True)
@@ -106,7 +112,7 @@ def decode_events(
         with ThreadPoolExecutor(1) as other:
             second = other.submit(read, 1)
             parts = [read(0), second.result()]
-    arrays = _append_part(parts[0][0], parts[1][0], outputs, cuts[1]) if len(parts) > 1 else parts[0][0]
+    arrays = _append_part(parts[0][0], parts[1][0], outputs[0], cuts[1]) if len(parts) > 1 else parts[0][0]
     ignored, dropped, _ = sum(found for _, found, _ in parts).tolist()  # type: ignore[union-attr]
     stops = np.concatenate([stops for _, _, stops in parts])
     return PlaneEvents(*(*arrays, ignored, dropped, [(int(i), int(stops[i])) for i in np.flatnonzero(stops >= 0)]))
@@ -119,11 +125,11 @@ def _cut_lines(counts: Int64s) -> list[int]:
     return [0, half, len(counts)] if halves else [0, len(counts)]
 
 
-def _allocate(capacity: int) -> tuple[NDArray, ...]:  # type: ignore[type-arg]
+def _allocate(capacity: int, scratch: Scratch | None = None) -> tuple[NDArray, ...]:  # type: ignore[type-arg]
     """Room for every event; here, not in the compiled loop: NumPy asks for huge pages, which halves the first read."""
+    take = np.empty if scratch is None else scratch.take
     return (
-        np.empty(capacity, np.int32),
-        *(np.empty(capacity, np.int64) for _ in range(3)),
+        *(take(capacity, dtype) for dtype in (np.int32, np.int64, np.int64, np.int64)),
         *(np.empty((capacity, 2), np.int64) for _ in range(5)),
         np.empty((capacity, 3), np.int64),
     )
@@ -135,7 +141,7 @@ def _append_part(
     outputs: Sequence[NDArray],  # type: ignore[type-arg]
     line: int,
 ) -> list[NDArray]:  # type: ignore[type-arg]
-    """The second thread's events behind the first's, in the same memory; it counted events, kinds and lines from 0."""
+    """The second thread's events behind the first's; it counted events, kinds and lines from 0."""
     n_events, n_kinds = len(one[1]), len(one[5])
     two[1] += np.int32(n_kinds)
     for place in (6, 7, 8, 10):
@@ -148,9 +154,7 @@ def _append_part(
             joined.append(np.concatenate((one[5], two[5])))
             continue
         output, low, size = outputs[places[i]], len(one[i]), len(two[i])
-        for begin in range(0, size, _MOVE_ROWS):  # in pieces: what overlaps is copied on the way
-            end = min(begin + _MOVE_ROWS, size)
-            output[low + begin : low + end] = two[i][begin:end]
+        output[low : low + size] = two[i]
         joined.append(output[: low + size])
     return joined
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.tables import LEVELS
+from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.wire import Bytes, Int64s, read_text
 from phasepoint.sources.xplane_decode import KIND_COLUMNS, PlaneEvents, decode_events
 from phasepoint.sources.xplane_events import (
@@ -102,16 +103,17 @@ class Events:
         return np.flatnonzero(mask[self.kind]) if mask.any() else np.empty(0, np.int64)
 
 
-def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | None) -> Events:
+def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | None, scratch: Scratch) -> Events:
     """Decode the events of all planes.
 
     Args:
         data: the whole XSpace.
         planes: its planes.
         profile_start_ns: start of the profile, Unix ns; needed only where the lines' time stamps are absolute.
+        scratch: memory for what is put together here.
     """
     base_ns = _absolute_base_ns(planes, profile_start_ns)
-    parts = [_read_part(data, plane, base_ns) for plane in planes]
+    parts = [_read_part(data, plane, base_ns, scratch) for plane in planes]
     pairs = list(zip(planes, parts, strict=True))
     track_0 = np.cumsum([0] + [len(plane.lines) for plane in planes])
     event_0 = np.cumsum([0] + [len(part.kind) for part in parts])
@@ -173,7 +175,8 @@ def _damage(plane: Plane, events: PlaneEvents) -> list[str]:
     ]
 
 
-def _read_part(data: Bytes, plane: Plane, base_ns: int) -> PlaneEvents:
+def _read_part(data: Bytes, plane: Plane, base_ns: int, scratch: Scratch) -> PlaneEvents:
+    scratch.reset()
     levels = [-1 if level is None else LEVELS.index(level) for level in line_levels(plane)]
     return decode_events(
         data,
@@ -181,6 +184,7 @@ def _read_part(data: Bytes, plane: Plane, base_ns: int) -> PlaneEvents:
         base_ns=base_ns,
         meta_class=classify_names(plane.meta_name, host=is_host(plane)),
         line_level=np.array(levels, np.int8),
+        scratch=scratch,
     )
 
 

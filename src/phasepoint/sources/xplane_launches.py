@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phasepoint.sources.dense import first_by, number_keys
+from phasepoint.sources.dense import Numbering, number_keys
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_RUN
 from phasepoint.sources.xplane_gather import Events
@@ -41,27 +41,27 @@ class _Launches:
     labels: Mapping[str, int]
 
 
-def find_cpu_launches(events: Events, rows: Int64s, device_code: Int64s, program_name: Mapping[int, str]) -> Int64s:
-    """`[n_rows]` when each op's execution was launched, UNKNOWN_PS where the launch is not in the capture.
+def find_cpu_launches(events: Events, runs: Numbering, device_code: Int64s, program_name: Mapping[int, str]) -> Int64s:
+    """`[n_runs]` when each execution was launched, UNKNOWN_PS where the launch is not in the capture.
 
     Args:
         events: all events.
-        rows: CPU ops that know their run.
-        device_code: `[n_rows]` number of each op's device.
+        runs: the executions: CPU ops that know their run, numbered by device and run.
+        device_code: `[n_kinds]` number of each kind's device.
         program_name: name of each program's module.
     """
-    runs, first = number_keys(events.link[rows], device_code)
-    launch_ps = _launch_of_named_runs(events, events.link[rows[first]])
+    launch_ps = _launch_of_named_runs(events, events.link[runs.first])
     unnamed = np.flatnonzero(launch_ps == UNKNOWN_PS)
     if len(unnamed):
         launches = _find_launches(events)
-        earliest = rows[first_by(runs, len(first), events.start_ps[rows])[unnamed]]
+        earliest = runs.earliest[unnamed]
+        device = device_code[events.kind[earliest]]
         anchors = _launch_of_tasks(events, earliest, launches)
-        for own, candidates in _by_label(events, earliest, device_code[first[unnamed]], launches, program_name):
+        for own, candidates in _by_label(events, earliest, device, launches, program_name):
             launch_ps[unnamed[own]] = _match_in_order(
                 events.start_ps[earliest[own]], anchors[own], candidates, launches.start_ps[candidates]
             )
-    return launch_ps[runs]
+    return launch_ps
 
 
 def _launch_of_named_runs(events: Events, run: Int64s) -> Int64s:

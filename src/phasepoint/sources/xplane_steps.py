@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.sources.dense import number_chosen, spread_numbers
+from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds, order_bounds
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
@@ -51,13 +53,16 @@ def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepB
     return _foreign_bounds(events)
 
 
-def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[int, str]) -> Attribution:
+def attribute_events(
+    events: Events, bounds: StepBounds, program_name: Mapping[int, str], scratch: Scratch
+) -> Attribution:
     """Give every event its step: by its launch where the capture knows it, else by when it started.
 
     Args:
         events: the events.
         bounds: the steps.
         program_name: name of each program's module.
+        scratch: memory for what is put together here.
     """
     step = bounds.index_at(events.start_ps)
     if not len(step):
@@ -68,7 +73,6 @@ def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[i
     for rows, launch_ps in (
         _launched_by_correlation(events, on_device),
         _launched_by_run(events, on_device, device_code),
-        _launched_on_cpu(events, device_code, program_name),
     ):
         known = launch_ps != UNKNOWN_PS
         if not known.any():
@@ -78,6 +82,18 @@ def attribute_events(events: Events, bounds: StepBounds, program_name: Mapping[i
             continue
         step[rows[known]] = bounds.index_at(launch_ps[known])
         step[rows[~known]] = -1
+    is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)
+    code = np.where(is_op & ((events.flags & HAS_RUN) != 0), device_code, -1).astype(np.int32)
+    runs = number_chosen(events.kind, code, events.link, events.start_ps, scratch.take(len(step), np.int32))
+    if not len(runs.first):
+        return Attribution(step, orphans)
+    launch_ps = find_cpu_launches(events, runs, device_code, program_name)
+    known = launch_ps != UNKNOWN_PS
+    if known.any():
+        orphans += 0 if known.all() else int(np.count_nonzero(~known[runs.number]))
+        if not bounds.of_device:
+            step_of_run = np.where(known, bounds.index_at(launch_ps), np.int32(-1))
+            spread_numbers(events.kind, code, runs.number, step_of_run, step)
     return Attribution(step, orphans)
 
 
@@ -195,12 +211,3 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
         rows.append(inside[fits])
         found.append(np.array([by_row[i] for i in own.tolist()], np.int64)[place[fits]])
     return np.concatenate(rows), np.concatenate(found)
-
-
-def _launched_on_cpu(events: Events, device_code: Int64s, program_name: Mapping[int, str]) -> tuple[Int64s, Int64s]:
-    """CPU ops that know their run."""
-    is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)
-    rows = events.rows_of(is_op & ((events.flags & HAS_RUN) != 0))
-    if not len(rows):
-        return rows, np.empty(0, np.int64)
-    return rows, find_cpu_launches(events, rows, device_code[events.kind[rows]], program_name)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns
-from phasepoint.sources.dense import pair_room, split_by_label, sum_by_pair
+from phasepoint.sources.dense import PairRoom, PairSums, sum_by_pair
+from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
@@ -30,10 +30,11 @@ class Resolved:
     """Everything that is known of a capture's events.
 
     Attributes:
-        events: the events.
+        events: the events; their durations are now `total_ps`.
         category: per kind, its category.
         layer: per kind, its module path, None where unknown.
         direction: per kind, forward or backward, None where unknown.
+        track: `[n_events]` index of the track, behind the tracks' number for events with an asynchronous tail.
         step: `[n_events]` index into `bounds`, -1 outside.
         bounds: the steps.
         parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
@@ -48,6 +49,7 @@ class Resolved:
     category: Sequence[str]
     layer: Sequence[str | None]
     direction: Sequence[str | None]
+    track: NDArray[np.int32]
     step: NDArray[np.int32]
     bounds: StepBounds
     parent: Int64s
@@ -58,63 +60,77 @@ class Resolved:
     offset_ps: int
 
 
-def spans_table(resolved: Resolved) -> pa.Table:
+def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
     """Rows of `spans`, one an event.
 
     An op that went on asynchronously has its whole duration, on a track of its own, and the parent that launched it.
+
+    Args:
+        resolved: the events.
+        scratch: memory for the columns, which the table keeps.
     """
     events, n = resolved.events, len(resolved.events.kind)
     kinds = events.kinds
-    indices, numbers = np.empty((8, n), np.int32), np.empty((2, n), np.int64)
     linked = (events.flags & (HAS_CORRELATION | HAS_RUN)) != 0
+    step, program = (scratch.take(n, np.int64) for _ in range(2))
+    of_kind = {
+        "level": [k.level for k in kinds],
+        "category": resolved.category,
+        "name": [k.name for k in kinds],
+        "device": [k.device for k in kinds],
+        "layer": resolved.layer,
+        "direction": resolved.direction,
+        "op": [k.op if k.op != k.name else None for k in kinds],
+    }
+    by_kind = {
+        column: _by_kind(events.kind, texts, scratch.take(n, np.int32))
+        for column, texts in of_kind.items()
+        if not texts or any(text is not None for text in texts)
+    }
     return table_from_columns(
         "spans",
         {
+            **by_kind,
             "window": _constant(resolved.window, n),
             "span": np.arange(n, dtype=np.int64),
             "parent": _nullable(resolved.parent, resolved.parent >= 0),
-            "level": _by_kind(events.kind, [k.level for k in kinds], indices[0]),
-            "category": _by_kind(events.kind, resolved.category, indices[1]),
-            "name": _by_kind(events.kind, [k.name for k in kinds], indices[2]),
             "start_ps": events.start_ps + resolved.offset_ps if resolved.offset_ps else events.start_ps,
             "dur_ps": resolved.total_ps,
             "self_ps": resolved.self_ps,
-            "device": _by_kind(events.kind, [k.device for k in kinds], indices[3]),
-            "track": _track_column(resolved, indices[5]),
-            "step": _step_column(resolved, resolved.step, numbers[0]),
-            "program": _program_column(events.kind, kinds, numbers[1]),
-            "layer": _by_kind(events.kind, resolved.layer, indices[4]),
-            "direction": _by_kind(events.kind, resolved.direction, indices[6]),
-            "op": _by_kind(events.kind, [k.op if k.op != k.name else None for k in kinds], indices[7]),
+            "track": _dictionary(resolved.track, [*events.tracks, *(f"{name} (async)" for name in events.tracks)]),
+            "step": _step_column(resolved, resolved.step, step),
+            "program": _program_column(events.kind, kinds, program),
             "correlation": _nullable(events.link, linked[events.kind]),
         },
     )
 
 
-OpsRoom = tuple[tuple[NDArray[np.int32], Int64s], NDArray[np.int32], Int64s]
-
-
-def ops_room(n_events: int) -> OpsRoom:
-    """Memory for `ops_table`, which what is untouched of it does not take: a thread's own allocations are slow."""
-    return pair_room(n_events), np.empty((6, n_events), np.int32), np.empty((2, n_events), np.int64)
-
-
-def ops_table(resolved: Resolved, room: OpsRoom) -> pa.Table:
-    """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row.
+def sum_ops(resolved: Resolved, room: PairRoom) -> PairSums:
+    """Events of one step, device, program and op added up; marks of steps and programs have no sum.
 
     Args:
         resolved: the events.
-        room: from `ops_room`.
+        room: from `pair_room`: memory for the sums.
     """
-    events, kinds = resolved.events, resolved.events.kinds
-    group = _rank_groups(kinds)[events.kind] if kinds else np.empty(0, np.int32)
-    sums = sum_by_pair(resolved.step, group, resolved.total_ps, resolved.self_ps, room=room[0])
-    indices, numbers = (columns[:, : len(sums.sample)] for columns in room[1:])
-    kind = np.take(events.kind, sums.sample, out=indices[5], mode="clip")
+    groups = _rank_groups(resolved.events.kinds)
+    return sum_by_pair(resolved.step, resolved.events.kind, groups, (resolved.total_ps, resolved.self_ps), room=room)
+
+
+def ops_table(resolved: Resolved, sums: PairSums, scratch: Scratch) -> pa.Table:
+    """Rows of `ops`, from `sum_ops`.
+
+    Args:
+        resolved: the events.
+        sums: what they add up to.
+        scratch: memory for the columns, which the table keeps.
+    """
+    kinds, n = resolved.events.kinds, len(sums.sample)
+    numbers, indices = ([scratch.take(n, kind) for _ in range(k)] for kind, k in ((np.int64, 2), (np.int32, 6)))
+    kind = np.take(resolved.events.kind, sums.sample, out=indices[5], mode="clip")
     return table_from_columns(
         "ops",
         {
-            "window": _constant(resolved.window, len(kind)),
+            "window": _constant(resolved.window, n),
             "step": _step_column(resolved, resolved.step[sums.sample], numbers[0]),
             "device": _by_kind(kind, [k.device for k in kinds], indices[0]),
             "program": _program_column(kind, kinds, numbers[1]),
@@ -209,20 +225,11 @@ def _program_column(kind: NDArray[np.int32], kinds: Sequence[Kind], into: Int64s
     return _nullable(_take(program, kind, into), known[kind])
 
 
-def _track_column(resolved: Resolved, into: NDArray[np.int32]) -> pa.DictionaryArray:
-    events = resolved.events
-    names = [*events.tracks, *(f"{name} (async)" for name in events.tracks)]
-    for track, (begin, end) in enumerate(pairwise(events.first.tolist())):
-        into[begin:end] = track
-    into[resolved.tails[:, 0]] += np.int32(len(events.tracks))
-    return _dictionary(into, names)
-
-
 def _step_column(resolved: Resolved, step: NDArray[np.int32], into: Int64s) -> pa.Array:
     return _nullable(_take(np.append(resolved.bounds.step, 0), step, into), step >= 0)
 
 
-def _segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
+def segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
     """`[n_kinds]` which set of busy time a kind's own time falls into, -1 for none.
 
     Three for each device (compute, communication, data movement; its ops and kernels), then the host's work; marks and
@@ -243,19 +250,17 @@ def _working_devices(kinds: Sequence[Kind]) -> list[str]:
 
 
 def _busy_sets(resolved: Resolved, nesting: Nesting) -> list[IntervalSet]:
-    """The time of each label of `_segment_labels`: on the tracks, and asynchronously after them."""
+    """The time of each label of `segment_labels`: on the tracks, and asynchronously after them."""
     events = resolved.events
-    label = _segment_labels(events.kinds, resolved.category)
-    n_sets = 3 * len(_working_devices(events.kinds)) + 1
-    segments = (nesting.segment_start_ps, nesting.segment_end_ps)
-    on_tracks = split_by_label(label[events.kind], nesting.segment_span, segments, n_sets)
+    label = segment_labels(events.kinds, resolved.category)
     row, tail_ps = resolved.tails.T
     after = label[events.kind[row]]
     ends = events.start_ps[row] + resolved.total_ps[row]
-    sets = []
-    for i, (start_ps, end_ps) in enumerate(on_tracks):
+    sets, on_tracks = [], np.empty(len(nesting.segment_span), np.bool_)
+    for i in range(3 * len(_working_devices(events.kinds)) + 1):
+        np.equal(nesting.segment_span, i, out=on_tracks)
+        track_time = union(nesting.segment_start_ps, nesting.segment_end_ps, where=on_tracks)
         late = after == i
-        track_time = union(start_ps, end_ps)
         tails = union(ends[late] - tail_ps[late], ends[late])
         sets.append(unite((track_time, tails)) if late.any() else track_time)
     return sets
