@@ -25,7 +25,7 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet -c constraints.txt '$(TORCH)'
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[jax,torch,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[jax,torch,cluster,dev]'
 	@touch $@
 
 demo: $(VENV)/.demo          ## train a real network under the recorder, print the verdict, write runs/demo/report.html

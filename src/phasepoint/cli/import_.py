@@ -1,31 +1,40 @@
 """`phasepoint import`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson
+from phasepoint.cli.options import AsJson, RayAddress, Workers
+
+if TYPE_CHECKING:
+    from phasepoint.sources.import_shards import ImportedTraces
 
 
 def import_(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Traces, packed with gzip or not.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Traces, packed with gzip or not, or folders.")],
     out: Annotated[str, typer.Option("--out", metavar="RUN", help="The run to create.")],
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn traces of other profilers into a run: Kineto's JSON (torch.profiler) and XPlane (jax.profiler)."""
+    """Turn traces of other profilers into a run: Kineto's JSON (torch.profiler) and XPlane (jax.profiler).
+
+    Of a folder all traces are taken, a shard each, by as many workers as there are cores and work for them.
+    """
     from phasepoint.cli.console import write_notes
     from phasepoint.cli.opening import progress_bar
     from phasepoint.core.units import format_count
-    from phasepoint.sources.importing import import_traces
+    from phasepoint.sources.import_shards import import_traces
 
     with progress_bar("reading traces") as advance:
-        imported = import_traces(files, out, progress=advance)
+        imported = import_traces(files, out, workers=workers, ray_address=ray, progress=advance)
     if as_json:
         from phasepoint.report.documents import to_json
 
-        typer.echo(to_json("import", {"run": out, "files": imported}))
+        typer.echo(to_json("import", {"run": out, **vars(imported)}))
+        _refuse_unread(imported)
         return
-    for one in imported:
+    for one in imported.files:
         write_notes([f"{one.path}: {one.problem}"] if one.problem else [])
         steps = f"{format_count(one.steps)} steps" if one.steps else "no marked step: the whole file is one"
         typer.echo(
@@ -33,4 +42,16 @@ def import_(
             f"{format_count(one.spans)} spans + {format_count(one.ignored)} ignored + "
             f"{format_count(one.dropped)} dropped; {format_count(one.orphans)} without a launch"
         )
+    write_notes(f"left out: {one.reason}" for one in imported.others)
     typer.echo(f"phasepoint summary {out}")
+    _refuse_unread(imported)
+
+
+def _refuse_unread(imported: "ImportedTraces") -> None:
+    """End with an error where a trace could not be read at all: its rank is missing in the run."""
+    from phasepoint.core.errors import SourceError
+
+    if imported.unread:
+        reasons = "\n".join(one.reason for one in imported.unread)
+        count = f"{len(imported.unread)} of {len(imported.files) + len(imported.unread)} traces"
+        raise SourceError(f"{count} could not be read, and the run is without them:\n{reasons}")

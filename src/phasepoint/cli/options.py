@@ -13,5 +13,13 @@ Method = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output where it exists already.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="PATH", help="Where to write.")]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes on this machine; left out: as many as pay."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="A Ray cluster instead: HOST:PORT of its head, or auto."),
+]
 
 DEFAULT_METHOD = "recurrent"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson, RunPath
+from phasepoint.cli.options import AsJson, RayAddress, RunPath, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,15 @@ Analysis = Annotated[
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 
 
-def stack(path: RunPath, *, analysis: Analysis = None, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def stack(
+    path: RunPath,
+    *,
+    analysis: Analysis = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
     """Analyse a run across the stack: model, layer, op, kernel and hardware counters.
 
     Without --analysis: which analyses there are. Measuring each level by itself: `phasepoint stack measure -- COMMAND`.
@@ -37,7 +45,7 @@ def stack(path: RunPath, *, analysis: Analysis = None, as_json: AsJson = False, 
 
     run = open_converted(path)
     with progress_bar("analysing hosts") as advance:
-        table = analyse(run, analysis, progress=advance)
+        table = analyse(run, analysis, workers=workers, ray_address=ray, progress=advance)
     write_notes((*run.problems, *table.notes))
     if as_json:
         from phasepoint.report.documents import to_json

@@ -93,3 +93,9 @@ class ChangeError(PhasepointError):
     """The run is slower than its base by more than --fail-over allows. Exit code 15."""
 
     exit_code = 15
+
+
+class WorkerError(PhasepointError):
+    """Workers died again and again, or the cluster cannot be reached. Exit code 16."""
+
+    exit_code = 16

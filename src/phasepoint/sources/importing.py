@@ -1,11 +1,11 @@
-"""Traces that other profilers wrote → a run: one shard per file, one window per shard.
+"""One trace that another profiler wrote → one shard of a run, which holds it as one window.
 
 A file that marks no steps is one step, from its first event to its last. What the file holds is counted in its row of
 `conversions`: events = spans + ignored + dropped.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.core.tables import table_from_columns
-from phasepoint.sources.detect import HEAD_BYTES, detect_format, unpack
-from phasepoint.sources.formats import READERS
 from phasepoint.sources.trace_file import ReadFile, read_file
 from phasepoint.store import ShardWriter, create_run, open_shard
-
-Progress = Callable[[int, int], None]
 
 _COSTS = ("start_cost_ps", "stop_cost_ps", "capture_cost_ps")
 _FRAMEWORK = {"kineto": "torch", "xplane": "jax"}
@@ -51,66 +46,23 @@ class ImportedFile:
     problem: str | None
 
 
-def import_traces(
-    files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], *, progress: Progress | None = None
-) -> tuple[ImportedFile, ...]:
-    """Read trace files into a new run, a shard each: of the rank that the file names, else in the files' order.
+def import_file(
+    file: Path, format: str, out: str | os.PathLike[str], host: int, *, command: Sequence[str] = ()
+) -> ImportedFile:
+    """Read one trace file into one shard of a run, which is created unless it is there.
 
     Args:
-        files: traces of any format of `READERS`, packed with gzip or not.
-        out: where to create the run; nothing may be there.
-        progress: called with files done and files in all.
+        file: the trace, packed with gzip or not.
+        format: a key of `READERS`.
+        out: the run.
+        host: number of the shard; nobody else may write it.
+        command: what the run's manifest shall say that made it.
 
     Raises:
-        UsageError: no file, two of one rank, or something at `out` already.
-        SourceError: a file cannot be read, or holds nothing that is known. Files before it stay imported.
+        SourceError: the file cannot be read, or holds nothing that is known.
+        StoreError: the shard cannot be written.
     """
-    place = Path(out)
-    if not files:
-        raise UsageError("no file to import")
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
-        raise UsageError(f"{out} is there already; import into a new run, or remove it")
-    formats = [_format_of(Path(file)) for file in files]
-    imported: list[ImportedFile] = []
-    for done, (file, format) in enumerate(zip(files, formats, strict=True)):
-        if progress is not None:
-            progress(done, len(files))
-        taken = {one.host: one.path for one in imported}
-        imported.append(_import_file(Path(file), format, out, taken, command=[str(file) for file in files]))
-    if progress is not None:
-        progress(len(files), len(files))
-    return tuple(imported)
-
-
-def _format_of(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(4 * HEAD_BYTES)
-    except OSError as error:
-        raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
-    if not head:
-        raise SourceError(f"{file}: the file is empty")
-    found = detect_format(unpack(head, str(file))[:HEAD_BYTES])
-    if found is None:
-        raise SourceError(
-            f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler), "
-            "an XPlane (*.xplane.pb), an export of Nsight Systems (*.sqlite), an output of rocprofv3 (JSON), or spans "
-            "of Jaeger or OpenTelemetry (JSON)"
-        )
-    if found not in READERS:
-        raise SourceError(
-            f"{file}: a trace of format {found!r}, which is not read; expected one of {', '.join(READERS)}"
-        )
-    return found
-
-
-def _import_file(
-    file: Path, format: str, out: str | os.PathLike[str], taken: dict[int, str], *, command: Sequence[str]
-) -> ImportedFile:
     with read_file(file, format) as read:
-        host = read.rank if read.rank is not None else max(taken, default=-1) + 1
-        if host in taken:
-            raise UsageError(f"{file} and {taken[host]} both are of rank {host}; import them into runs of their own")
         row = _write(read, out, host, command)
         return ImportedFile(
             path=str(file),

@@ -6,7 +6,7 @@ that shards may be analysed anywhere.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
@@ -15,11 +15,15 @@ import pyarrow as pa
 
 from phasepoint.core.errors import UsageError
 from phasepoint.core.tables import Column
+from phasepoint.core.workers import default_workers, map_tasks
 from phasepoint.stack.result import ShardRows, StackTable, schema_of
-from phasepoint.stack.shard import StackShard, shards_of
+from phasepoint.stack.shard import StackShard
 from phasepoint.store import Run
 
 Progress = Callable[[int, int], None]
+
+_SPAN_BYTES = 64
+"""What a span takes in memory, about: how much work an analysis is."""
 
 
 @dataclass(frozen=True)
@@ -102,29 +106,53 @@ def find_analysis(name: str) -> Analysis:
     raise UsageError(f"no analysis named {name!r}. {meant}The analyses are {listed}")
 
 
-def analyse(run: Run, name: str, *, progress: Progress | None = None) -> StackTable:
+def analyse(
+    run: Run, name: str, *, workers: int | None = None, ray_address: str | None = None, progress: Progress | None = None
+) -> StackTable:
     """Do one analysis of a run.
 
     Args:
         run: an opened run whose captures are converted.
         name: name or code.
+        workers: processes on this machine, a shard each at a time; None for one a core as far as there is work for
+            them. See `map_tasks`.
+        ray_address: a Ray cluster instead, whose machines see the run under the same name.
         progress: called with shards done and shards in all.
 
     Raises:
         UsageError: there is no such analysis.
         StoreError: the run's tables cannot be read.
+        WorkerError: as `map_tasks`.
 
     Example:
         `analyse(open_run("runs/my-job"), "device-time").rows.to_pylist()`
     """
     analysis = find_analysis(name)
-    shards = shards_of(run)
-    parts = []
-    for done, shard in enumerate(shards):
-        if progress is not None:
-            progress(done, len(shards))
-        parts.append(analysis.of_shard(shard))
+    tasks = [ShardTask(run.only(shard.name), analysis.name) for shard in run.shards]
+    if workers is None:
+        n_spans = sum(run.table("conversions", columns=["spans"])["spans"].to_pylist())
+        workers = default_workers(len(tasks), n_spans * _SPAN_BYTES)
+    parts = map_tasks(analyse_shard, tasks, workers=workers, ray_address=ray_address, progress=progress)
     return table_of(analysis, parts)
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """One analysis of a run of one shard."""
+
+    run: Run
+    analysis: str
+
+
+def analyse_shard(task: ShardTask) -> ShardRows:
+    """Its rows; parts of its tables that cannot be read are notes.
+
+    Raises:
+        StoreError: the file system fails.
+    """
+    (shard,) = task.run.shards
+    part = find_analysis(task.analysis).of_shard(StackShard(task.run, shard))
+    return replace(part, notes=(*task.run.problems, *part.notes))
 
 
 def table_of(analysis: Analysis, parts: Sequence[ShardRows]) -> StackTable:

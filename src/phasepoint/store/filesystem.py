@@ -7,6 +7,7 @@ renamed; an object store shows an object only once its upload has ended.
 import errno
 import itertools
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,6 +218,40 @@ def delete_temporaries(location: Location, relative: str) -> None:
                 delete_file(location, f"{relative}/{path.name}" if relative else path.name)
 
 
+def move_directory(location: Location, source: str, target: str) -> bool:
+    """Give a directory another name below the same place, unless that is taken; returns whether it was moved.
+
+    On a local file system it is one rename: the target is whole when it appears. On an object store files are moved
+    one by one, so what makes others look for the directory must come after.
+
+    Raises:
+        StoreError: it cannot be moved.
+    """
+    if location.filesystem is None:
+        return _call(location, target, "written", lambda: _move_local(location, source, target))
+    _call(location, target, "written", lambda: _move_objects(location, source, target))
+    return True
+
+
+def delete_directory(location: Location, relative: str) -> None:
+    """Delete a directory with all that is in it; one that is not there is no error.
+
+    Raises:
+        StoreError: it cannot be deleted.
+    """
+
+    def delete() -> None:
+        try:
+            if location.filesystem is None:
+                shutil.rmtree(location.path(relative))
+            else:
+                location.filesystem.delete_dir(location.path(relative))
+        except FileNotFoundError:
+            return
+
+    _call(location, relative, "deleted", delete)
+
+
 def claim_directory(location: Location, relative: str, file_name: str, data: bytes) -> bool:
     """Create a directory that holds one file, unless it exists; returns whether this call created it.
 
@@ -308,6 +343,26 @@ def _claim_local(location: Location, relative: str, file_name: str, data: bytes)
         raise
     _sync_directory(target.parent)
     return True
+
+
+def _move_local(location: Location, source: str, target: str) -> bool:
+    place = Path(location.path(target))
+    try:
+        Path(location.path(source)).rename(place)
+    except OSError as error:
+        if error.errno in {errno.EEXIST, errno.ENOTEMPTY}:
+            return False
+        raise
+    _sync_directory(place.parent)
+    return True
+
+
+def _move_objects(location: Location, source: str, target: str) -> None:
+    filesystem: Any = location.filesystem
+    root = location.path(source)
+    for info in filesystem.get_file_info(pafs.FileSelector(root, recursive=True)):
+        if info.type == pafs.FileType.File:
+            filesystem.move(info.path, f"{location.path(target)}{info.path[len(root) :]}")
 
 
 def _write_temporary(target: Path, data: bytes | pa.Buffer, *, durable: bool) -> Path:

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
+from typing import Self
 
 import pyarrow as pa
 
@@ -97,6 +98,16 @@ class Run:
                 return shard
         names = ", ".join(s.name for s in (*self.shards, *self.other_shards)) or "none"
         raise StoreError(f"{self.location.show()}: no shard named {name!r}; there are: {names}")
+
+    def only(self, shard: str) -> Self:
+        """The run as if it were this shard alone, to be read apart from the others, in another process too.
+
+        Its `problems` are those that are found in it from now on.
+
+        Raises:
+            StoreError: there is no such shard.
+        """
+        return replace(self, shards=(self.shard(shard),), other_shards=(), _problems=(), _lost={}, _kept={})
 
     def table(self, name: str, *, columns: Sequence[str] | None = None, shard: str | None = None) -> pa.Table:
         """The rows of a table over the run's history, each once.
