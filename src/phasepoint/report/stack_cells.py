@@ -19,7 +19,9 @@ def cell_text(column: Column, value: object, *, width: int = 60) -> str:
     """
     if value is None:
         return "–"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, int | float):
         return shorten(str(value), width)
     if column.unit in _FORMATS:
         return _FORMATS[column.unit](value)
