@@ -40,7 +40,7 @@ def phasepoint(*words):
 
 @pytest.fixture(scope="module", params=FILES)
 def trace(request, tmp_path_factory):
-    """A file's format, its oracle, and what `phasepoint stack` says of it."""
+    """A file's format, its oracle, what `phasepoint stack` says of it, and a way to ask for other analyses."""
     path, run = FOLDER / request.param, tmp_path_factory.mktemp("imported") / "run"
     form = request.param.split("/")[0]
     try:
@@ -49,11 +49,15 @@ def trace(request, tmp_path_factory):
         if "which is not read" in str(error):
             pytest.skip(f"format not read: {form}")
         raise
-    return form, ORACLES[form](path), json.loads(phasepoint("stack", run, "--analysis", "device-time", "--json"))
+
+    def analyse(name):
+        return json.loads(phasepoint("stack", run, "--analysis", name, "--json"))
+
+    return form, ORACLES[form](path), analyse("device-time"), analyse
 
 
 def test_device_time_is_that_of_the_file_to_the_picosecond(trace):
-    form, executions, document = trace
+    form, executions, document, _ = trace
     keys = ("span_ps", "busy_ps", "events")
     if form in ("kineto", "xplane"):
         found = {row["device"]: {key: row[key] for key in keys} for row in document["rows"]}
@@ -64,7 +68,7 @@ def test_device_time_is_that_of_the_file_to_the_picosecond(trace):
 
 
 def test_executions_without_a_launch_in_the_file_are_told_apart(trace):
-    form, executions, document = trace
+    form, executions, document, _ = trace
     if form == "xplane" and all(row["orphan_events"] == row["events"] for row in document["rows"]):
         pytest.skip("launches not read: xplane")
     found = sorted((row["orphan_ps"], row["orphan_events"]) for row in document["rows"])
@@ -72,7 +76,7 @@ def test_executions_without_a_launch_in_the_file_are_told_apart(trace):
 
 
 def test_device_time_closes(trace):
-    _, _, document = trace
+    _, _, document, _ = trace
     assert document["version"] == 1
     for row in document["rows"]:
         parts = ("compute_ps", "exposed_communication_ps", "memory_ps")
@@ -80,6 +84,32 @@ def test_device_time_closes(trace):
         assert row["span_ps"] == row["busy_ps"] + row["idle_ps"]
         assert 0 <= row["exposed_communication_ps"] <= row["communication_ps"] <= row["busy_ps"]
         assert row["host"] == 0
+
+
+def test_causes_of_idle_time_add_up_to_it(trace):
+    _, _, document, analyse = trace
+    found = dict.fromkeys((row["device"] for row in document["rows"]), 0)
+    for row in analyse("idle-causes")["rows"]:
+        found[row["device"]] += row["idle_ps"]
+    assert found == {row["device"]: row["idle_ps"] for row in document["rows"]}
+
+
+def test_the_critical_path_of_each_step_adds_up_to_its_span(trace):
+    analyse = trace[-1]
+    spans, parts = {}, {}
+    for row in analyse("critical-path")["rows"]:
+        spans[row["step"]] = row["span_ps"]
+        parts[row["step"]] = parts.get(row["step"], 0) + row["time_ps"]
+    assert parts == spans
+
+
+def test_launches_are_those_of_device_time(trace):
+    _, _, document, analyse = trace
+    found = {row["device"]: row for row in analyse("launch-statistics")["rows"] if row["name"] is None}
+    for row in document["rows"]:
+        assert found[row["device"]]["events"] == row["events"]
+        if not row["device"].startswith("cpu"):
+            assert row["events"] - found[row["device"]]["launched"] == row["orphan_events"]
 
 
 def _some(row, keys):

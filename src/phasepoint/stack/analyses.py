@@ -82,6 +82,7 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("kernels-by-model", "A15", "GPU kernel information aggregated by model", "kernels_by_model"),
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "device_time"),
     Analysis("idle-causes", None, "Why devices were idle", "idle_causes"),
+    Analysis("critical-path", None, "The chain of work that each step hangs on", "critical_path"),
     Analysis("launch-statistics", None, "Launches: delay, queue, short executions, graphs", "launch_statistics"),
     Analysis("collective-skew", None, "Collectives: who came late, who waited", "collective_skew"),
     Analysis("memory-timeline", None, "Memory over time", "memory_timeline"),

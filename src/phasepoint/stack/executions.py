@@ -45,9 +45,19 @@ class Executions:
 
     def of(self, device: str) -> "Executions":
         """Those of one device."""
-        mine = self.device == device
-        columns = (self.row, self.start_ps, self.end_ps, self.device, self.category, self.launch, self.orphan)
-        return Executions(*(column[mine] for column in columns))
+        return self.where(self.device == device)
+
+    def where(self, chosen: NDArray[np.bool_]) -> "Executions":
+        """Those that are chosen, `[n]`."""
+        return Executions(
+            row=self.row[chosen],
+            start_ps=self.start_ps[chosen],
+            end_ps=self.end_ps[chosen],
+            device=self.device[chosen],
+            category=self.category[chosen],
+            launch=self.launch[chosen],
+            orphan=self.orphan[chosen],
+        )
 
 
 def read_executions(shard: StackShard) -> Executions:

@@ -27,6 +27,11 @@ _SYNCHRONISES = re.compile(
 _STREAM_WAITS = re.compile(r"StreamWait(Event|Value)", re.IGNORECASE)
 """Calls by which a stream is told to wait for another one."""
 
+_IDLES = re.compile(
+    r"method (acquire|sleep|select|poll|wait|run_backward)\b|^threading\.py\(\d+\): wait|^queue\.py\(\d+\): get"
+)
+"""Python functions in which a thread stands still, or waits for the thread that runs the backward pass."""
+
 _INPUT = re.compile(r"data_?loader|\bIteratorGetNext|\binfeed|\btf_data", re.IGNORECASE)
 """Annotations under which the next batch is made or waited for. Source: PyTorch's `enumerate(DataLoader)#…__next__`."""
 
@@ -48,8 +53,15 @@ class HostActivity:
     def of(self, track: int) -> "HostActivity":
         """Those of one track."""
         low, high = np.searchsorted(self.track, (track, track + 1))
-        times = IntervalSet(self.times.start_ps[low:high], self.times.end_ps[low:high])
-        return HostActivity(self.track[low:high], times, self.row[low:high])
+        return self._at(slice(low, high))
+
+    def where(self, chosen: Bools) -> "HostActivity":
+        """Those that are chosen, `[n_segments]`."""
+        return self._at(chosen)
+
+    def _at(self, index: slice | Bools) -> "HostActivity":
+        times = IntervalSet(self.times.start_ps[index], self.times.end_ps[index])
+        return HostActivity(self.track[index], times, self.row[index])
 
 
 def tracks_of(spans: pa.Table) -> Int64s:
@@ -85,12 +97,14 @@ class Naming:
         named: row of the span whose name says it.
         is_input: whether the next batch is made or waited for.
         waits: whether the host waits for the device.
+        idles: whether the thread stands still.
         stream_waits: whether a stream is told to wait for another.
     """
 
     named: Int64s
     is_input: Bools
     waits: Bools
+    idles: Bools
     stream_waits: Bools
 
 
@@ -110,7 +124,30 @@ def name_activity(spans: pa.Table) -> Naming:
     loads = is_annotation & _matches(spans["name"], _INPUT)
     is_input = loads | (nearest_above(spans, loads) != NONE)
     named = np.where(is_input & (annotation != NONE), annotation, named)
-    return Naming(named, is_input, _matches(spans["name"], _SYNCHRONISES), _matches(spans["name"], _STREAM_WAITS))
+    waits, idles, stream_waits = (_matches(spans["name"], kind) for kind in (_SYNCHRONISES, _IDLES, _STREAM_WAITS))
+    return Naming(named, is_input, waits, idles, stream_waits)
+
+
+def told_to_wait(launches: Int64s, start_ps: Int64s, tracks: Int64s, stream_waits: Bools) -> Bools:
+    """Launches before which a stream was told to wait: since the launch before on their thread.
+
+    Args:
+        launches: rows of the spans that launched anything.
+        start_ps: `[n]` starts of all spans.
+        tracks: `[n]` their tracks.
+        stream_waits: `[n]` calls that tell a stream to wait.
+
+    Returns:
+        `[n]`, true for launches only.
+    """
+    told = np.zeros(len(start_ps), np.bool_)
+    launches, waits = np.unique(launches), np.flatnonzero(stream_waits)
+    for track in np.unique(tracks[waits]):
+        mine = launches[tracks[launches] == track]
+        mine = mine[np.argsort(start_ps[mine], kind="stable")]
+        calls = np.searchsorted(np.sort(start_ps[waits[tracks[waits] == track]]), start_ps[mine])
+        told[mine] = np.diff(calls, prepend=0) > 0
+    return told
 
 
 def _matches(names: pa.ChunkedArray, pattern: re.Pattern[str]) -> Bools:

@@ -16,7 +16,7 @@ from phasepoint.core.intervals import IntervalSet, overlaps, union
 from phasepoint.core.tables import Column
 from phasepoint.stack.executions import Executions, read_executions
 from phasepoint.stack.hierarchy import NONE
-from phasepoint.stack.host_activity import HostActivity, Naming, host_activity, name_activity, tracks_of
+from phasepoint.stack.host_activity import HostActivity, Naming, host_activity, name_activity, told_to_wait, tracks_of
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
 
@@ -53,7 +53,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class _Host:
-    """The host's side of a shard: arrays `[n_spans]` and what its threads did."""
+    """The host's side of a shard: arrays `[n_spans]`, what its threads did, launches whose stream was told to wait."""
 
     start_ps: Int64s
     end_ps: Int64s
@@ -61,6 +61,7 @@ class _Host:
     name: pa.ChunkedArray
     naming: Naming
     activity: HostActivity
+    told: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ def of_shard(shard: StackShard) -> ShardRows:
         return ShardRows(
             rows_of(COLUMNS, data), ("no device work was recorded: record with the device's activities on",)
         )
-    host = _read_host(shard)
+    host = _read_host(shard, executions.launch[executions.launch != NONE])
     for device in executions.devices:
         mine = executions.of(device)
         gaps = _gaps(mine)
@@ -107,11 +108,12 @@ def of_shard(shard: StackShard) -> ShardRows:
     return ShardRows(rows_of(COLUMNS, data), tuple(notes))
 
 
-def _read_host(shard: StackShard) -> _Host:
+def _read_host(shard: StackShard, launches: Int64s) -> _Host:
     spans = shard.table("spans")
-    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
+    start_ps, tracks, naming = spans["start_ps"].to_numpy(), tracks_of(spans), name_activity(spans)
     end_ps = start_ps + spans["dur_ps"].to_numpy()
-    return _Host(start_ps, end_ps, tracks, spans["name"], name_activity(spans), host_activity(spans, tracks))
+    told = told_to_wait(launches, start_ps, tracks, naming.stream_waits)
+    return _Host(start_ps, end_ps, tracks, spans["name"], naming, host_activity(spans, tracks), told)
 
 
 def _gaps(mine: Executions) -> _Gaps:
@@ -181,21 +183,7 @@ def _queue_cause(gaps: _Gaps, mine: Executions, host: _Host) -> Int64s:
     before[order[1:][same]] = order[:-1][same]
     previous = before[gaps.execution]
     behind = (previous != NONE) & (mine.end_ps[previous] == gaps.start_ps)
-    told = _told_to_wait(mine.launch[previous], gaps.launch, host)
-    return np.where(behind & ~told, _BETWEEN, _DEPENDENCY)
-
-
-def _told_to_wait(earlier: Int64s, later: Int64s, host: _Host) -> NDArray[np.bool_]:
-    """Whether a call that makes a stream wait stands between two launches of one thread."""
-    row = np.flatnonzero(host.naming.stream_waits)
-    told = np.zeros(len(later), np.bool_)
-    both = (earlier != NONE) & (later != NONE)
-    for track in np.unique(host.tracks[row]):
-        calls = np.sort(host.start_ps[row[host.tracks[row] == track]])
-        here = np.flatnonzero(both & (host.tracks[later] == track))
-        first, last = host.start_ps[earlier[here]], host.start_ps[later[here]]
-        told[here] = np.searchsorted(calls, last) > np.searchsorted(calls, first)
-    return told
+    return np.where(behind & ~host.told[gaps.launch], _BETWEEN, _DEPENDENCY)
 
 
 def _parts(gap: Int64s, cause: int, during: Int64s, dur_ps: Int64s) -> _Parts:
