@@ -41,7 +41,7 @@ class ShardOf:
 
     def __init__(self, *, host=0, epoch_unix_ns=START_NS, **tables):
         self.host = host
-        self.shard = SimpleNamespace(session=SimpleNamespace(epoch_unix_ns=epoch_unix_ns))
+        self.shard = SimpleNamespace(name=f"host={host:05d}", session=SimpleNamespace(epoch_unix_ns=epoch_unix_ns))
         spans = [{"span": i, **row} for i, row in enumerate(tables.pop("spans", ()))]
         self._tables = {name: table_from_rows(name, rows) for name, rows in {**tables, "spans": spans}.items()}
 

@@ -10,7 +10,7 @@ from stack_runs import NS, START_NS, ShardOf, kernel, run_of
 
 from phasepoint.stack.analyses import analyse
 from phasepoint.stack.clock_alignment import align_clocks
-from phasepoint.stack.collective_skew import COLUMNS, merge, of_shard
+from phasepoint.stack.collective_skew import COLUMNS, finish, merge, of_shard
 
 NAMES = {"all_reduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "broadcast": "ncclDevKernel_Broadcast_RING_LL"}
 MS = 1_000_000
@@ -44,7 +44,7 @@ def job(arrivals, transfers, offsets, *, kinds=None, told=True, epochs=None):
 
 def rows_of(shards):
     """{(host, kind): row}."""
-    rows = merge([of_shard(shard).rows for shard in shards]).to_pylist()
+    rows = finish(merge([of_shard(shard).rows for shard in shards])).to_pylist()
     return {(row["host"], row["kind"]): row for row in rows}
 
 

@@ -44,6 +44,7 @@ def rich(tmp_path_factory):
         kernel(20, 40, name="gemm", launch=2, step=0, track="stream 7"),
         kernel(40, 47, name="relu", launch=4, step=0),
         kernel(50, 52, name="Memcpy DtoH", category="data_movement", bytes=128, step=0),
+        kernel(60, 70, name="ncclDevKernel_AllReduce_Sum", category="communication", step=0),
     ]
     tables = {
         "steps": [{"step": i, "start_ps": i * 90_000, "dur_ps": 90_000} for i in range(3)],

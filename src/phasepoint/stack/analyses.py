@@ -1,8 +1,8 @@
 """The analyses of the stack: the one table. A new one is a module and a row.
 
 A module has `COLUMNS` (what its rows hold), `of_shard(shard) -> ShardRows`, and, where rows of several shards are not
-simply put one after another, `merge(parts) -> pa.Table`, which is given the parts of all shards in the run's order, so
-that shards may be analysed anywhere.
+simply put one after another, `merge(parts) -> pa.Table`, which is associative, so that shards may be analysed anywhere.
+Where shards must be seen together, what is merged is not yet the result: `finish(rows) -> pa.Table` makes it.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,6 +55,11 @@ class Analysis:
     def of_shard(self, shard: StackShard) -> ShardRows:
         """Its rows of one shard."""
         return cast(ShardRows, self.home.of_shard(shard))
+
+    def finish(self, rows: pa.Table) -> pa.Table:
+        """The result's rows from what was merged."""
+        finish = getattr(self.home, "finish", None)
+        return rows if finish is None else cast(pa.Table, finish(rows))
 
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Its rows of several shards."""
@@ -159,5 +164,5 @@ def analyse_shard(task: ShardTask) -> ShardRows:
 def table_of(analysis: Analysis, parts: Sequence[ShardRows]) -> StackTable:
     """The analysis' table from its shards' rows."""
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    rows = analysis.merge([part.rows for part in parts])
+    rows = analysis.finish(analysis.merge([part.rows for part in parts]))
     return StackTable(analysis.name, analysis.code, analysis.title, analysis.columns, rows, notes)

@@ -51,6 +51,7 @@ COLUMNS = (
 
 _PART = pa.schema(
     [
+        ("shard", pa.string()),
         ("host", pa.int64()),
         ("epoch_unix_ns", pa.int64()),
         ("device", pa.string()),
@@ -79,7 +80,7 @@ _SIGMAS = 3
 
 
 def of_shard(shard: StackShard) -> ShardRows:
-    """The collectives of one shard, as `merge` takes them."""
+    """The collectives of one shard, as `merge` and `finish` take them."""
     executions = read_executions(shard)
     chosen = np.flatnonzero(executions.category == "communication")
     if not len(chosen):
@@ -89,6 +90,7 @@ def of_shard(shard: StackShard) -> ShardRows:
     start_ps, end_ps = executions.start_ps[chosen], executions.end_ps[chosen]
     kind, key = _keys(shard, rows, device, start_ps)
     part = {
+        "shard": [shard.shard.name] * len(rows),
         "host": np.full(len(rows), shard.host),
         "epoch_unix_ns": np.full(len(rows), shard.shard.session.epoch_unix_ns),
         "device": device.tolist(),
@@ -162,9 +164,13 @@ class _Matched:
 
 
 def merge(parts: Sequence[pa.Table]) -> pa.Table:
+    """The collectives of several shards together."""
+    return pa.concat_tables([_PART.empty_table(), *parts])
+
+
+def finish(table: pa.Table) -> pa.Table:
     """Rows by rank and kind from the collectives of all shards: for each rank first that of all kinds."""
-    table = pa.concat_tables([_PART.empty_table(), *parts])
-    shards = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
+    shards = texts_of(pc.dictionary_encode(table["shard"]).unify_dictionaries()).astype(str)
     used, clock = np.unique(shards, return_inverse=True)
     number = _codes(table["key"])
     kind = np.array(table["kind"].to_pylist(), object)
