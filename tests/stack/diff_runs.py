@@ -83,8 +83,8 @@ def recorded(seed, job=None, *, machine=None, windows=40, window_steps=5, path="
     categories[CATEGORIES.index("idle")] = job.host_us * US
     return StepSamples(
         path=path,
+        program=None,
         clock_ps=clock,
-        clock_host=np.zeros(10 * n, np.int64),
         window=np.repeat(np.arange(windows), window_steps),
         step_ps=step_ps,
         keys=keys,
@@ -94,7 +94,7 @@ def recorded(seed, job=None, *, machine=None, windows=40, window_steps=5, path="
     )
 
 
-def written(path, samples, *, frameworks=None, devices=("cpu:0",), kind=None, numbered=0):
+def written(path, samples, *, frameworks=None, devices=("cpu:0",), kind=None, numbered=0, evaluated=0, compile_us=0):
     """The recording as a run: its steps, windows, ops, breakdowns and instructions.
 
     Args:
@@ -103,6 +103,8 @@ def written(path, samples, *, frameworks=None, devices=("cpu:0",), kind=None, nu
         frameworks, devices: of the manifest.
         kind: hint of all steps.
         numbered: number from which the compiler counts its instructions.
+        evaluated: first windows whose steps run another program.
+        compile_us: what the first step compiles, on top of what it takes.
     """
     create_run(path, command=("python",), frameworks=frameworks or {"jax": "0.10"}, devices=devices)
     times = iter((START_NS,))
@@ -111,14 +113,20 @@ def written(path, samples, *, frameworks=None, devices=("cpu:0",), kind=None, nu
     steps = [
         {"step": i, "start_ps": at[i], "dur_ps": int(dur_ps), "kind": kind} for i, dur_ps in enumerate(samples.step_ps)
     ]
+    steps[0] |= {"compile_ps": compile_us * US, "dur_ps": steps[0]["dur_ps"] + compile_us * US}
     names = [f"{key.name}.{numbered + i}" for i, key in enumerate(samples.keys)]
     writer.append("steps", table_from_rows("steps", steps))
     writer.append("windows", table_from_rows("windows", _windows(samples, at)))
-    writer.append("ops", table_from_rows("ops", list(_ops(samples, names))))
+    writer.append("ops", table_from_rows("ops", list(_ops(samples, names, evaluated))))
     writer.append("breakdowns", table_from_rows("breakdowns", list(_breakdowns(samples))))
     writer.append("instructions", table_from_rows("instructions", list(_instructions(samples, names))))
+    writer.append("programs", table_from_rows("programs", [_program(1, "jit_train"), _program(2, "jit_eval")]))
     writer.close()
     return open_run(path)
+
+
+def _program(program, name):
+    return {"program": program, "name": name, "first_window": 0, "instructions": 9}
 
 
 def _windows(samples, at):
@@ -136,11 +144,17 @@ def _windows(samples, at):
     return rows
 
 
-def _ops(samples, names):
+def _ops(samples, names, evaluated):
     for step, window in enumerate(samples.window.tolist()):
         for i, key in enumerate(samples.keys):
             time_ps = int(samples.self_ps[i, step])
-            where = {"window": window, "step": step, "device": "cpu:0", "program": 1, "level": "op"}
+            where = {
+                "window": window,
+                "step": step,
+                "device": "cpu:0",
+                "program": 1 + (window < evaluated),
+                "level": "op",
+            }
             what = {"op": names[i], "category": "compute", "layer": key.layer, "count": 1}
             yield {**where, **what, "total_ps": time_ps, "self_ps": time_ps}
 

@@ -11,26 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import NoDataError
-from phasepoint.stack.diff import compare_runs
-from phasepoint.stack.diff_measure import measure
+from phasepoint.stack.diff import compare_runs, compare_samples
 from phasepoint.stack.diff_result import (
     CHANGED,
     EVERYTHING,
     NOT_JUDGED,
     ONLY_BASE,
     ONLY_RUN,
+    OUTSIDE,
     UNATTRIBUTED,
     WITHIN_NOISE,
 )
-from phasepoint.stack.diff_rows import build_diff
-from phasepoint.stack.diff_sides import read_sides
 
 STILL = Machine(speed=0, place=0, drift=0, step=0, preempted=0)
 PLANTED = "Net/Block_3"
 
 
 def compare(base, run):
-    return build_diff(measure(read_sides(base, run)), kind=None, notes=())
+    return compare_samples(base, run)
 
 
 def names(diff):
@@ -165,6 +163,14 @@ def test_a_layer_that_makes_the_step_five_percent_slower_fails_the_gate():
     assert sum(names(diff) == [PLANTED] and diff.grown_ratio > 0.03 for diff in diffs) >= 0.95 * N
 
 
+def test_a_slower_host_is_named_where_ops_are_the_same():
+    slow = Job(host_us=800)
+    diff = compare([recorded(0, machine=STILL)], [recorded(1, slow, machine=STILL)])
+    assert names(diff) == [OUTSIDE]
+    assert [row.change_ps for row in diff.level("part")] == [0, 500 * US, 0]
+    assert diff.grown_ratio == pytest.approx(500 / diff.step.base_ps * US)
+
+
 def test_a_faster_machine_hides_no_slower_layer():
     slow = Job(slower={PLANTED: 1.05})
     diffs = [compare([recorded(2 * i)], [recorded(2 * i + 1, slow, faster=1.3)]) for i in range(10)]
@@ -223,3 +229,26 @@ def test_one_step_each_is_not_judged(tmp_path):
 def test_a_side_without_recordings_is_a_callers_mistake():
     with pytest.raises(ValueError, match="at least one recording"):
         compare_runs([], [])
+
+
+def test_steps_of_the_main_program_alone_are_compared(tmp_path):
+    base = written(tmp_path / "base", recorded(0, windows=10, machine=STILL), evaluated=2)
+    run = written(tmp_path / "run", recorded(1, Job(slower={PLANTED: 1.2}), windows=10, machine=STILL), evaluated=6)
+    diff = compare_runs([base], [run])
+    assert "the steps run several programs; captured steps of jit_train alone are compared" in diff.notes
+    assert names(diff) == [PLANTED]
+    assert diff.step.change_ps == 124 * US
+
+
+def test_steps_of_the_commonest_hint_are_compared(tmp_path):
+    base = written(tmp_path / "base", recorded(0, windows=8, machine=STILL), kind="train")
+    run = written(tmp_path / "run", recorded(1, windows=8, machine=STILL), kind="train")
+    assert compare_runs([base], [run]).kind == "train"
+
+
+def test_what_a_step_compiled_is_no_part_of_it(tmp_path):
+    samples = recorded(0, windows=8, machine=STILL)
+    base = written(tmp_path / "base", samples)
+    run = written(tmp_path / "run", samples, compile_us=5_000_000)
+    diff = compare_runs([base], [run])
+    assert [row.change_ps for row in diff.level("step")] == [0, 0]

@@ -96,7 +96,7 @@ def _judge(found: "RunDiff", limit_ratio: float, text: str) -> None:
     from phasepoint.core.units import format_ratio
 
     if found.grown_ratio is None:
-        raise NoDataError(f"--fail-over {text}: cannot be judged: {'; '.join(found.notes)}")
+        raise NoDataError(f"--fail-over {text}: cannot be judged: {found.unjudged}")
     if found.grown_ratio > limit_ratio:
         where = ", ".join(row.name for row in found.named if row.change_ps > 0)
         grown = f"the step grew by {format_ratio(found.grown_ratio)} beyond noise"

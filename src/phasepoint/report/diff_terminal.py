@@ -13,6 +13,12 @@ from phasepoint.stack.diff_result import CHANGED, EVERYTHING, NOT_JUDGED, ONLY_B
 MOST_ROWS = 12
 """Rows shown of a level; `--json` and `--csv` give all."""
 
+_MOST_NAMED = 3
+"""Places of a change that the answer names; the parts list all."""
+
+_MOST = 10.0
+"""Larger ratios are shown as more than this."""
+
 _TITLES = {
     "part": "The change in parts",
     "category": "By category, as captured",
@@ -43,18 +49,20 @@ def answer(diff: RunDiff) -> list[str]:
     if diff.verdict == NOT_JUDGED:
         lines.append(f"Not judged: the step takes {_moved(step)}, and nothing says how much of that is noise.")
     elif diff.verdict == CHANGED:
-        lines += [f"{_where(row)}{_share(row, step)}." for row in diff.named]
+        lines += [f"{_where(row)}{_share(row, step)}." for row in diff.named[:_MOST_NAMED]]
+        if len(diff.named) > _MOST_NAMED:
+            lines.append(f"{len(diff.named) - _MOST_NAMED} more places changed; they follow.")
         whole = f"RUN's step takes {_moved(step)} as a whole{_interval(step)}"
         lines.append(f"{whole}: {_beyond(step.verdict)}.")
     else:
         lines.append(f"No change beyond noise. RUN's step takes {_moved(step)} as a whole{_interval(step)}.")
-    if diff.verdict != NOT_JUDGED:
+    if everything.verdict != NOT_JUDGED:
         lines.append(f"Everything alike takes {_moved(everything)}{_interval(everything)}: {_machine(everything)}.")
     return [printable(line) for line in lines]
 
 
 def _where(row: DiffRow) -> str:
-    return f"{row.name} takes {_moved(row)} than its like changed{_interval(row)}"
+    return f"{shorten(row.name, 60)} takes {_moved(row)} than its like changed{_interval(row)}"
 
 
 def _share(row: DiffRow, step: DiffRow) -> str:
@@ -87,7 +95,11 @@ def _machine(row: DiffRow) -> str:
 
 
 def _signed(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{'+' if ratio >= 0 else '−'}{format_ratio(abs(ratio))}"
+    if ratio is None:
+        return "–"
+    if ratio > _MOST:
+        return f"> +{format_ratio(_MOST)}"
+    return f"{'+' if ratio >= 0 else '−'}{format_ratio(abs(ratio))}"
 
 
 def _to_show(level: str, rows: Sequence[DiffRow]) -> Sequence[DiffRow]:

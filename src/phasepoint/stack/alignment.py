@@ -55,17 +55,20 @@ class Alignment:
     def kinds(self) -> tuple[OpKey, ...]:
         """The kind of each op, `[n_ops]`: what it shares with its like in other layers, by the base's shape.
 
-        Where ops of three layers share direction, name and shape, that is their kind; else, where three share
-        device and name, that; else the op is its own kind.
+        Where ops of three layers share direction, name and shape, that is their kind; else, where three layers'
+        ops share device and name, that; else the op is its own kind, as is every op outside layers.
         """
         exact = [replace(key, layer="", shape=key.shape.partition(ARROW)[0]) for key in self.keys]
         coarse = [replace(key, direction="", shape="") for key in exact]
-        often = Counter(exact)
-        left = Counter(kind for kind, fine in zip(coarse, exact, strict=True) if often[fine] < LEAST_OF_KIND)
-        chosen = []
-        for key, fine, rough in zip(self.keys, exact, coarse, strict=True):
-            enough = fine if often[fine] >= LEAST_OF_KIND else rough if left[rough] >= LEAST_OF_KIND else key
-            chosen.append(enough)
+        inside = [i for i, key in enumerate(self.keys) if key.layer]
+        often = Counter(exact[i] for i in inside)
+        left = Counter(coarse[i] for i in inside if often[exact[i]] < LEAST_OF_KIND)
+        chosen = list(self.keys)
+        for i in inside:
+            if often[exact[i]] >= LEAST_OF_KIND:
+                chosen[i] = exact[i]
+            elif left[coarse[i]] >= LEAST_OF_KIND:
+                chosen[i] = coarse[i]
         return tuple(chosen)
 
     @cached_property
@@ -79,15 +82,15 @@ class Alignment:
 def align(base: Sequence[Sequence[OpKey]], run: Sequence[Sequence[OpKey]]) -> Alignment:
     """Put the ops of both sides' recordings on one list.
 
-    Equal keys are one op. Of the others, those of both sides that are alike but for the shape are one: a layer that
-    became wider is the same layer.
+    Equal keys are one op. Of the others, those of both sides that are alike but for the shape are one: what became
+    wider is the same op.
 
     Args:
         base: keys of each recording of the base.
         run: keys of each recording it is compared with.
     """
     sides = [set().union(*map(set, side)) for side in (base, run)]
-    renamed = _changed_shapes(sides[0] - sides[1], sides[1] - sides[0])
+    renamed = _changed_shapes(*sides)
     keys = tuple(sorted({renamed.get(key, key) for side in sides for key in side}))
     place = {key: i for i, key in enumerate(keys)}
     places = (np.array([place[renamed.get(key, key)] for key in of_run], np.int64) for of_run in (*base, *run))
@@ -95,17 +98,26 @@ def align(base: Sequence[Sequence[OpKey]], run: Sequence[Sequence[OpKey]]) -> Al
 
 
 def _changed_shapes(left: set[OpKey], right: set[OpKey]) -> dict[OpKey, OpKey]:
-    """Keys of one side alone to the key that they share with the other side's."""
+    """Keys to the key that they share with others of another shape.
+
+    In a layer these are the shapes that one side alone has. Outside layers nothing says which op became which (five
+    updates of one shape and one of another, where there were six): there all shapes of a name are one op.
+    """
     groups: dict[OpKey, tuple[list[OpKey], list[OpKey]]] = {}
     for side, keys in enumerate((left, right)):
         for key in sorted(keys):
             groups.setdefault(replace(key, shape=""), ([], []))[side].append(key)
     renamed: dict[OpKey, OpKey] = {}
-    for bare, (before, after) in groups.items():
+    for bare, sides in groups.items():
+        before, after = sides if not bare.layer and set(sides[0]) != set(sides[1]) else _without_common(*sides)
         if before and after:
             shape = f"{_shapes(before)}{ARROW}{_shapes(after)}"
             renamed |= {key: replace(bare, shape=shape) for key in (*before, *after)}
     return renamed
+
+
+def _without_common(before: Sequence[OpKey], after: Sequence[OpKey]) -> tuple[list[OpKey], list[OpKey]]:
+    return [key for key in before if key not in after], [key for key in after if key not in before]
 
 
 def _shapes(keys: Sequence[OpKey]) -> str:

@@ -4,15 +4,18 @@ from phasepoint.stack.diff import compare_runs
 compare_runs([open_run("runs/main")], [open_run("runs/branch")]).rows
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.stack.diff_measure import measure
 from phasepoint.stack.diff_result import RunDiff
 from phasepoint.stack.diff_rows import build_diff
 from phasepoint.stack.diff_sides import read_sides
-from phasepoint.stack.step_samples import read_step_samples, step_kinds
+from phasepoint.stack.step_samples import NO_STEPS, StepSamples, read_captured_steps, step_kinds, step_samples
 from phasepoint.store import Run
+
+RARE = 0.02
+"""Programs in which less of the captured steps' time lies are no kind of step: a save, a first step."""
 
 
 def compare_runs(base: Sequence[Run], run: Sequence[Run]) -> RunDiff:
@@ -33,9 +36,33 @@ def compare_runs(base: Sequence[Run], run: Sequence[Run]) -> RunDiff:
     if not base or not run:
         raise ValueError("each side needs at least one recording")
     kind = _kind_to_compare(base, run)
-    sides = read_sides([read_step_samples(one, kind) for one in base], [read_step_samples(one, kind) for one in run])
-    notes = (*_notes_on_runs(base, run, kind), *(problem for one in (*base, *run) for problem in one.problems))
-    return build_diff(measure(sides), kind=kind, notes=tuple(dict.fromkeys(notes)))
+    samples = read_compared([*base, *run], kind)
+    notes = [*_notes_on_runs(base, run, kind), *(problem for one in (*base, *run) for problem in one.problems)]
+    return compare_samples(samples[: len(base)], samples[len(base) :], kind=kind, notes=notes)
+
+
+def read_compared(runs: Sequence[Run], kind: str | None = None) -> list[StepSamples]:
+    """The samples of runs that are to be compared: of one kind of step in all.
+
+    Args:
+        runs: the runs; where their steps run several programs, the first says which is compared.
+        kind: steps of this hint alone; None for those without a hint.
+
+    Raises:
+        NoDataError, StoreError: as `compare_runs`.
+    """
+    captured = [read_captured_steps(one, kind) for one in runs]
+    program = _program_to_compare([one.main_programs() for one in captured])
+    return [step_samples(one, program) for one in captured]
+
+
+def compare_samples(
+    base: Sequence[StepSamples], run: Sequence[StepSamples], *, kind: str | None = None, notes: Sequence[str] = ()
+) -> RunDiff:
+    """As `compare_runs`, of samples that were read already."""
+    programs = sorted({one.program for one in (*base, *run) if one.program is not None})
+    several = [f"the steps run several programs; captured steps of {name} alone are compared" for name in programs]
+    return build_diff(measure(read_sides(base, run)), kind=kind, notes=tuple(dict.fromkeys((*notes, *several))))
 
 
 def _kind_to_compare(base: Sequence[Run], run: Sequence[Run]) -> str | None:
@@ -43,14 +70,21 @@ def _kind_to_compare(base: Sequence[Run], run: Sequence[Run]) -> str | None:
     times = [step_kinds(one) for one in (*base, *run)]
     for one, found in zip((*base, *run), times, strict=True):
         if not found:
-            raise NoDataError(
-                f"{one.path}: holds no steps to compare; record a training loop, or import a trace with its ops"
-            )
+            raise NoDataError(f"{one.path}: {NO_STEPS}")
     common = set(times[0]).intersection(*times[1:])
     if not common:
         theirs = "; ".join(f"{one.path}: {_listed(times[i])}" for i, one in enumerate((*base, *run)))
         raise NoDataError(f"the runs have no kind of step in common ({theirs}); give both the same hints (run.phase)")
     return max(common, key=lambda kind: (times[0][kind], kind is None, kind or ""))
+
+
+def _program_to_compare(times: Sequence[Mapping[str | None, int]]) -> str | None:
+    """The program whose steps alone are compared, with the most time in the base; None where all have one program."""
+    usual = [{name for name, time_ps in found.items() if time_ps > RARE * sum(found.values())} for found in times]
+    common = set(times[0]).intersection(*times[1:]) - {None}
+    if not common or len(set().union(*usual)) < 2:
+        return None
+    return max(common, key=lambda name: (times[0][name], name or ""))
 
 
 def _listed(times: dict[str | None, int]) -> str:

@@ -45,6 +45,7 @@ class Measured:
         common, kinds, ops, layers: the same, judged.
         whole: judged log ratios of each layer and op as they are, one after another.
         step, mean_step, categories: judged log ratios of their times.
+        outside: of the time in which no op runs, as it is or beyond `common`, whichever is less.
     """
 
     sides: Sides
@@ -58,7 +59,13 @@ class Measured:
     whole: Judged
     step: Judged
     mean_step: Judged
+    outside: Judged
     categories: Judged
+
+    @property
+    def has_common_ops(self) -> bool:
+        """Whether any op is in both sides."""
+        return bool(((self.base_ps > 0) & (self.run_ps > 0)).any())
 
 
 def measure(sides: Sides) -> Measured:
@@ -95,6 +102,7 @@ def measure(sides: Sides) -> Measured:
         whole=judge(logs[parts[4]], jack[4], (np.repeat(whole_scatter, n_whole), step_noise)),
         step=_judge_times(sides, _steps, whole_scatter, step_noise),
         mean_step=_judge_times(sides, _mean_steps, whole_scatter, mean_noise),
+        outside=_judge_outside(sides, change.common),
         categories=_judge_times(sides, lambda one: one.categories, whole_scatter, step_noise),
     )
 
@@ -150,6 +158,23 @@ def _judge_times(sides: Sides, of: Callable[[Recording], Locations], scatter: Fl
     logs = _log_ratio(*(side_times(side, of) for side in (sides.base, sides.run)))
     within = jackknife(_replicates(sides, of, _log_ratio))
     return judge(logs, within, (np.repeat(scatter, len(logs)), noise))
+
+
+def _judge_outside(sides: Sides, common: float) -> Judged:
+    """What the host does need not follow the device's speed: the lesser of both changes, none where they disagree."""
+    alone = _log_ratio(*(side_times(side, _outside) for side in (sides.base, sides.run)))
+    beyond = alone - common
+    logs = np.where(alone * beyond > 0, np.sign(alone) * np.minimum(np.abs(alone), np.abs(beyond)), 0.0 * alone)
+    within = jackknife(_replicates(sides, _outside, _log_ratio))
+    return judge(logs, within, (_rms(sides, _outside_scatter), ALONE), least=LEAST_CHANGE)
+
+
+def _outside(one: Recording) -> Locations:
+    return one.outside
+
+
+def _outside_scatter(one: Recording) -> Floats:
+    return np.array([one.outside_scatter])
 
 
 def _rms(sides: Sides, of: Callable[[Recording], Floats]) -> Floats:

@@ -21,6 +21,7 @@ VERDICTS = (CHANGED, WITHIN_NOISE, ONLY_BASE, ONLY_RUN, NOT_JUDGED)
 
 EVERYTHING = "everything alike"
 UNATTRIBUTED = "unattributed"
+OUTSIDE = "time outside ops"
 """The parts that stand in no one place."""
 
 LEVELS = ("step", "part", "category", "kind", "layer", "op")
@@ -93,6 +94,7 @@ class RunDiff:
         verdict: `changed`, `no change beyond noise` or `not judged`.
         grown_ratio: by how much the step grew beyond noise, as a share of the base's step; 0 where it did not; None
             where noise cannot be told. This is what `--fail-over` judges.
+        unjudged: why noise cannot be told; None where it can.
         rows: by level and, within it, by the size of the change. The rows of level `part` add up to the step's change,
             those of level `op` too; so do those of level `category`, to the change of what was captured.
         notes: what limits the comparison.
@@ -103,6 +105,7 @@ class RunDiff:
     kind: str | None
     verdict: str
     grown_ratio: float | None
+    unjudged: str | None
     rows: tuple[DiffRow, ...]
     notes: tuple[str, ...]
 

@@ -16,6 +16,7 @@ from phasepoint.stack.diff_result import (
     NOT_JUDGED,
     ONLY_BASE,
     ONLY_RUN,
+    OUTSIDE,
     UNATTRIBUTED,
     WITHIN_NOISE,
     DiffRow,
@@ -47,13 +48,15 @@ class _Found:
     """What changed beyond noise.
 
     Attributes:
-        everything, step, mean_step: whether these did.
+        everything, outside, step, mean_step: whether these did.
         kinds: `[n_kinds]`; layers: `[n_layers]`; ops: `[n_ops]`.
         judged_layers, judged_ops: which were judged at all.
         named: positions of the layers to name.
+        named_ops: positions of the ops to name: those that stand in no layer.
     """
 
     everything: bool
+    outside: bool
     step: bool
     mean_step: bool
     kinds: Bools
@@ -62,11 +65,14 @@ class _Found:
     judged_layers: Bools
     judged_ops: Bools
     named: tuple[int, ...]
+    named_ops: tuple[int, ...]
 
     @property
     def anything(self) -> bool:
         """Whether anything changed."""
-        return bool(self.everything or self.step or self.mean_step or self.kinds.any() or self.layers.any())
+        return bool(
+            self.everything or self.step or self.mean_step or self.kinds.any() or self.layers.any() or self.ops.any()
+        )
 
 
 def build_diff(measured: Measured, *, kind: str | None, notes: Sequence[str]) -> RunDiff:
@@ -78,7 +84,8 @@ def build_diff(measured: Measured, *, kind: str | None, notes: Sequence[str]) ->
     for level in (_category_rows(measured), _kind_rows(measured, found), _layer_rows(measured, found)):
         rows += sorted(level, key=lambda row: (-abs(row.change_ps), row.name))
     rows += _op_rows(measured, found, steps[0])
-    told = bool(np.isfinite(measured.step.p_value[0]))
+    unjudged = _unjudged(measured)
+    told = unjudged is None
     verdict = (CHANGED if found.anything else WITHIN_NOISE) if told else NOT_JUDGED
     change_ps = steps[0].change_ps
     shared = tuple(replace(row, share_ratio=row.change_ps / change_ps if change_ps else None) for row in rows)
@@ -90,7 +97,8 @@ def build_diff(measured: Measured, *, kind: str | None, notes: Sequence[str]) ->
         verdict=verdict,
         grown_ratio=_grown(shared, found) if told else None,
         rows=shared,
-        notes=(*notes, *_notes(measured, told=told)),
+        unjudged=unjudged,
+        notes=(*([unjudged] if unjudged else []), *notes, *_notes(measured)),
     )
 
 
@@ -100,18 +108,20 @@ def _find(measured: Measured) -> _Found:
     largest = np.maximum(base_ps, run_ps)
     inside = alignment.inside
     judged_layers = (inside @ largest > least_ps) & np.isfinite(measured.layers.p_value)
-    layers = discoveries(np.where(judged_layers, measured.layers.p_value, np.nan), LAYER_RATE)
+    judged_ops = (largest > least_ps) & np.isfinite(measured.ops.p_value)
+    lone = judged_ops & np.array([not key.layer for key in alignment.keys], bool)
+    layers, ops, outside = _changed_places(measured, judged_layers, lone)
     code, kinds = alignment.kind_codes
     of_kind = np.bincount(code, weights=largest, minlength=len(kinds))
     kinds_found = discoveries(np.where(of_kind > least_ps, measured.kinds.p_value, np.nan), KIND_RATE)
     own_ps = inside @ (run_ps - measured.change.expected_ps)
     named = layers_to_name(alignment.layers, layers, own_ps, inside @ run_ps)
-    judged_ops = (largest > least_ps) & np.isfinite(measured.ops.p_value)
-    ops = np.zeros(len(base_ps), bool)
+    named_ops = tuple(np.flatnonzero(ops).tolist())
     for one in named:
         ops |= discoveries(np.where(judged_ops & inside[one], measured.ops.p_value, np.nan), OP_RATE)
     return _Found(
         everything=bool(measured.common.p_value[0] < STEP_RATE),
+        outside=outside,
         step=bool(measured.step.p_value[0] < STEP_RATE),
         mean_step=bool(measured.mean_step.p_value[0] < MEAN_RATE),
         kinds=kinds_found,
@@ -120,7 +130,16 @@ def _find(measured: Measured) -> _Found:
         judged_layers=judged_layers,
         judged_ops=judged_ops,
         named=tuple(named),
+        named_ops=named_ops,
     )
+
+
+def _changed_places(measured: Measured, judged_layers: Bools, lone: Bools) -> tuple[Bools, Bools, bool]:
+    """Which layers changed, which ops that stand in none, and whether the time outside ops did: judged together."""
+    p_layers = np.where(judged_layers, measured.layers.p_value, np.nan)
+    p_ops = np.where(lone, measured.ops.p_value, np.nan)
+    found = discoveries(np.concatenate([p_layers, p_ops, measured.outside.p_value]), LAYER_RATE)
+    return found[: len(p_layers)], found[len(p_layers) : -1], bool(found[-1])
 
 
 def _step_rows(measured: Measured, found: _Found) -> list[DiffRow]:
@@ -141,13 +160,15 @@ def _category_rows(measured: Measured) -> list[DiffRow]:
 
 def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow]:
     """The step's change in parts: everything alike, each layer and kind by itself, and what is left."""
-    alignment, change = measured.sides.alignment, measured.change
+    sides, change = measured.sides, measured.change
+    alignment = sides.alignment
     low, high = measured.common.interval(0)
+    known = bool(np.isfinite(measured.common.p_value[0])) and measured.has_common_ops
     common_ps = round(step.base_ps * float(np.expm1(change.common)))
     everything = DiffRow(
         *("part", EVERYTHING, step.base_ps, step.base_ps + common_ps),
-        verdict=NOT_JUDGED if not np.isfinite(measured.common.p_value[0]) else _word(found.everything),
-        change_ratio=float(np.expm1(change.common)),
+        verdict=_word(found.everything) if known else NOT_JUDGED,
+        change_ratio=float(np.expm1(change.common)) if measured.has_common_ops else None,
         low_ratio=_expm1(low),
         high_ratio=_expm1(high),
         p_value=_known(measured.common.p_value[0]),
@@ -162,15 +183,26 @@ def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow
                 i,
                 before,
                 before * np.exp(change.kinds[i]),
-                f"{kinds[i].name} {kinds[i].direction}".strip(),
+                f"{_op_name(kinds[i])} in every layer",
             )
         )
     for i in found.named:
         inside = alignment.inside[i]
         before, after = change.expected_ps[inside].sum(), measured.run_ps[inside].sum()
         rows.append(_own_part(measured.layers, i, before, after, alignment.layers[i]))
+    if found.outside:
+        after = side_times(sides.run, lambda one: one.outside)[0]
+        rows.append(_own_part(measured.outside, 0, after * np.exp(-measured.outside.log_ratio[0]), after, OUTSIDE))
+    for i in found.named_ops:
+        before, after = change.expected_ps[i], measured.run_ps[i]
+        rows.append(_own_part(measured.ops, i, before, after, _op_name(alignment.keys[i])))
+    rows[1:] = sorted(rows[1:], key=lambda row: (-abs(row.change_ps), row.name))
     left = step.change_ps - sum(row.change_ps for row in rows)
     return [*rows, DiffRow("part", UNATTRIBUTED, 0, left, verdict=NOT_JUDGED)]
+
+
+def _op_name(key: OpKey) -> str:
+    return " ".join(part for part in (key.name, key.direction, key.shape) if part)
 
 
 def _own_part(judged: Judged, i: int, before: float, after: float, name: str) -> DiffRow:
@@ -287,13 +319,17 @@ def _grown(rows: Sequence[DiffRow], found: _Found) -> float:
     return max(0.0, *grown)
 
 
-def _notes(measured: Measured, *, told: bool) -> list[str]:
+def _unjudged(measured: Measured) -> str | None:
+    """Why noise cannot be told; None where it can."""
+    if np.isfinite(measured.step.p_value[0]):
+        return None
+    fewest = min((len(one.samples.clock_ps), one.samples.path) for one in (*measured.sides.base, *measured.sides.run))
+    return f"noise cannot be told from {fewest[0]} step(s) of {fewest[1]}; record or import several steps of each run"
+
+
+def _notes(measured: Measured) -> list[str]:
     notes = []
-    recordings = (*measured.sides.base, *measured.sides.run)
-    if not told:
-        fewest = min(len(one.samples.clock_ps) for one in recordings)
-        notes.append(f"noise cannot be told from {fewest} step(s); record or import several steps of each run")
-    if not ((measured.base_ps > 0) & (measured.run_ps > 0)).any():
+    if not measured.has_common_ops:
         notes.append("the runs have no op in common: only steps and categories are compared")
     elif not measured.sides.alignment.layers:
         notes.append("no layers were recorded: ops are compared without them")

@@ -22,6 +22,9 @@ _MOST_SAMPLES = 1_000
 _REFERENCE_OPS = 64
 """Largest ops whose median tells how fast a step was as a whole."""
 
+_OFTEN = 0.8
+"""Share of steps in which something must be for its scatter to say something."""
+
 _IQR_TO_SIGMA = 1 / 1.349
 _LEAST_SCATTER = 0.01
 
@@ -35,10 +38,12 @@ class Recording:
         ops: time per captured step of each op.
         steps: time per step of one row: all steps of the run.
         mean_steps: its mean; one row.
+        outside: time per captured step in which no op runs; one row.
         categories: time per captured step of each category.
         op_scatter: `[n_ops]`, standard deviation of a single step's log time, beyond what the whole step did.
         layer_scatter: `[n_layers]`, likewise.
         kind_scatter: `[n_kinds]`, likewise.
+        outside_scatter: likewise of `outside`; NaN where ops run at once on several threads and leave none.
         step_scatter: of the log duration of a single step.
         executions: `[n_ops]`, of a captured step, in the mean.
     """
@@ -47,10 +52,12 @@ class Recording:
     ops: Locations
     steps: Locations
     mean_steps: Locations
+    outside: Locations
     categories: Locations
     op_scatter: Floats
     layer_scatter: Floats
     kind_scatter: Floats
+    outside_scatter: float
     step_scatter: float
     executions: Floats
 
@@ -91,6 +98,8 @@ def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> Rec
     executions = np.bincount(place, weights=samples.executions, minlength=len(values)) / n
     group = _sample_groups(samples.window)
     clock_group = contiguous_groups(np.arange(len(samples.clock_ps)))
+    outside_ps = np.maximum(samples.step_ps - samples.self_ps.sum(axis=0), 0)[None, :]
+    often_outside = (outside_ps > 0).mean() > _OFTEN
     ops = locate(values, group)
     kept = values[:, :: max(n // _MOST_SAMPLES, 1)].astype(np.float64)
     common = _step_factors(kept, ops.whole_ps)
@@ -102,11 +111,13 @@ def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> Rec
         ops=ops,
         steps=locate(samples.clock_ps[None, :], clock_group),
         mean_steps=_mean(samples.clock_ps, clock_group),
+        outside=locate(outside_ps, group),
         categories=locate(samples.categories_ps, group),
         op_scatter=_scatter(kept, common),
         layer_scatter=_scatter(_layer_sums(kept, alignment), common),
         kind_scatter=_scatter(kinds, common),
-        step_scatter=float(_scatter(samples.clock_ps[None, :].astype(np.float64), np.zeros(len(samples.clock_ps)))[0]),
+        outside_scatter=float(_scatter(outside_ps.astype(np.float64), 0.0)[0]) if often_outside else np.nan,
+        step_scatter=float(_scatter(samples.clock_ps[None, :].astype(np.float64), 0.0)[0]),
         executions=executions,
     )
 
@@ -125,7 +136,7 @@ def _mean(clock_ps: Int64s, group: Int64s) -> Locations:
 
 def _step_factors(values: Floats, whole_ps: Floats) -> Floats:
     """Log of how long each step took as a whole, `[n]`: the median over its largest ops."""
-    often = (values > 0).mean(axis=1) > 0.8
+    often = (values > 0).mean(axis=1) > _OFTEN
     largest = np.argsort(-whole_ps * often, kind="stable")[:_REFERENCE_OPS]
     largest = largest[(whole_ps > 0)[largest] & often[largest]]
     if not len(largest):
@@ -134,7 +145,7 @@ def _step_factors(values: Floats, whole_ps: Floats) -> Floats:
     return np.asarray(np.nan_to_num(np.nanmedian(ratios, axis=0)), np.float64)
 
 
-def _scatter(values: Floats, common: Floats) -> Floats:
+def _scatter(values: Floats, common: Floats | float) -> Floats:
     """Robust standard deviation of the rows' logs beyond `common`; the least there may be where too few are known."""
     residual = _logs(values) - common
     known = np.isfinite(residual).sum(axis=1) >= 4

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.core.encoding import encode_rows, first_rows
+from phasepoint.core.encoding import encode_rows, first_rows, renumber
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.phases.captured import StepKeys, step_keys
@@ -15,6 +15,8 @@ from phasepoint.stack.op_keys import OpKey, encode_keys
 from phasepoint.store import Run
 
 Int64s = NDArray[np.int64]
+
+NO_STEPS = "holds no steps to compare; record a training loop, or import a trace with its steps"
 
 _DEVICE_LEVELS = ("op", "kernel")
 _SAMPLE = ("host", "attempt", "window", "step")
@@ -26,8 +28,9 @@ class StepSamples:
 
     Attributes:
         path: the run.
-        clock_ps: `[n_steps]`, duration of every step, in the order of hosts and steps.
-        clock_host: `[n_steps]`, host and attempt of each, as a number.
+        program: name of the program that most of each captured step's work is in, where they have several such;
+            None where they have one or none. Then only steps of that program are here, and the clock is theirs.
+        clock_ps: `[n_steps]`, duration of every step less what it compiled, in the order of hosts and steps.
         window: `[n]`, the window that saw each captured step, as a number from 0.
         step_ps: `[n]`, duration of each captured step.
         keys: `[n_ops]`, the ops.
@@ -37,8 +40,8 @@ class StepSamples:
     """
 
     path: str
+    program: str | None
     clock_ps: Int64s
-    clock_host: Int64s
     window: Int64s
     step_ps: Int64s
     keys: tuple[OpKey, ...]
@@ -61,12 +64,39 @@ def step_kinds(run: Run) -> dict[str | None, int]:
     return times
 
 
-def read_step_samples(run: Run, kind: str | None) -> StepSamples:
-    """The samples of a run whose captures are converted.
+@dataclass(frozen=True, eq=False)
+class CapturedSteps:
+    """The captured steps of one kind of a run.
+
+    Attributes:
+        run: the run.
+        clock_ps: `[n_steps]`, duration of every step of the kind, captured or not.
+        ops: rows of `ops` in captured steps, with `step_ps`, the step's duration.
+        sample: `[n_rows]`, the captured step of each row, as a number from 0.
+        programs: of each captured step, the program that most of its work is in; None where it has none.
+    """
+
+    run: Run
+    clock_ps: Int64s
+    ops: pa.Table
+    sample: Int64s
+    programs: tuple[str | None, ...]
+
+    def main_programs(self) -> dict[str | None, int]:
+        """Time of the captured steps by their program."""
+        times: dict[str | None, int] = {}
+        step_ps = self.ops["step_ps"].to_numpy()[first_rows(self.sample)]
+        for name, dur_ps in zip(self.programs, step_ps.tolist(), strict=True):
+            times[name] = times.get(name, 0) + dur_ps
+        return times
+
+
+def read_captured_steps(run: Run, kind: str | None) -> CapturedSteps:
+    """The captured steps of a run whose captures are converted.
 
     Args:
         run: the run.
-        kind: steps of this hint alone; None for those without one.
+        kind: steps of this hint alone; None for those without a hint.
 
     Raises:
         NoDataError: the run has no steps of this kind, or none captured with its ops.
@@ -76,34 +106,62 @@ def read_step_samples(run: Run, kind: str | None) -> StepSamples:
     same = pc.is_null(steps["kind"]) if kind is None else pc.equal(steps["kind"].cast(pa.string()), kind)
     steps = steps.filter(pc.fill_null(same, False))
     if not steps.num_rows:
-        raise NoDataError(
-            f"{run.path}: holds no steps to compare; record a training loop, or import a trace with steps"
-        )
-    keys = step_keys(steps)
-    ops, row = _captured(keys, _device_ops(run.table("ops")))
+        raise NoDataError(f"{run.path}: {NO_STEPS}")
+    compile_ps = pc.fill_null(steps["compile_ps"], 0).to_numpy()
+    clock_ps = np.maximum(steps["dur_ps"].to_numpy() - compile_ps, 1)
+    ops, row = _of_steps(step_keys(steps), _device_ops(run.table("ops")))
     if not ops.num_rows:
         raise NoDataError(
             f"{run.path}: no step was captured with its ops, so nothing says which layer took the time; "
             "record for longer or with a larger --budget"
         )
+    ops = ops.append_column("step_ps", pa.array(clock_ps[row]))
     sample = encode_rows(ops, _SAMPLE)
+    return CapturedSteps(run, clock_ps, ops, sample, _programs_of_steps(run, ops, sample))
+
+
+def step_samples(captured: CapturedSteps, program: str | None = None) -> StepSamples:
+    """The samples of a run.
+
+    Args:
+        captured: its captured steps.
+        program: steps whose work is mostly in this program alone, one of `captured.programs`; None for all.
+    """
+    ops, sample = captured.ops, captured.sample
+    if program is not None:
+        kept = np.array([name == program for name in captured.programs])
+        ops, sample = ops.filter(pa.array(kept[sample])), renumber(sample[kept[sample]])[1]
     first = first_rows(sample)
-    op_keys, op = encode_keys(run, ops)
+    op_keys, op = encode_keys(captured.run, ops)
     chosen = ops.take(pa.array(first))
+    step_ps = chosen["step_ps"].to_numpy()
     return StepSamples(
-        path=run.path,
-        clock_ps=steps["dur_ps"].to_numpy(),
-        clock_host=encode_rows(steps, ("host", "attempt")),
+        path=captured.run.path,
+        program=program,
+        clock_ps=captured.clock_ps if program is None else step_ps,
         window=encode_rows(chosen, ("host", "attempt", "window")),
-        step_ps=steps["dur_ps"].to_numpy()[row[first]],
+        step_ps=step_ps,
         keys=op_keys,
         self_ps=_sums((op, sample), (len(op_keys), len(first)), ops["self_ps"]),
         executions=_sums((op,), (len(op_keys),), ops["count"]),
-        categories_ps=_read_categories(run, chosen),
+        categories_ps=_read_categories(captured.run, chosen),
     )
 
 
-def _captured(keys: StepKeys, ops: pa.Table) -> tuple[pa.Table, Int64s]:
+def _programs_of_steps(run: Run, ops: pa.Table, sample: Int64s) -> tuple[str | None, ...]:
+    """Name of the program with the most self time in each captured step; None where that work has no program."""
+    keys = ("host", "attempt", "program")
+    rows = run.table("programs", columns=["program", "name"]).to_pylist()
+    names = {tuple(row[key] for key in keys): row["name"] for row in rows}
+    code = encode_rows(ops, keys)
+    of_code = [names.get(tuple(row.values())) for row in ops.take(pa.array(first_rows(code))).select(keys).to_pylist()]
+    found = list(dict.fromkeys(of_code))
+    place = np.array([found.index(name) for name in of_code], np.int64)
+    times = _sums((sample, place[code]), (int(sample.max()) + 1, len(found)), ops["self_ps"])
+    return tuple(found[i] for i in times.argmax(axis=1).tolist())
+
+
+def _of_steps(keys: StepKeys, ops: pa.Table) -> tuple[pa.Table, Int64s]:
     """The ops within these steps, and the row of its step for each."""
     row = keys.rows_of(ops)
     known = row >= 0
