@@ -71,23 +71,20 @@ def sum_by_pair(
         values: `[n_rows]` what to add up, and what else.
         room: memory from `pair_room`, of which the result keeps all but the last; allocated here if None.
     """
-    sample, count, first_sum, second_sum, order = room or pair_room(
-        len(major), np.empty, np.empty(len(major), np.int32)
-    )
+    sample, count, first_sum, second_sum, order = room or pair_room(len(major), np.empty)
     sums = sample, count, first_sum, second_sum
     size = _sum_by_pair(major, kind, minor_of_kind, *values, order, sums)
     return PairSums(sample[:size], count[:size], first_sum[:size], second_sum[:size])
 
 
-def pair_room(n_rows: int, take: Callable[[int, type], NDArray[Any]], order: NDArray[np.int32]) -> PairRoom:
+def pair_room(n_rows: int, take: Callable[[int, type], NDArray[Any]]) -> PairRoom:
     """Memory for `sum_by_pair`: for a caller that works in a thread of its own, whose allocations are much slower.
 
     Args:
         n_rows: rows.
         take: gives memory of a size and type.
-        order: `[n_rows]` memory that is free again after the sums.
     """
-    sample, count, first_sum, second_sum = (take(n_rows, kind) for kind in (np.int32, np.int64, np.int64, np.int64))
+    order, sample, count, first_sum, second_sum = (take(n_rows, kind) for kind in (np.int32,) * 2 + (np.int64,) * 3)
     return sample, count, first_sum, second_sum, order
 
 

@@ -47,7 +47,7 @@ def read_programs(protos: Mapping[int, bytes], *, window: int) -> HloTables:
         SourceError: a proto cannot be decoded; the message names the program and the reason.
     """
     programs: list[dict[str, Any]] = []
-    columns: dict[str, list[Any]] = {name: [] for name in _INSTRUCTION_COLUMNS}
+    instructions: list[tuple[Any, ...]] = []
     for program, data in sorted(protos.items()):
         try:
             module = parse_module(data)
@@ -55,12 +55,11 @@ def read_programs(protos: Mapping[int, bytes], *, window: int) -> HloTables:
             raise SourceError(f"program {program} of window {window}: {error}") from error
         cost = cost_of_module(module)
         programs.append(_program_row(program, module, cost, window))
-        for row in _instruction_rows(program, module, cost):
-            for name, value in zip(_INSTRUCTION_COLUMNS, row, strict=True):
-                columns[name].append(value)
+        instructions += _instruction_rows(program, module, cost)
+    columns = zip(*instructions, strict=True) if instructions else ([] for _ in _INSTRUCTION_COLUMNS)
     return HloTables(
         table_from_columns("programs", {name: [row[name] for row in programs] for name in _PROGRAM_COLUMNS}),
-        table_from_columns("instructions", columns),
+        table_from_columns("instructions", dict(zip(_INSTRUCTION_COLUMNS, columns, strict=True))),
     )
 
 

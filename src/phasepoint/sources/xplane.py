@@ -21,7 +21,6 @@ from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
-from phasepoint.sources.dense import pair_room
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.scratch import Scratch
@@ -33,13 +32,13 @@ from phasepoint.sources.xplane_lines import is_control_flow
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
 from phasepoint.sources.xplane_steps import Attribution, attribute_events, find_bounds
 from phasepoint.sources.xplane_tables import (
+    Described,
     Resolved,
     breakdowns_table,
     ops_table,
     segment_labels,
     spans_table,
     steps_table,
-    sum_ops,
 )
 
 ReadPrograms = Callable[..., HloTables]
@@ -90,23 +89,20 @@ def read_xplane(
         bounds = find_bounds(events, steps, offset_ps)
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
+        described = _describe(events, hlo, window=window, offset_ps=offset_ps, bounds=bounds)
         scratch.reset()
-        order = scratch.take(len(events.kind), np.int32)  # not used before the sums, by which time `beside` is full
-        resolved, nesting = _resolve(
-            events, hlo, attributing, scratch, window=window, offset_ps=offset_ps, bounds=bounds
-        )
-        beside.reset()
-        summing = other.submit(sum_ops, resolved, pair_room(len(order), beside.take, order))
-        breakdowns, found_steps = breakdowns_table(resolved, nesting), steps_table(resolved)
-        misnested, orphans = nesting.misnested, attributing.result().orphan_events
+        track, nesting = _nest(described, scratch)
+        resolving = other.submit(_resolve, described, attributing, track, nesting)
+        adding = other.submit(_add_up, resolving, beside)
+        breakdowns, found_steps = breakdowns_table(described, nesting), steps_table(described)
+        misnested, resolved = nesting.misnested, resolving.result()
         del nesting
-        sums = summing.result()
-        adding = other.submit(ops_table, resolved, sums, beside)
         scratch.reset()
         spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty()
         tables = spans, adding.result()
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
     cost_ps = (time.process_time_ns() - begin) * 1000
+    orphans = attributing.result().orphan_events
     conversion = _conversion(resolved, orphans, misnested, problems=problems, cost_ps=cost_ps)
     return Capture(*tables, breakdowns, hlo.programs, hlo.instructions, conversion, found_steps)
 
@@ -139,52 +135,57 @@ def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple
     return 0, [f"the capture began {days:.0f} days from the session's epoch; its times count from its own start"]
 
 
-def _resolve(
-    events: Events,
-    hlo: HloTables,
-    attributing: Future[Attribution],
-    scratch: Scratch,
-    *,
-    window: int,
-    offset_ps: int,
-    bounds: StepBounds,
-) -> tuple[Resolved, Nesting]:
+def _describe(events: Events, hlo: HloTables, *, window: int, offset_ps: int, bounds: StepBounds) -> Described:
+    """What the kinds say, together with the programs."""
     known = _known_instructions(events.kinds, hlo.instructions)
     found = [known.get((kind.program, kind.op)) for kind in events.kinds]
     opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
-    category = [_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
-    layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
     op_names = [(row[3] if row else None) or kind.op_name for kind, row in zip(events.kinds, found, strict=True)]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
     tails = events.tails[~runs_others[events.kind[events.tails[:, 0]]]]
-    track, nesting = _nest(events, segment_labels(events.kinds, category), scratch)
-    step = attributing.result().step
-    self_ps, total_ps = nesting.self_ps, events.dur_ps  # no one asks for the durations without the tails any more
-    if len(tails):
-        self_ps[tails[:, 0]] += tails[:, 1]
-        total_ps[tails[:, 0]] += tails[:, 1]
-        track[tails[:, 0]] += np.int32(len(events.tracks))
-    resolved = Resolved(
+    return Described(
         events=events,
-        category=category,
-        layer=layer,
+        category=[_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)],
+        layer=[_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)],
         direction=[direction_of_op_name(op_name) for op_name in op_names],
-        track=track,
-        step=step,
         bounds=bounds,
-        parent=nesting.parent,
-        self_ps=self_ps,
-        total_ps=total_ps,
         tails=tails,
+        tail_start_ps=events.start_ps[tails[:, 0]] + events.dur_ps[tails[:, 0]],
         window=window,
         offset_ps=offset_ps,
     )
-    return resolved, nesting
 
 
-def _nest(events: Events, label: NDArray[np.int16], scratch: Scratch) -> tuple[NDArray[np.int32], Nesting]:
+def _resolve(
+    described: Described, attributing: Future[Attribution], track: NDArray[np.int32], nesting: Nesting
+) -> Resolved:
+    """Everything known of the events; tails are added where the durations stand, which no one else needs any more."""
+    step = attributing.result().step
+    events, (rows, tail_ps) = described.events, described.tails.T
+    self_ps, total_ps = nesting.self_ps, events.dur_ps
+    self_ps[rows] += tail_ps
+    total_ps[rows] += tail_ps
+    track[rows] += np.int32(len(events.tracks))
+    added: dict[str, Any] = {
+        "track": track,
+        "step": step,
+        "parent": nesting.parent,
+        "self_ps": self_ps,
+        "total_ps": total_ps,
+    }
+    return Resolved(**vars(described), **added)
+
+
+def _add_up(resolving: Future[Resolved], scratch: Scratch) -> pa.Table:
+    resolved = resolving.result()
+    scratch.reset()
+    return ops_table(resolved, scratch)
+
+
+def _nest(described: Described, scratch: Scratch) -> tuple[NDArray[np.int32], Nesting]:
     """Each event's track, and how the events nest; segments carry their kind's label."""
-    n = len(events.kind)
+    events, n = described.events, len(described.events.kind)
+    label = segment_labels(events.kinds, described.category)
     track = np.empty(n, np.int32)
     for i, (begin, end) in enumerate(pairwise(events.first.tolist())):
         track[begin:end] = i

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from phasepoint.core.intervals import IntervalSet, partition, union, unite
 from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import CATEGORIES, table_from_columns
-from phasepoint.sources.dense import PairRoom, PairSums, sum_by_pair
+from phasepoint.sources.dense import pair_room, sum_by_pair
 from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import Int64s
@@ -26,21 +26,17 @@ _BUSY = CATEGORIES[:3]
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """Everything that is known of a capture's events.
+class Described:
+    """What is known of a capture's events before they have their steps.
 
     Attributes:
-        events: the events; their durations are now `total_ps`.
+        events: the events.
         category: per kind, its category.
         layer: per kind, its module path, None where unknown.
         direction: per kind, forward or backward, None where unknown.
-        track: `[n_events]` index of the track, behind the tracks' number for events with an asynchronous tail.
-        step: `[n_events]` index into `bounds`, -1 outside.
         bounds: the steps.
-        parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
-        self_ps: `[n_events]` self time with the asynchronous tails.
-        total_ps: `[n_events]` duration with the asynchronous tails.
         tails: `[n_tails, 2]` events that went on after they left their track: event, for how long in ps.
+        tail_start_ps: `[n_tails]` when they left it.
         window: the window's number.
         offset_ps: the profile's start from the session's epoch.
     """
@@ -49,15 +45,30 @@ class Resolved:
     category: Sequence[str]
     layer: Sequence[str | None]
     direction: Sequence[str | None]
+    bounds: StepBounds
+    tails: Int64s
+    tail_start_ps: Int64s
+    window: int
+    offset_ps: int
+
+
+@dataclass(frozen=True)
+class Resolved(Described):
+    """Everything that is known of a capture's events; their durations are now `total_ps`.
+
+    Attributes:
+        track: `[n_events]` index of the track, behind the tracks' number for events with an asynchronous tail.
+        step: `[n_events]` index into `bounds`, -1 outside.
+        parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
+        self_ps: `[n_events]` self time with the asynchronous tails.
+        total_ps: `[n_events]` duration with the asynchronous tails.
+    """
+
     track: NDArray[np.int32]
     step: NDArray[np.int32]
-    bounds: StepBounds
     parent: Int64s
     self_ps: Int64s
     total_ps: Int64s
-    tails: Int64s
-    window: int
-    offset_ps: int
 
 
 def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
@@ -105,25 +116,16 @@ def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
     )
 
 
-def sum_ops(resolved: Resolved, room: PairRoom) -> PairSums:
-    """Events of one step, device, program and op added up; marks of steps and programs have no sum.
+def ops_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
+    """Rows of `ops`: events of one step, device, program and op added up; marks of steps and programs have no row.
 
     Args:
         resolved: the events.
-        room: from `pair_room`: memory for the sums.
+        scratch: memory for the columns, which the table keeps: a thread's own allocations are slow.
     """
-    groups = _rank_groups(resolved.events.kinds)
-    return sum_by_pair(resolved.step, resolved.events.kind, groups, (resolved.total_ps, resolved.self_ps), room=room)
-
-
-def ops_table(resolved: Resolved, sums: PairSums, scratch: Scratch) -> pa.Table:
-    """Rows of `ops`, from `sum_ops`.
-
-    Args:
-        resolved: the events.
-        sums: what they add up to.
-        scratch: memory for the columns, which the table keeps.
-    """
+    groups, values = _rank_groups(resolved.events.kinds), (resolved.total_ps, resolved.self_ps)
+    room = pair_room(len(resolved.step), scratch.take)
+    sums = sum_by_pair(resolved.step, resolved.events.kind, groups, values, room=room)
     kinds, n = resolved.events.kinds, len(sums.sample)
     numbers, indices = ([scratch.take(n, kind) for _ in range(k)] for kind, k in ((np.int64, 2), (np.int32, 6)))
     kind = np.take(resolved.events.kind, sums.sample, out=indices[5], mode="clip")
@@ -145,11 +147,11 @@ def ops_table(resolved: Resolved, sums: PairSums, scratch: Scratch) -> pa.Table:
     )
 
 
-def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
+def breakdowns_table(described: Described, nesting: Nesting) -> pa.Table:
     """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture."""
-    bounds = resolved.bounds
-    sets = _busy_sets(resolved, nesting)
-    devices = _working_devices(resolved.events.kinds)
+    bounds = described.bounds
+    sets = _busy_sets(described, nesting)
+    devices = _working_devices(described.events.kinds)
     layers = [[*sets[3 * i : 3 * i + 3], sets[-1]] for i in range(len(devices))]
     parts = [partition(of_device, bounds.start_ps, bounds.end_ps) for of_device in layers]
     wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
@@ -158,7 +160,7 @@ def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
     return table_from_columns(
         "breakdowns",
         {
-            "window": np.full(wall_ps.size, resolved.window, np.int64),
+            "window": np.full(wall_ps.size, described.window, np.int64),
             "step": np.broadcast_to(bounds.step[:, None, None], wall_ps.shape).ravel(),
             "device": _dictionary(np.broadcast_to(device, wall_ps.shape).ravel(), devices),
             "category": _dictionary(np.broadcast_to(category, wall_ps.shape).ravel(), CATEGORIES),
@@ -167,14 +169,14 @@ def breakdowns_table(resolved: Resolved, nesting: Nesting) -> pa.Table:
     )
 
 
-def steps_table(resolved: Resolved) -> pa.Table:
+def steps_table(described: Described) -> pa.Table:
     """Rows of `steps` with the bounds that were used."""
-    bounds = resolved.bounds
+    bounds = described.bounds
     return table_from_columns(
         "steps",
         {
             "step": bounds.step,
-            "start_ps": bounds.start_ps + resolved.offset_ps,
+            "start_ps": bounds.start_ps + described.offset_ps,
             "dur_ps": bounds.end_ps - bounds.start_ps,
         },
     )
@@ -249,18 +251,17 @@ def _working_devices(kinds: Sequence[Kind]) -> list[str]:
     return sorted({k.device for k in kinds if k.level in ("op", "kernel")})
 
 
-def _busy_sets(resolved: Resolved, nesting: Nesting) -> list[IntervalSet]:
+def _busy_sets(described: Described, nesting: Nesting) -> list[IntervalSet]:
     """The time of each label of `segment_labels`: on the tracks, and asynchronously after them."""
-    events = resolved.events
-    label = segment_labels(events.kinds, resolved.category)
-    row, tail_ps = resolved.tails.T
-    after = label[events.kind[row]]
-    ends = events.start_ps[row] + resolved.total_ps[row]
+    events = described.events
+    label = segment_labels(events.kinds, described.category)
+    row, tail_ps = described.tails.T
+    after, begins = label[events.kind[row]], described.tail_start_ps
     sets, on_tracks = [], np.empty(len(nesting.segment_span), np.bool_)
     for i in range(3 * len(_working_devices(events.kinds)) + 1):
         np.equal(nesting.segment_span, i, out=on_tracks)
         track_time = union(nesting.segment_start_ps, nesting.segment_end_ps, where=on_tracks)
         late = after == i
-        tails = union(ends[late] - tail_ps[late], ends[late])
+        tails = union(begins[late], begins[late] + tail_ps[late])
         sets.append(unite((track_time, tails)) if late.any() else track_time)
     return sets
