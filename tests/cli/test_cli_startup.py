@@ -32,7 +32,7 @@ def test_help_lists_every_command(phasepoint):
     done = phasepoint("--help")
     assert done.code == 0
     block = done.out.partition("Commands:\n")[2].partition("\n\n")[0]
-    listed = [line.split()[0] for line in block.splitlines() if line[2:3].isalpha()]
+    listed = [line.strip().partition("  ")[0] for line in block.splitlines() if line[2:3].isalpha()]
     assert listed == [command.name for command in COMMANDS]
 
 

@@ -19,7 +19,7 @@ class FakeInstrument:
     framework = "torch"
 
     def __init__(self, broken=()):
-        self.now_ns, self.opened, self.level, self.waited = 0, [], "M", []
+        self.now_ns, self.opened, self.level, self.waited, self.switches = 0, [], "M", [], 0
         self._broken = broken
 
     def version(self):
@@ -40,7 +40,10 @@ class FakeInstrument:
             raise RecordError("the job's own profiler is on")
         self.level = level
 
-    def close(self):
+    def begin(self):
+        pass
+
+    def close(self, *, read=True):
         if self.level == "M":
             return Evidence()
         return Evidence({NET: LayerTime((WORK_NS[self.level] - 20) * 1000, 0, 1)}, 20_000)
@@ -52,7 +55,7 @@ def run(instrument, **options):
         instrument.now_ns += WORK_NS[instrument.level]
         return value + plus
 
-    clocks = LevelClocks(lambda: instrument.now_ns, lambda: instrument.now_ns // 2)
+    clocks = LevelClocks(lambda: instrument.now_ns, lambda: instrument.now_ns // 2, lambda: instrument.switches)
     return measure(work, [1], {"plus": 2}, instrument=instrument, clocks=clocks, **options)
 
 
@@ -60,7 +63,7 @@ def test_levels_take_turns_forwards_and_backwards():
     instrument = FakeInstrument()
     found = run(instrument, repeats=3, warmups=1)
     assert "".join(instrument.opened) == "MLK" + "MLK" + "KLM" + "MLK"
-    assert instrument.waited == [3] * 12
+    assert instrument.waited == [3] * 24  # each run is primed by one that does not count
     assert gc.isenabled()
     assert [(one.level, one.repeats_ps, one.cpu_ps) for one in found.levels] == [
         ("M", (100_000,) * 3, 50_000),
@@ -75,6 +78,42 @@ def test_the_hooks_time_is_taken_out_and_the_rest_closes():
     assert (found.layers[0].latency_ps, found.unattributed_ps) == (100_000, 0)
     assert found.layers[0].profiled_ps == 160_000
     assert (found.framework, found.framework_version, found.devices) == ("torch", "2.13", ("cpu:0",))
+
+
+def test_runs_that_others_disturbed_are_made_again_as_long_as_there_is_patience():
+    instrument = FakeInstrument()
+    disturbed = iter([1, 0, 1, 1, 1, 0])  # warm-up; then a run and its second, a run and both others, a run
+
+    def begin():
+        instrument.switches += next(disturbed)
+
+    instrument.wait = lambda result: None
+    instrument.begin = lambda: None
+    runs = []
+
+    def work():
+        runs.append(1)
+        if len(runs) % 2 == 0:  # the call that counts
+            begin()
+        instrument.now_ns += 100
+
+    clocks = LevelClocks(lambda: instrument.now_ns, lambda: 0, lambda: instrument.switches)
+    options = {"instrument": instrument, "clocks": clocks}
+    found = measure(work, levels="M", repeats=2, warmups=1, patience=2, **options)
+    assert len(runs) == 2 * 5
+    assert len(found.level("M").repeats_ps) == 2
+    assert found.notes == ()
+
+
+def test_where_most_runs_were_disturbed_a_note_says_so():
+    instrument = FakeInstrument()
+
+    def work():
+        instrument.switches += 1
+
+    clocks = LevelClocks(lambda: 0, lambda: 0, lambda: instrument.switches)
+    found = measure(work, levels="M", repeats=3, instrument=instrument, clocks=clocks)
+    assert found.notes == ("other processes took a processor away in 3 of 3 runs; latencies hold the waits",)
 
 
 @pytest.mark.parametrize(("broken", "left"), [("K", "ML"), ("L", "M")])

@@ -32,7 +32,10 @@ class FakeInstrument:
             raise RecordError("profiler busy")
         self.opened.append(level)
 
-    def close(self):
+    def begin(self):
+        pass
+
+    def close(self, *, read=True):
         return Evidence()
 
 
@@ -111,7 +114,7 @@ HEAD = {"framework": "jax", "version": "0.10", "devices": ["cpu:0"]}
 
 
 def line(level, wall_ps, name="region", layers=None):
-    return {"region": name, "sample": sample_to_plain(Sample(level, wall_ps, wall_ps, Evidence(layers or {})))}
+    return {"region": name, "sample": sample_to_plain(Sample(level, wall_ps, wall_ps, 0, Evidence(layers or {})))}
 
 
 def test_processes_take_turns_and_their_first_run_is_a_warm_up():

@@ -3,7 +3,7 @@
 import pytest
 
 from phasepoint.core.tables import table_from_rows
-from phasepoint.stack.level_jax import evidence_of_spans
+from phasepoint.stack.level_jax import OP_COST_PS, evidence_of_spans
 from phasepoint.stack.level_samples import LayerKey, LayerTime, OpKey, OpTime
 
 
@@ -34,7 +34,7 @@ def test_overlapping_ops_share_the_time_without_counting_any_of_it_twice():
     ]
     evidence = evidence_of_spans(table_from_rows("spans", rows), with_ops=True)
     conv, dense = LayerKey("Net/Conv_0", None), LayerKey("Net/Dense_0", None)
-    assert evidence.layers == {conv: LayerTime(300, 0, 1), dense: LayerTime(100, 0, 1)}
+    assert evidence.layers == {conv: LayerTime(300, OP_COST_PS, 1), dense: LayerTime(100, OP_COST_PS, 1)}
     assert evidence.ops == {
         OpKey(conv, "conv", "op", "cpu:0"): OpTime(300, 1),
         OpKey(dense, "dot", "op", "cpu:0"): OpTime(100, 1),

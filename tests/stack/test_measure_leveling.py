@@ -26,7 +26,7 @@ def level(samples):
 
 def sample(level, wall_ps, layers=None, *, ops=None, outside_cost_ps=0, counters=None):
     evidence = Evidence(layers or {}, outside_cost_ps, ops or {}, counters or {})
-    return Sample(level, wall_ps, wall_ps // 2, evidence)
+    return Sample(level, wall_ps, wall_ps // 2, 0, evidence)
 
 
 def test_each_latency_is_from_its_own_level():
@@ -65,6 +65,18 @@ def test_each_latency_is_from_its_own_level():
 def test_layers_are_scaled_to_the_model_where_they_do_not_add_up():
     found = level([sample("M", 1000), sample("L", 2000, {CONV: LayerTime(1500, 0, 1)})])
     assert (found.layers[0].latency_ps, found.unattributed_ps, found.closure_ratio) == (750, 250, 2.0)
+
+
+def test_the_runs_say_how_far_the_calibrated_cost_is_off():
+    at_l = {CONV: LayerTime(700, 50, 1), HEAD: LayerTime(400, 100, 2)}  # 150 calibrated, 300 seen: twice as much
+    found = level([sample("M", 1000), sample("L", 1300, at_l)])
+    assert [one.latency_ps for one in found.layers] == [600, 200]
+    assert (found.unattributed_ps, found.closure_ratio) == (200, 1.15)
+
+
+def test_a_run_at_layers_that_is_faster_by_chance_does_not_make_hooks_free():
+    found = level([sample("M", 1000), sample("L", 900, {CONV: LayerTime(900, 200, 1)})])
+    assert (found.layers[0].latency_ps, found.closure_ratio) == (1000, 0.7)
 
 
 def test_without_layers_all_time_is_in_no_layer():

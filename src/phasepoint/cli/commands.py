@@ -42,6 +42,13 @@ COMMANDS: tuple[Command, ...] = (
     Command("findings", "phasepoint.cli.findings", "findings", "Say what could be won in a run, and how."),
     Command("explain", "phasepoint.cli.explain", "explain", "Explain a finding's code: formula, thresholds, remedy."),
     Command("stack", "phasepoint.cli.stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
+    Command(
+        "stack measure",
+        "phasepoint.cli.stack_measure",
+        "measure",
+        "Measure a script at several levels: phasepoint stack measure -- python infer.py",
+        _WRAPS_A_COMMAND,
+    ),
     Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),

@@ -37,7 +37,7 @@ def measure(
     if as_json:
         from phasepoint.report.documents import to_json
 
-        typer.echo(to_json("stack", {"command": command, "regions": regions}))
+        typer.echo(to_json("stack measure", {"command": command, "regions": regions}))
     else:
         from phasepoint.report.leveled_terminal import render_measurement
 

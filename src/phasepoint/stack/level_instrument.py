@@ -44,9 +44,20 @@ class Instrument(Protocol):
         """
         ...
 
-    def close(self) -> Evidence:
-        """Take it out again and say what was seen. Not timed."""
+    def begin(self) -> None:
+        """What has run since `open` was to warm up; what runs from now on counts. Not timed."""
         ...
+
+    def close(self, *, read: bool = True) -> Evidence:
+        """Take it out again and say what was seen; nothing where it need not be read. Not timed."""
+        ...
+
+
+def _involuntary_switches() -> int:
+    """How often the system has taken a processor away from a thread of this process."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class LevelClocks:
 
     wall_ns: Callable[[], int] = time.perf_counter_ns
     cpu_ns: Callable[[], int] = time.process_time_ns
+    switches: Callable[[], int] = _involuntary_switches
 
 
 class Sampler:
@@ -66,14 +78,19 @@ class Sampler:
         self._clocks = clocks or LevelClocks()
 
     @contextmanager
-    def sample(self, level: Level, *, drain: bool = True) -> Iterator[None]:
+    def sample(
+        self, level: Level, *, drain: bool = True, prime: Callable[[], object] | None = None, undisturbed: bool = False
+    ) -> Iterator[None]:
         """Time the body at a level and keep the sample; a body that raises leaves none.
+
+        Python's garbage collector waits meanwhile: what the instruments allocate would make it run more often.
 
         Args:
             level: the level.
             drain: whether the body's end waits for the device; a body that waits for its own result needs it not.
-
-        Python's garbage collector waits meanwhile: what the instruments allocate would make it run more often.
+            prime: run before the body with the level's instruments in place, so that neither they nor the work find
+                the processor's caches cold.
+            undisturbed: whether to leave the sample out where others took a processor away meanwhile.
 
         Raises:
             RecordError: the level cannot be measured.
@@ -82,25 +99,28 @@ class Sampler:
 
         instrument, clocks = self.instrument, self._clocks
         instrument.drain()
-        with counting(level == "C") as counters:
-            instrument.open(level)
-            collects = gc.isenabled()
-            gc.disable()
-            done = False
-            try:
-                start_ns, start_cpu_ns = clocks.wall_ns(), clocks.cpu_ns()
+        instrument.open(level)
+        collects = gc.isenabled()
+        gc.disable()
+        done = False
+        try:
+            if prime is not None:
+                prime()
+            with counting(level == "C") as counters:
+                instrument.begin()
+                start_switches, start_cpu_ns, start_ns = clocks.switches(), clocks.cpu_ns(), clocks.wall_ns()
                 yield
                 if drain:
                     instrument.drain()
-                end_cpu_ns, end_ns = clocks.cpu_ns(), clocks.wall_ns()
-                done = True
-            finally:
-                if collects:
-                    gc.enable()
-                counted = counters() if level == "C" else {}
-                evidence = instrument.close()
+                end_ns, end_cpu_ns, switches = clocks.wall_ns(), clocks.cpu_ns(), clocks.switches() - start_switches
+                counted = counters()
+            done = not (undisturbed and switches)
+        finally:
+            if collects:
+                gc.enable()
+            evidence = instrument.close(read=done)
         if done:
             if counted:
                 evidence = Evidence(counters=counted)
             times = ((end_ns - start_ns) * PS_PER_NS, (end_cpu_ns - start_cpu_ns) * PS_PER_NS)
-            self.samples.append(Sample(level, *times, evidence))
+            self.samples.append(Sample(level, *times, switches, evidence))

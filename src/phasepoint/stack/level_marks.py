@@ -17,6 +17,9 @@ _ENTER, _LEAVE, _BACKWARD = range(3)
 class LayerMarks:
     """Takes down when layers begin and end. Its methods run inside the measured work, so they only append.
 
+    Attributes:
+        innermost: the layer that is charged now, `OUTSIDE` for none.
+
     Args:
         clock: gives a time, as an integer or as something that is resolved later (an event on a device).
         announce: told of every mark, which layer is charged from then on; it leaves a trace for a profiler.
@@ -28,25 +31,17 @@ class LayerMarks:
 
     def reset(self) -> None:
         """Forget everything."""
-        self._stack: list[int] = []
-        self._backward: list[bool] = []
+        self.innermost = OUTSIDE
+        self._stack: list[int] = []  # what is charged when the one that runs now ends
+        self._backward: list[bool] = []  # whether it runs in a backward pass
         self._times: list[Any] = []
         self._codes: list[tuple[int, int]] = []
 
-    @property
-    def depth(self) -> int:
-        """How many layers run, one inside the other."""
-        return len(self._stack)
-
-    @property
-    def innermost(self) -> int:
-        """The layer that is charged now, `OUTSIDE` for none."""
-        return self._stack[-1] if self._stack else OUTSIDE
-
     def enter(self, key: int) -> None:
         """A layer begins inside of what runs. The clock is read last: what this takes is the caller's time."""
-        self._stack.append(key)
+        self._stack.append(self.innermost)
         self._backward.append(False)
+        self.innermost = key
         self._codes.append((_ENTER, key))
         if self._announce is not None:
             self._announce(key)
@@ -56,7 +51,7 @@ class LayerMarks:
         """The innermost layer ends. The clock is read first: what this takes is the caller's time."""
         self._times.append(self._clock())
         if self._stack:
-            self._stack.pop()
+            self.innermost = self._stack.pop()
             self._backward.pop()
         self._codes.append((_LEAVE, self.innermost))
         if self._announce is not None:
@@ -66,10 +61,9 @@ class LayerMarks:
         """A layer's gradient begins; returns whether this is the first of a backward pass."""
         first = not (self._backward and self._backward[-1])
         if first:
-            self._stack.append(key)
+            self._stack.append(self.innermost)
             self._backward.append(True)
-        else:
-            self._stack[-1] = key
+        self.innermost = key
         self._codes.append((_BACKWARD, key))
         if self._announce is not None:
             self._announce(key)

@@ -86,12 +86,14 @@ class Sample:
         level: the level.
         wall_ps: from the start until everything was ready.
         cpu_ps: processor time of the whole process meanwhile, all threads.
+        switches: how often others took a processor from one of its threads meanwhile.
         evidence: what the instrument saw.
     """
 
     level: Level
     wall_ps: int
     cpu_ps: int
+    switches: int = 0
     evidence: Evidence = field(default_factory=Evidence)
 
 
@@ -102,6 +104,7 @@ def sample_to_plain(sample: Sample) -> dict[str, Any]:
         "level": sample.level,
         "wall_ps": sample.wall_ps,
         "cpu_ps": sample.cpu_ps,
+        "switches": sample.switches,
         "layers": [[*key, asdict(time)] for key, time in evidence.layers.items()],
         "outside_cost_ps": evidence.outside_cost_ps,
         "ops": [[*key, asdict(time)] for key, time in evidence.ops.items()],
@@ -122,4 +125,4 @@ def sample_from_plain(plain: Mapping[str, Any]) -> Sample:
         counters=plain["counters"],
         notes=tuple(plain["notes"]),
     )
-    return Sample(plain["level"], plain["wall_ps"], plain["cpu_ps"], evidence)
+    return Sample(plain["level"], plain["wall_ps"], plain["cpu_ps"], plain["switches"], evidence)

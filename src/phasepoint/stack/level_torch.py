@@ -28,16 +28,22 @@ _ANNOUNCEMENT = "phasepoint.layer#"
 
 
 class TorchInstrument:
-    """`Instrument` of PyTorch; torch must have been imported."""
+    """`Instrument` of PyTorch; torch must have been imported.
+
+    Args:
+        clock_ns: what layers are timed by on CPU. `time.thread_time_ns`, with the same in `LevelClocks`, measures work
+            on one thread in processor time, for machines that others use.
+    """
 
     framework = "torch"
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         from phasepoint.recorder.torch_session import TorchSession
 
         self._session = TorchSession()
         self._names = LayerNames()
-        self._marks = LayerMarks(time.perf_counter_ns)
+        self._clock_ns = clock_ns
+        self._marks = LayerMarks(clock_ns)
         self._hooks = TorchHooks(self._marks, self._names)
         self._costs: dict[bool, MarkCost] = {}
         self._level: Level = "M"
@@ -67,17 +73,21 @@ class TorchInstrument:
             return
         cuda = sys.modules["torch"].cuda
         self._with_events = bool(cuda.is_initialized())
-        clock = _event_clock(cuda) if self._with_events else time.perf_counter_ns
+        clock = _event_clock(cuda) if self._with_events else self._clock_ns
         self._marks = LayerMarks(clock, _announcer() if level == "K" else None)
         self._hooks = TorchHooks(self._marks, self._names)
         if level == "K":
             self._session.start(with_programs=False)
         self._hooks.install()
-        if level == "K":
+
+    def begin(self) -> None:
+        """What was marked so far does not count."""
+        if self._level == "K":
             self._step = self._session.step_annotation(0)
             self._step.__enter__()
+        self._marks.reset()
 
-    def close(self) -> Evidence:
+    def close(self, *, read: bool = True) -> Evidence:
         """Take out what `open` put in and read it."""
         if self._level not in ("L", "K"):
             return Evidence()
@@ -85,8 +95,11 @@ class TorchInstrument:
         if self._level == "K":
             assert self._step is not None
             self._step.__exit__(None, None, None)
-            data = self._session.stop()()
+            pending = self._session.stop()
+            data = pending() if read else None
         self._hooks.remove()
+        if not read:
+            return Evidence()
         layers, outside_cost_ps = self._layers(self._marks.take())
         return Evidence(layers, outside_cost_ps, {} if data is None else self._ops(data), notes=self._notes())
 
@@ -113,13 +126,13 @@ class TorchInstrument:
         if self._with_events:
             return MarkCost()
         if with_gradients not in self._costs:
-            self._costs[with_gradients] = calibrate_mark_cost(with_gradients=with_gradients)
+            self._costs[with_gradients] = calibrate_mark_cost(self._clock_ns, with_gradients=with_gradients)
         return self._costs[with_gradients]
 
     def _notes(self) -> tuple[str, ...]:
-        if not self._hooks.other_threads:
+        if not self._hooks.elsewhere:
             return ()
-        return (f"{self._hooks.other_threads} module calls were compiled or on other threads: they are no layers here",)
+        return (f"{self._hooks.elsewhere} module calls were compiled or on other threads: they are no layers here",)
 
     def _ops(self, data: bytes) -> dict[OpKey, OpTime]:
         """Ops (kernels where there is a device) by the layer that was charged when they began or were launched."""

@@ -27,14 +27,15 @@ def measure(
     levels: Iterable[str] = DEFAULT_LEVELS,
     repeats: int = DEFAULT_REPEATS,
     warmups: int = 2,
+    patience: int = 0,
     framework: str | None = None,
     instrument: Instrument | None = None,
     clocks: LevelClocks | None = None,
 ) -> LeveledMeasurement:
     """Measure a function at several levels, each level's latency from the runs of that level.
 
-    Every run calls `fn(*args, **kwargs)` once and waits for the result. Levels take turns, forwards in one round and
-    backwards in the next, so that a machine that grows slower does so for all of them.
+    Every run calls `fn(*args, **kwargs)` twice and waits for the results; the second call counts. Levels take turns,
+    forwards in one round and backwards in the next, so that a machine that grows slower does so for all of them.
 
     Args:
         fn: the work: a PyTorch function or module, or a jitted JAX function.
@@ -43,6 +44,7 @@ def measure(
         levels: of M (always run), L, K (needs L), C.
         repeats: runs at each level, ≥ 1.
         warmups: runs at each level before those that count.
+        patience: how often a run is made again, at most, in which other processes took a processor away.
         framework: torch or jax; told by the arguments and the result where it is not given.
         instrument: what measures; the framework's own where it is not given.
         clocks: the clocks; the machine's where they are not given.
@@ -72,7 +74,7 @@ def measure(
     chosen, unavailable = _warm_up(sampler, call, chosen, warmups)
     for number in range(repeats):
         for level in chosen if number % 2 == 0 else reversed(chosen):
-            call.run(sampler, level)
+            call.run(sampler, level, patience=patience)
     if launched is not None:
         launched.hand_over(sampler, unavailable)
     return level_samples(
@@ -110,10 +112,18 @@ class _Call:
         """Call it."""
         return self.fn(*self.args, **self.kwargs)
 
-    def run(self, sampler: Sampler, level: Level) -> None:
-        """Call it once under the sampler."""
-        with sampler.sample(level, drain=False):
-            sampler.instrument.wait(self.once())
+    def run(self, sampler: Sampler, level: Level, *, patience: int = 0) -> None:
+        """Take one sample of it; up to `patience` times another instead, while other processes are in the way."""
+        taken = len(sampler.samples)
+        while len(sampler.samples) == taken:
+            context = sampler.sample(level, drain=False, prime=lambda: self.ready(sampler), undisturbed=patience > 0)
+            with context:
+                self.ready(sampler)
+            patience -= 1
+
+    def ready(self, sampler: Sampler) -> None:
+        """Call it and wait for the result."""
+        sampler.instrument.wait(self.once())
 
 
 def _warm_up(

@@ -1,6 +1,7 @@
 """Samples of the levels → one measurement: each level's latency from its own runs, closed on the model's latency."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ from phasepoint.stack.trimmed_mean import trimmed_count, trimmed_interval_ps, tr
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+_LEAST_SCALE, _MOST_SCALE = Fraction(1, 2), Fraction(4)
 
 LEVEL_ORDER: tuple[Level, ...] = ("M", "L", "K", "C")
 
@@ -68,8 +71,17 @@ def level_samples(
         ops=ops,
         counters=_counters(by_level.get("C", [])),
         unavailable=unavailable,
-        notes=tuple(dict.fromkeys([*notes, *said])),
+        notes=tuple(dict.fromkeys([*notes, *said, *_disturbance(by_level)])),
     )
+
+
+def _disturbance(by_level: Mapping[Level, Sequence[Sample]]) -> list[str]:
+    """Says so where other processes were in the way of most runs."""
+    runs = [one for samples in by_level.values() for one in samples]
+    disturbed = sum(one.switches > 0 for one in runs)
+    if 2 * disturbed <= len(runs):
+        return []
+    return [f"other processes took a processor away in {disturbed} of {len(runs)} runs; latencies hold the waits"]
 
 
 def _level_results(by_level: Mapping[Level, Sequence[Sample]]) -> dict[Level, LevelResult]:
@@ -99,17 +111,15 @@ def _layers(by_level: Mapping[Level, Sequence[Sample]], model_ps: int) -> tuple[
     if not samples:
         return [], model_ps, None
     times = _columns((one.evidence.layers for one in samples), LayerTime(0, 0, 0))
-    own = {key: [max(one.self_ps - one.cost_ps, 0) for one in column] for key, column in times.items()}
-    outside = [
-        max(one.wall_ps - sum(t.self_ps for t in one.evidence.layers.values()) - one.evidence.outside_cost_ps, 0)
-        for one in samples
-    ]
+    alone_ps = trimmed_mean_ps([one.wall_ps - _cost_ps(one) for one in samples])
+    scale = _cost_scale(samples, model_ps)
+    own = {key: [max(one.self_ps - int(one.cost_ps * scale), 0) for one in column] for key, column in times.items()}
+    outside = [max(_outside_ps(one) - int(one.evidence.outside_cost_ps * scale), 0) for one in samples]
     keys = list(times)
     corrected_ps = np.array([trimmed_mean_ps(values) for values in (*own.values(), outside)], np.int64)
     total_ps = int(corrected_ps.sum())
     if total_ps == 0:
         corrected_ps[-1], total_ps = 1, 1  # nothing took any time: all of it is in no layer
-    alone_ps = trimmed_mean_ps([one.wall_ps - _cost_ps(one) for one in samples])
     closed_ps = apportion(model_ps, corrected_ps.astype(np.float64))
     profiled = _columns((one.evidence.layers for one in by_level.get("K", [])), LayerTime(0, 0, 0))
     layers = [
@@ -123,6 +133,24 @@ def _cost_ps(sample: Sample) -> int:
     """What the instrument took in one run, as calibrated."""
     evidence = sample.evidence
     return evidence.outside_cost_ps + sum(one.cost_ps for one in evidence.layers.values())
+
+
+def _cost_scale(samples: Sequence[Sample], model_ps: int) -> Fraction:
+    """What the calibrated cost is multiplied by, so that it is the overhead that the runs show.
+
+    Calibration runs hot: between layers that do something, hooks find the processor's caches cold and take longer. The
+    overhead of the runs says how much, within bounds: beyond them it is noise of the machine.
+    """
+    cost_ps = trimmed_mean_ps([_cost_ps(one) for one in samples])
+    if cost_ps <= 0:
+        return Fraction(1)
+    overhead_ps = trimmed_mean_ps([one.wall_ps for one in samples]) - model_ps
+    return min(max(Fraction(overhead_ps, cost_ps), _LEAST_SCALE), _MOST_SCALE)
+
+
+def _outside_ps(sample: Sample) -> int:
+    """Time of one run in no layer."""
+    return sample.wall_ps - sum(one.self_ps for one in sample.evidence.layers.values())
 
 
 def _layer(
@@ -233,6 +261,7 @@ def collapse(samples: Sequence[Sample]) -> Sample:
         level=samples[0].level,
         wall_ps=trimmed_mean_ps([one.wall_ps for one in samples]),
         cpu_ps=trimmed_mean_ps([one.cpu_ps for one in samples]),
+        switches=trimmed_mean_ps([one.switches for one in samples]),
         evidence=evidence,
     )
 

@@ -143,7 +143,16 @@ class LaunchedSampler:
             framework = imported[0]
         self._sampler = Sampler(make_instrument(framework))
         self._write_head(self._sampler)
+        if self._options.level == "C":
+            self._write_missing_counters()
         return self._sampler
+
+    def _write_missing_counters(self) -> None:
+        from phasepoint.stack.level_counters import available_counters
+
+        found, reason = available_counters()
+        if found and reason is not None:
+            self._write({"unavailable": {"what": "counters", "reason": reason}})
 
     def _write_head(self, sampler: Sampler) -> None:
         one = sampler.instrument

@@ -1,10 +1,11 @@
-"""PyTorch's layers as they run: global module hooks mark the forward pass, gradients' nodes mark the backward pass.
+"""PyTorch's layers as they run: calls of modules mark the forward pass, gradients' nodes the backward pass.
 
 A module's name is the class of the outermost module that runs and the path from there: `ResNet/layer1/0/conv1`. What a
 module does between its sub-modules is its own. A gradient belongs to the layer whose forward code made its node: of
 every tensor that enters or leaves a module, the node is marked once, by whoever made it.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -83,68 +84,76 @@ class _Layer:
 class TorchHooks:
     """Puts marks into `marks` while installed.
 
+    `Module.__call__` is wrapped, as torch.fx does to trace: torch's global module hooks do the same for four times the
+    time, because they keep every module off its fast path.
+
     Args:
         marks: where they go.
         names: who numbers the layers.
     """
 
     def __init__(self, marks: LayerMarks, names: LayerNames) -> None:
-        self.other_threads = 0
+        self.elsewhere = 0
         self._marks, self._names = marks, names
-        self._handles: list[Any] = []
-        self._thread = 0
+        self._removes: list[Callable[[], None]] = []
 
     def install(self) -> None:
-        """Put the hooks in, for the modules that run on this thread.
+        """Put them in, for the modules that run on this thread.
 
         Raises:
             RecordError: this torch lacks the hooks.
         """
         import torch
-        from torch.nn.modules import module
         from torch.optim import optimizer
 
+        from phasepoint.recorder.patch import patch_attribute
+
+        self._tensor = torch.Tensor
+        self.elsewhere = 0
         try:
-            self._handles = [
-                module.register_module_forward_pre_hook(self._before),
-                module.register_module_forward_hook(self._after, always_call=True),
+            self._at_end = torch.autograd.Variable._execution_engine.queue_callback
+            handles = [
                 optimizer.register_optimizer_step_pre_hook(self._before_step),
                 optimizer.register_optimizer_step_post_hook(self._after_step),
             ]
-        except (AttributeError, TypeError) as error:
-            raise RecordError(
-                f"torch {torch.__version__} lacks global module hooks ({error}); use 2.1 or newer"
-            ) from error
-        self._grad = torch.is_grad_enabled
-        self._tensor = torch.Tensor
-        self._compiling = torch.compiler.is_compiling
-        self._at_end = torch.autograd.Variable._execution_engine.queue_callback
-        self._thread = threading.get_ident()
-        self.other_threads = 0
+        except AttributeError as error:
+            version = torch.__version__
+            raise RecordError(f"torch {version} lacks what layers are told by ({error}); use 2.1 or newer") from error
+        self._removes = [handle.remove for handle in handles]
+        self._removes.append(patch_attribute(torch.nn.Module, "__call__", self._wrap_call))
 
     def remove(self) -> None:
         """Take them out again."""
-        while self._handles:
-            self._handles.pop().remove()
+        while self._removes:
+            self._removes.pop()()
 
-    def _before(self, module: Any, args: tuple[Any, ...]) -> None:
-        if self._compiling() or threading.get_ident() != self._thread:
-            self.other_threads += 1
-            return
-        marks = self._marks
-        caller = marks.innermost
-        if self._grad():
-            self._mark_nodes(args, caller)
-        marks.enter(self._names.number(module, caller))
+    def _wrap_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The wrapper of `Module.__call__`. It runs for every module, so what it needs is bound here."""
+        import torch
 
-    def _after(self, module: Any, args: tuple[Any, ...], result: Any) -> None:
-        if self._compiling() or threading.get_ident() != self._thread:
-            return
-        marks = self._marks
-        ended = marks.innermost
-        marks.leave()
-        if self._grad():
-            self._mark_nodes((result,), ended)
+        marks, number_of, mark_nodes = self._marks, self._names.number, self._mark_nodes
+        enter, leave, records_gradients = marks.enter, marks.leave, torch.is_grad_enabled
+        compiling, this_thread, thread = torch.compiler.is_compiling, threading.get_ident, threading.get_ident()
+
+        @functools.wraps(call)
+        def marked_call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if this_thread() != thread or compiling():
+                self.elsewhere += 1
+                return call(module, *args, **kwargs)
+            caller = marks.innermost
+            if records_gradients():
+                mark_nodes((*args, kwargs), caller)
+            key = number_of(module, caller)
+            enter(key)
+            try:
+                result = call(module, *args, **kwargs)
+            finally:
+                leave()
+            if records_gradients():
+                mark_nodes((result,), key)
+            return result
+
+        return marked_call
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._marks.enter(self._names.number_of_name(type(optimizer).__name__, "optimizer"))
@@ -171,7 +180,7 @@ class TorchHooks:
         marks, key = self._marks, OUTSIDE if maker == OUTSIDE else maker | 1
 
         def begin(gradients: Any) -> None:
-            if self._handles and marks.backward(key):
+            if self._removes and marks.backward(key):
                 self._at_end(marks.end_backward)
 
         return begin
