@@ -13,7 +13,7 @@ import pyarrow as pa
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.event_tables import ROW_TABLES, accounts_table, steps_table
-from phasepoint.sources.kineto_blocks import ByteSource, PlainBytes
+from phasepoint.sources.kineto_blocks import BLOCK_BYTES, ByteSource, PlainBytes
 from phasepoint.sources.kineto_kinds import accounts_of, is_dropped, kind_of
 from phasepoint.sources.kineto_slices import Slices, TraceFacts
 from phasepoint.sources.kineto_spool import SLICE_ROWS, Spool
@@ -23,7 +23,7 @@ from phasepoint.sources.step_bounds import StepBounds, order_bounds
 
 PS_PER_NS = 1_000
 PS_PER_US = 1_000_000
-_STREAMED = ("spans", *ROW_TABLES)
+_STREAMED = ("spans", "ops", *ROW_TABLES)
 
 
 def read_kineto(
@@ -51,21 +51,7 @@ def read_kineto(
     """
     with KinetoReading(PlainBytes(data)) as reading:
         reading.set_window(window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans)
-        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty()] for name in _STREAMED}
-        for tables in reading.tables():
-            for name, table in tables.items():
-                parts[name].append(table)
-        joined = {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
-        if len(parts["spans"]) > 2:
-            joined["spans"] = joined["spans"].sort_by("span")
-        return Capture(
-            **joined,
-            **reading.summary(),
-            programs=TABLES["programs"].empty(),
-            instructions=TABLES["instructions"].empty(),
-            conversion=reading.conversion(),
-            steps=steps_table(reading.bounds),
-        )
+        return reading.capture()
 
 
 class KinetoReading:
@@ -74,16 +60,17 @@ class KinetoReading:
     Args:
         source: the bytes.
         slice_rows: events that are in memory at once, about.
+        block_bytes: bytes that are scanned at once, about.
 
     Raises:
         SourceError: the bytes are no trace in Chrome's JSON format.
     """
 
-    def __init__(self, source: ByteSource, *, slice_rows: int = SLICE_ROWS) -> None:
+    def __init__(self, source: ByteSource, *, slice_rows: int = SLICE_ROWS, block_bytes: int = BLOCK_BYTES) -> None:
         self._started_ns = time.process_time_ns()
         self._spool = Spool(slice_rows)
         try:
-            self.trace = KinetoTrace(source, self._spool)
+            self.trace = KinetoTrace(source, self._spool, block_bytes=block_bytes)
         except BaseException:
             self._spool.close()
             raise
@@ -161,8 +148,28 @@ class KinetoReading:
         """Rows of single events, a slice of time after another; `summary` and `conversion` when all are done."""
         return self._slices.tables(self._spool.slices())
 
+    def capture(self) -> Capture:
+        """All tables at once."""
+        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty()] for name in _STREAMED}
+        for tables in self.tables():
+            for name, table in tables.items():
+                parts[name].append(table)
+        summary = self.summary()
+        parts["ops"].append(summary.pop("ops"))
+        joined = {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+        if len(parts["spans"]) > 2:
+            joined["spans"] = joined["spans"].sort_by("span")
+        return Capture(
+            **joined,
+            **summary,
+            programs=TABLES["programs"].empty(),
+            instructions=TABLES["instructions"].empty(),
+            conversion=self.conversion(),
+            steps=steps_table(self.bounds),
+        )
+
     def summary(self) -> dict[str, pa.Table]:
-        """`ops`, `breakdowns` and `accounts`."""
+        """The rest of `ops`, and `breakdowns` and `accounts`."""
         accounts = accounts_of(self.trace.gatherer.kinds, *self.trace.gatherer.counts, self.trace.unreadable)
         return {
             "ops": self._slices.ops(),

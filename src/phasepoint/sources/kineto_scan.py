@@ -410,30 +410,58 @@ def _slot_of(slots, base, pos, end):
 
 
 _POWERS = 10.0 ** np.arange(23)
+_SPLIT = 134217729.0
+"""2^27 + 1: halves a float for an exact product. Source: Dekker, Numerische Mathematik 18 (1971)."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _divide(mantissa, power):
+    """`mantissa / power` rounded once; the mantissa may have more digits than a float."""
+    high = np.float64(mantissa)
+    low = np.float64(mantissa - np.int64(high))
+    quotient = high / power
+    spread = _SPLIT * quotient
+    first = spread - (spread - quotient)
+    second = quotient - first
+    spread = _SPLIT * power
+    third = spread - (spread - power)
+    fourth = power - third
+    product = quotient * power
+    error = ((first * third - product) + first * fourth + second * third) + second * fourth
+    return quotient + (((high - product) - error) + low) / power
 
 
 @numba.njit(cache=True, nogil=True)
 def _read_float(base, pos, end):
-    """`(value, whether it could be read)`: a decimal of up to 18 digits without an exponent, right to the last bit but
-    one."""
+    """`(value, whether it could be read)`: a decimal of up to 18 digits, with or without an exponent."""
     negative = pos < end and _byte(base, pos) == 0x2D
     if negative:
         pos += 1
-    mantissa, digits, scale, point = np.int64(0), 0, 0, False
+    mantissa, digits, scale, point, any_digit = np.int64(0), 0, np.int64(0), False, False
     while pos < end:
         byte = _byte(base, pos)
         if byte == 0x2E and not point:
             point = True
         elif 0x30 <= byte <= 0x39 and digits < 18:
             mantissa = mantissa * 10 + (byte - 0x30)
-            digits += 1
+            any_digit = True
+            if mantissa > 0:
+                digits += 1
             if point:
                 scale += 1
+        elif byte | 0x20 == 0x65 and any_digit:
+            exponent = _read_whole(base, pos + 2 if _byte(base, pos + 1) == 0x2B else pos + 1, end)
+            if abs(exponent) > 400:
+                return 0.0, False
+            scale -= exponent
+            break
         else:
             return 0.0, False
         pos += 1
-    value = float(mantissa) / _POWERS[scale]
-    return -value if negative else value, digits > 0
+    if not any_digit or abs(scale) > 22 or (scale < 0 and mantissa > 9007199254740992):
+        return 0.0, mantissa == 0 and any_digit
+    value = _divide(mantissa, _POWERS[scale]) if scale >= 0 else np.float64(mantissa) * _POWERS[-scale]
+    return -value if negative else value, True
 
 
 @numba.njit(cache=True, nogil=True)

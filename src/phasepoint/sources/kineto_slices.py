@@ -5,6 +5,7 @@ calls before it and those of the next slice, for clocks of devices may run ahead
 running spans and the newest launches, whatever the file's size.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +46,11 @@ from phasepoint.sources.step_bounds import StepBounds
 Int64s = NDArray[np.int64]
 
 NO_ID = -1
-_OPS_ROWS = 1 << 20
+
+LOOK_BACK_ROWS = 1 << 18
+"""A step is closed so many rows behind its end: what was launched in it has begun by then, for a device's queue holds a
+thousand launches."""
+
 _NEVER = np.iinfo(np.int64).max
 _NOTHING = np.iinfo(np.int64).min
 
@@ -121,6 +126,8 @@ class Slices:
         self._launches = Launches(("grid", "block", "shared", "bytes"))
         self._held: _Work | None = None
         self._low_ps = -_NEVER
+        self._cuts: deque[tuple[int, int]] = deque([(-_NEVER, 0)])  # until when, and rows up to then
+        self._seen_rows = 0
 
     def tables(self, slices: Iterator[tuple[Rows, int | None]]) -> Iterator[dict[str, pa.Table]]:
         """Tables with rows of single events, slice by slice."""
@@ -134,9 +141,12 @@ class Slices:
             yield self._finish(*current)
 
     def ops(self) -> pa.Table:
-        """Rows of `ops`: sums per step and op; marks of steps have no row."""
+        """Rows of `ops` that no slice has given: sums per step and op; marks of steps have no row."""
+        return self._ops_table(self._merged_ops())
+
+    def _ops_table(self, sums: NDArray[Any]) -> pa.Table:
         facts = self._facts
-        step, kind, count, total_ps, self_ps = self._merged_ops()
+        step, kind, count, total_ps, self_ps = sums
         return table_from_columns(
             "ops",
             {
@@ -198,6 +208,7 @@ class Slices:
         """The tables of the rows that are final when a slice ends."""
         first = 0 if self._held is None else len(self._held["span"])
         work = work if self._held is None else _join(self._held, work)
+        self._seen_rows += len(work["span"]) - first
         running, segments = self._sweep(work, first, _NEVER if until_ps is None else until_ps)
         self._add_walls(work, segments, until_ps)
         self._resolve(work)
@@ -206,7 +217,10 @@ class Slices:
         if self._facts.keep_spans:
             tables |= self._tables_of_spans(work, final)
         self._add_ops(work, final)
-        self._hold(work, np.flatnonzero(running))
+        held = np.flatnonzero(running)
+        if until_ps is not None:
+            tables["ops"] = self._take_final_ops(work, held)
+        self._hold(work, held)
         return tables
 
     def _sweep(
@@ -251,6 +265,7 @@ class Slices:
         low, high = np.maximum(bounds.start_ps[inside], low_ps), np.minimum(bounds.end_ps[inside], high_ps)
         self._walls[:, inside] += category_walls(self._facts.kinds, segments, self._devices, low, high)
         self._low_ps = high_ps
+        self._cuts.append((high_ps, self._seen_rows))
 
     def _resolve(self, work: _Work) -> None:
         """Find the launches of what ran on devices."""
@@ -288,8 +303,19 @@ class Slices:
         count = np.ones(len(rows), np.int64)
         sums = _sum_ops(np.stack((step, kind, count, (work["end"] - work["start"])[rows], work["self"][rows])))
         self._ops.append(sums)
-        if sum(part.shape[1] for part in self._ops) > _OPS_ROWS:
-            self._ops = [self._merged_ops()]
+
+    def _take_final_ops(self, work: _Work, running: Int64s) -> pa.Table:
+        """Rows of `ops` of the steps to which nothing can be added: long over, with no span still running."""
+        bounds = self._facts.bounds
+        while len(self._cuts) > 1 and self._seen_rows - self._cuts[1][1] >= LOOK_BACK_ROWS:
+            self._cuts.popleft()
+        is_over = bounds.end_ps <= self._cuts[0][0]
+        open_steps = self._step_of(work, running)
+        is_over[open_steps[open_steps >= 0]] = False
+        sums = self._merged_ops()
+        final = (sums[0] >= 0) & is_over[sums[0]] if len(is_over) else np.zeros(sums.shape[1], np.bool_)
+        self._ops = [sums[:, ~final]]
+        return self._ops_table(sums[:, final])
 
     def _merged_ops(self) -> NDArray[Any]:
         return _sum_ops(np.concatenate(self._ops, axis=1)) if self._ops else np.empty((5, 0), np.int64)

@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from phasepoint.core.errors import SourceError
 from phasepoint.sources import kineto_scan as scan
-from phasepoint.sources.kineto_blocks import MAX_EVENT_BYTES, Block, ByteSource, block_of, read_blocks
+from phasepoint.sources.kineto_blocks import BLOCK_BYTES, MAX_EVENT_BYTES, Block, ByteSource, block_of, read_blocks
 from phasepoint.sources.kineto_gather import Gatherer, Scanned, scan_block
 from phasepoint.sources.kineto_head import KinetoHead, find_events, is_empty_trace, read_head, typical_time_us
 from phasepoint.sources.kineto_kinds import Fate, fate_of
@@ -33,7 +33,7 @@ class KinetoTrace:
         size: bytes read.
     """
 
-    def __init__(self, source: ByteSource, spool: Spool) -> None:
+    def __init__(self, source: ByteSource, spool: Spool, *, block_bytes: int = BLOCK_BYTES) -> None:
         self.gatherer = Gatherer()
         self.head = KinetoHead()
         self.unreadable = 0
@@ -44,7 +44,7 @@ class KinetoTrace:
         self._damaged_at: int | None = None
         self._behind: bytes | None = None
         with ThreadPoolExecutor(_THREADS + 1) as pool:
-            blocks = _ahead(pool, read_blocks(source))
+            blocks = _ahead(pool, read_blocks(source, block_bytes=block_bytes))
             first = self._find_events(blocks)
             if first is not None:
                 self._scan(pool, first, blocks)
