@@ -127,5 +127,6 @@ def _write_parts(writer: ShardWriter, slices: Iterator[Mapping[str, pa.Table]]) 
             for name, table in tables.items():
                 writer.append(name, table)
             writing = pool.submit(writer.flush)
+            pa.default_memory_pool().release_unused()
         if writing is not None:
             writing.result()

@@ -17,7 +17,7 @@ class _Literal(str):
 _DECODER = json.JSONDecoder(strict=False, parse_float=_Literal, parse_int=_Literal)
 _VALUE = re.compile(
     r'("(?:name|cat|Call stack|Module Hierarchy|kernel)"\s*:\s*")(.*?)'
-    r'("\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*[,}\]]|\}\s*$))',
+    r'(?="\s*(?:,\s*"[^"\\]{1,64}"\s*:|\}\s*[,}\]]|\}\s*$))',
     re.DOTALL,
 )
 """A text whose quotes may not be escaped: up to the quote behind which the next key, or the object's end, stands."""
@@ -84,7 +84,7 @@ def _escape(text: str) -> str:
     """The text with bare quotes in names escaped, and backslashes that escape nothing doubled."""
 
     def escape(match: re.Match[str]) -> str:
-        return match[1] + _BARE_QUOTE.sub(r'\1\\"', match[2]) + match[3]
+        return match[1] + _BARE_QUOTE.sub(r'\1\\"', match[2])
 
     return _VALUE.sub(escape, _BAD_ESCAPE.sub(r"\\\\", text))
 

@@ -237,7 +237,8 @@ class Slices:
         size, misnested = sweep_slice(rows, self._tops, self._nows, (below, running, first), until_ps, segments)
         self.misnested += misnested
         own = parent[first:]
-        work["parent"][first:] = np.where(own < 0, NO_ID, work["span"][own])
+        within = np.flatnonzero(own >= 0)
+        work["parent"][first + within] = work["span"][own[within]]
         self._set_parents(work, first)
         work.columns |= {"below": below, "running": running}
         return running != 0, (work["kind"][segments[0][:size]], segments[1][:size], segments[2][:size])
@@ -283,11 +284,11 @@ class Slices:
         return np.asarray(self._is_execution(work, rows) & (work["launch"][rows] == NO_ID))
 
     def _hold(self, work: _Work, rows: Int64s) -> None:
-        place = np.full(len(work["span"]), -1, np.int64)
+        place = np.full(len(work["span"]) + 1, -1, np.int64)  # the last place is that of no row, -1
         place[rows] = np.arange(len(rows))
         columns = {name: column[rows] for name, column in work.columns.items()}
-        columns["below"] = np.where(columns["below"] >= 0, place[columns["below"]], -1)
-        self._tops = np.where(self._tops >= 0, place[self._tops], -1)
+        columns["below"] = place[columns["below"]]
+        self._tops = place[self._tops]
         keys, values = work.arguments.of_rows(place)
         self._held = _Work(Arguments(keys, values, len(rows), self._facts.texts), columns)
         self._launches.forget()

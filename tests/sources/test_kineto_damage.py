@@ -1,0 +1,99 @@
+"""What is no JSON: names with quotes in them, control characters, garbage, files that are cut off."""
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasepoint.core.errors import SourceError
+from phasepoint.sources.kineto import KinetoReading, read_kineto
+from phasepoint.sources.kineto_blocks import PlainBytes
+
+EVENT = '{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {"a": [1, "b"]}}'
+
+
+def trace(*names):
+    return '{"traceEvents": [' + ", ".join(EVENT % (name, 10 * i) for i, name in enumerate(names)) + '], "x": 1}'
+
+
+def names(found):
+    return found.spans["name"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('operator "" foo', 'operator "" foo'),
+        ('lambda [capture="x"]', 'lambda [capture="x"]'),
+        ("tab\there", "tab\there"),
+        ("two\nlines", "two\nlines"),
+        (r"C:\data\new", r"C:\data\new"),
+        (r"\x41", r"\x41"),
+        (r"\ud800 alone", "? alone"),
+    ],
+)
+def test_names_that_are_not_escaped(written, read):
+    found = read_kineto(trace("first", written, "last").encode(), window=0)
+    assert names(found) == ["first", read, "last"]
+    (row,) = found.conversion.to_pylist()
+    assert (row["events"], row["dropped_events"]) == (3, 0)
+
+
+def test_what_no_reader_can_make_sense_of_costs_itself_alone():
+    data = trace("first", "bad", "last").replace('"name": "bad"', '"name": bad').encode()
+    found = read_kineto(data, window=0)
+    assert names(found) == ["first", "last"]
+    (row,) = found.conversion.to_pylist()
+    assert (row["events"], row["dropped_events"]) == (3, 1)
+    assert row["problem"].startswith("damaged JSON (from byte ")
+    lost = [r for r in found.accounts.to_pylist() if r["what"] == "unreadable"]
+    assert [(r["fate"], r["events"]) for r in lost] == [("skipped", 1)]
+
+
+def test_bytes_that_are_no_text():
+    found = read_kineto(trace("first", "bad", "last").encode().replace(b"bad", b"b\xffd"), window=0)
+    assert names(found) == ["first", "b\ufffdd", "last"]
+
+
+def test_infinity_among_the_arguments():
+    data = trace("first", "last").replace('"a": [1, "b"]', '"a": Infinity, "b": -Infinity, "c": NaN').encode()
+    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    assert (row["spans"], row["dropped_events"]) == (2, 0)
+
+
+@given(st.binary(max_size=40), st.integers(0, 10**6), st.integers(60, 600), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_damage_in_small_blocks_never_crashes(garbage, place, block_bytes, cut):
+    data = trace(*(f"op {i}" for i in range(20))).encode()
+    place %= len(data)
+    data = data[:place] + garbage + (b"" if cut else data[place + len(garbage) :])
+    try:
+        with KinetoReading(PlainBytes(data), slice_rows=5, block_bytes=block_bytes) as reading:
+            reading.set_window(0)
+            found = reading.capture()
+    except SourceError:
+        return
+    (row,) = found.conversion.to_pylist()
+    assert row["events"] == row["spans"] + row["ignored_events"] + row["dropped_events"]
+    assert row["events"] == sum(found.accounts["events"].to_pylist())
+    assert row["spans"] == found.spans.num_rows
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.text(max_size=4), lambda x: st.lists(x) | st.dictionaries(st.text(max_size=4), x)
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_any_json_is_a_trace_or_is_refused(value):
+    for data in (json.dumps(value), json.dumps({"traceEvents": value}), json.dumps([value])):
+        with suppress(SourceError):
+            read_kineto(data.encode(), window=0)
+
+
+def test_nesting_without_an_end_is_bounded():
+    data = ('{"traceEvents": [{"ph": "X", "args": {"a": ' + "[" * 200_000).encode()
+    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    assert (row["events"], row["dropped_events"]) == (1, 1)
