@@ -74,9 +74,14 @@ def union(start_ps: Int64s, end_ps: Int64s, *, where: NDArray[np.bool_] | None =
 
 def unite(sets: Sequence[IntervalSet]) -> IntervalSet:
     """The union of several sets."""
-    if not sets:
-        return EMPTY
-    return union(np.concatenate([s.start_ps for s in sets]), np.concatenate([s.end_ps for s in sets]))
+    full = [s for s in sets if len(s.start_ps)]
+    if len(full) <= 1:
+        return full[0] if full else EMPTY
+    start_ps, end_ps = (np.concatenate(arrays) for arrays in zip(*((s.start_ps, s.end_ps) for s in full), strict=True))
+    if len(start_ps) < _MANY:
+        return union(start_ps, end_ps)
+    begin = np.cumsum([0] + [len(s.start_ps) for s in full])
+    return _merge_runs(start_ps, end_ps, begin, len(full))
 
 
 def subtract(minuend: IntervalSet, subtrahend: IntervalSet) -> IntervalSet:
@@ -155,17 +160,25 @@ def partition(layers: Sequence[IntervalSet], low_ps: Int64s, high_ps: Int64s) ->
 
 
 def _union_of_many(start_ps: Int64s, end_ps: Int64s, where: NDArray[np.bool_]) -> IntervalSet:
-    from phasepoint.core.interval_merge import join_runs, merge_pairs
+    from phasepoint.core.interval_merge import join_runs
 
     capacity = int(np.count_nonzero(where)) if len(where) else len(start_ps)
     start, end, begin = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity + 1, np.int64)
     n_runs = join_runs(np.ascontiguousarray(start_ps), np.ascontiguousarray(end_ps), where, start, end, begin)
     if n_runs < 0:
         raise ValueError(_NOT_INTERVALS)
+    return _merge_runs(start, end, begin, n_runs)
+
+
+def _merge_runs(start: Int64s, end: Int64s, begin: Int64s, n_runs: int) -> IntervalSet:
+    """Runs of intervals that neither overlap nor touch within their run, merged; the arrays are written over."""
+    from phasepoint.core.interval_merge import merge_pairs
+
+    if n_runs > 1:
+        spare = np.empty(begin[n_runs], np.int64), np.empty(begin[n_runs], np.int64)
     while n_runs > 1:
-        into = np.empty(begin[n_runs], np.int64), np.empty(begin[n_runs], np.int64)
-        n_runs = merge_pairs(start, end, *into, begin, n_runs)
-        start, end = into
+        n_runs = merge_pairs(start, end, *spare, begin, n_runs)
+        (start, end), spare = spare, (start, end)
     return IntervalSet(start[: begin[n_runs]], end[: begin[n_runs]])
 
 

@@ -7,7 +7,7 @@ difference of two Unix times in ns. What cannot be read or placed is counted, an
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.nesting import Nesting, nest_spans
+from phasepoint.core.nesting import Nesting
 from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
@@ -26,17 +26,16 @@ from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import as_bytes
+from phasepoint.sources.xplane_described import Described, Resolved
 from phasepoint.sources.xplane_events import LIMIT_PS
 from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
+from phasepoint.sources.xplane_nesting import nest_events
 from phasepoint.sources.xplane_planes import hlo_protos, profile_start_unix_ns, read_planes
 from phasepoint.sources.xplane_steps import Attribution, attribute_events, find_bounds
 from phasepoint.sources.xplane_tables import (
-    Described,
-    Resolved,
     breakdowns_table,
     ops_table,
-    segment_labels,
     spans_table,
     steps_table,
 )
@@ -90,21 +89,46 @@ def read_xplane(
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
         described = _describe(events, hlo, window=window, offset_ps=offset_ps, bounds=bounds)
-        scratch.reset()
-        track, nesting = _nest(described, scratch)
-        resolving = other.submit(_resolve, described, attributing, track, nesting)
-        adding = other.submit(_add_up, resolving, beside)
-        breakdowns, found_steps = breakdowns_table(described, nesting), steps_table(described)
-        misnested, resolved = nesting.misnested, resolving.result()
-        del nesting
-        scratch.reset()
-        spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty()
-        tables = spans, adding.result()
+        built = _build(described, attributing, other, scratch, beside, keep_spans=keep_spans)
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
     cost_ps = (time.process_time_ns() - begin) * 1000
-    orphans = attributing.result().orphan_events
-    conversion = _conversion(resolved, orphans, misnested, problems=problems, cost_ps=cost_ps)
-    return Capture(*tables, breakdowns, hlo.programs, hlo.instructions, conversion, found_steps)
+    conversion = _conversion(described, built, problems=problems, cost_ps=cost_ps)
+    return Capture(
+        built.spans, built.ops, built.breakdowns, hlo.programs, hlo.instructions, conversion, steps_table(described)
+    )
+
+
+@dataclass(frozen=True)
+class _Built:
+    """The tables of a capture's events, and how many were odd."""
+
+    spans: pa.Table
+    ops: pa.Table
+    breakdowns: pa.Table
+    misnested: int
+    orphans: int
+
+
+def _build(
+    described: Described,
+    attributing: Future[Attribution],
+    other: ThreadPoolExecutor,
+    scratch: Scratch,
+    beside: Scratch,
+    *,
+    keep_spans: bool,
+) -> _Built:
+    """The tables; `other` attributes and then adds up, in `beside`, while this thread does what needs no steps."""
+    scratch.reset()
+    track, nesting, segments = nest_events(described, scratch)
+    resolving = other.submit(_resolve, described, attributing, track, nesting)
+    adding = other.submit(_add_up, resolving, beside)
+    breakdowns = breakdowns_table(described, segments)
+    misnested, resolved = nesting.misnested, resolving.result()
+    del nesting, segments  # their memory is that of the spans
+    scratch.reset()
+    spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty()
+    return _Built(spans, adding.result(), breakdowns, misnested, attributing.result().orphan_events)
 
 
 def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) -> tuple[HloTables, list[str]]:
@@ -182,31 +206,6 @@ def _add_up(resolving: Future[Resolved], scratch: Scratch) -> pa.Table:
     return ops_table(resolved, scratch)
 
 
-def _nest(described: Described, scratch: Scratch) -> tuple[NDArray[np.int32], Nesting]:
-    """Each event's track, and how the events nest; segments carry their kind's label."""
-    events, n = described.events, len(described.events.kind)
-    label = segment_labels(events.kinds, described.category)
-    track = np.empty(n, np.int32)
-    for i, (begin, end) in enumerate(pairwise(events.first.tolist())):
-        track[begin:end] = i
-    end_ps = np.add(events.start_ps, events.dur_ps, out=scratch.take(n, np.int64))
-    runs_nothing = np.array([kind.level not in ("op", "kernel") for kind in events.kinds], np.bool_)
-    nesting = nest_spans(
-        track,
-        events.start_ps,
-        end_ps,
-        subordinate=_of_kind(runs_nothing, events.kind, scratch),
-        label=_of_kind(label, events.kind, scratch),
-        room=(scratch.take(2 * n, np.int32), scratch.take(2 * n, np.int64), scratch.take(2 * n, np.int64)),
-    )
-    return track, nesting
-
-
-def _of_kind(values: NDArray[Any], kind: NDArray[np.int32], scratch: Scratch) -> NDArray[Any]:
-    into = scratch.take(len(kind), values.dtype)
-    return values.take(kind, out=into, mode="clip") if len(kind) else into
-
-
 def _known_instructions(
     kinds: Sequence[Kind], instructions: pa.Table
 ) -> dict[tuple[int | None, str], tuple[str, str, str | None, str | None]]:
@@ -246,16 +245,16 @@ def _layer(kind: Kind, of_instruction: str | None) -> str | None:
     return layer_of_op_name(kind.op_name)
 
 
-def _conversion(resolved: Resolved, orphans: int, misnested: int, *, problems: Sequence[str], cost_ps: int) -> pa.Table:
-    events = resolved.events
+def _conversion(described: Described, built: _Built, *, problems: Sequence[str], cost_ps: int) -> pa.Table:
+    events = described.events
     row = {
-        "window": resolved.window,
+        "window": described.window,
         "events": events.found,
         "spans": len(events.kind),
         "ignored_events": events.ignored,
         "dropped_events": events.dropped,
-        "misnested_events": misnested,
-        "orphan_events": orphans,
+        "misnested_events": built.misnested,
+        "orphan_events": built.orphans,
         "convert_cost_ps": cost_ps,
         "problem": "; ".join(problems)[:_PROBLEM_CHARACTERS] or None,
     }

@@ -89,10 +89,6 @@ class Events:
     dropped: int
     problems: list[str]
 
-    def track(self) -> NDArray[np.int32]:
-        """`[n_events]` index of each event's track."""
-        return np.repeat(np.arange(len(self.tracks), dtype=np.int32), np.diff(self.first))
-
     def track_of(self, rows: Int64s) -> Int64s:
         """`[n]` index of the track of some events."""
         return np.searchsorted(self.first, rows, side="right") - 1

@@ -1,74 +1,23 @@
 """Events with their steps and kinds → rows of `spans`, `ops` and `breakdowns`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phasepoint.core.intervals import IntervalSet, partition, union, unite
-from phasepoint.core.nesting import Nesting
+from phasepoint.core.intervals import IntervalSet, partition, union
 from phasepoint.core.tables import CATEGORIES, table_from_columns
 from phasepoint.sources.dense import pair_room, sum_by_pair
 from phasepoint.sources.scratch import Scratch
-from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.wire import Int64s
+from phasepoint.sources.xplane_described import Described, Resolved
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
-from phasepoint.sources.xplane_gather import Events, Kind
-from phasepoint.sources.xplane_lines import is_wait
+from phasepoint.sources.xplane_gather import Kind
+from phasepoint.sources.xplane_nesting import Segments, working_devices
 
 _CHUNK_ROWS = 1 << 16
-
-_BUSY = CATEGORIES[:3]
-"""Categories in which a device works."""
-
-
-@dataclass(frozen=True)
-class Described:
-    """What is known of a capture's events before they have their steps.
-
-    Attributes:
-        events: the events.
-        category: per kind, its category.
-        layer: per kind, its module path, None where unknown.
-        direction: per kind, forward or backward, None where unknown.
-        bounds: the steps.
-        tails: `[n_tails, 2]` events that went on after they left their track: event, for how long in ps.
-        tail_start_ps: `[n_tails]` when they left it.
-        window: the window's number.
-        offset_ps: the profile's start from the session's epoch.
-    """
-
-    events: Events
-    category: Sequence[str]
-    layer: Sequence[str | None]
-    direction: Sequence[str | None]
-    bounds: StepBounds
-    tails: Int64s
-    tail_start_ps: Int64s
-    window: int
-    offset_ps: int
-
-
-@dataclass(frozen=True)
-class Resolved(Described):
-    """Everything that is known of a capture's events; their durations are now `total_ps`.
-
-    Attributes:
-        track: `[n_events]` index of the track, behind the tracks' number for events with an asynchronous tail.
-        step: `[n_events]` index into `bounds`, -1 outside.
-        parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
-        self_ps: `[n_events]` self time with the asynchronous tails.
-        total_ps: `[n_events]` duration with the asynchronous tails.
-    """
-
-    track: NDArray[np.int32]
-    step: NDArray[np.int32]
-    parent: Int64s
-    self_ps: Int64s
-    total_ps: Int64s
 
 
 def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
@@ -147,11 +96,16 @@ def ops_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
     )
 
 
-def breakdowns_table(described: Described, nesting: Nesting) -> pa.Table:
-    """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture."""
+def breakdowns_table(described: Described, segments: Segments) -> pa.Table:
+    """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture.
+
+    Args:
+        described: the events.
+        segments: stretches of time, each with its label, from `nest_events`.
+    """
     bounds = described.bounds
-    sets = _busy_sets(described, nesting)
-    devices = _working_devices(described.events.kinds)
+    sets = _busy_sets(described, segments)
+    devices = working_devices(described.events.kinds)
     layers = [[*sets[3 * i : 3 * i + 3], sets[-1]] for i in range(len(devices))]
     parts = [partition(of_device, bounds.start_ps, bounds.end_ps) for of_device in layers]
     wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
@@ -231,37 +185,10 @@ def _step_column(resolved: Resolved, step: NDArray[np.int32], into: Int64s) -> p
     return _nullable(_take(np.append(resolved.bounds.step, 0), step, into), step >= 0)
 
 
-def segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
-    """`[n_kinds]` which set of busy time a kind's own time falls into, -1 for none.
-
-    Three for each device (compute, communication, data movement; its ops and kernels), then the host's work; marks and
-    waits are no work.
-    """
-    devices = _working_devices(kinds)
-    labels = np.full(len(kinds), -1, np.int16)
-    for i, (kind, one) in enumerate(zip(kinds, category, strict=True)):
-        if kind.level in ("op", "kernel") and one in _BUSY:
-            labels[i] = 3 * devices.index(kind.device) + _BUSY.index(one)
-        elif kind.device == "host" and kind.level == "runtime" and not is_wait(kind.name):
-            labels[i] = 3 * len(devices)
-    return labels
-
-
-def _working_devices(kinds: Sequence[Kind]) -> list[str]:
-    return sorted({k.device for k in kinds if k.level in ("op", "kernel")})
-
-
-def _busy_sets(described: Described, nesting: Nesting) -> list[IntervalSet]:
-    """The time of each label of `segment_labels`: on the tracks, and asynchronously after them."""
-    events = described.events
-    label = segment_labels(events.kinds, described.category)
-    row, tail_ps = described.tails.T
-    after, begins = label[events.kind[row]], described.tail_start_ps
-    sets, on_tracks = [], np.empty(len(nesting.segment_span), np.bool_)
-    for i in range(3 * len(_working_devices(events.kinds)) + 1):
-        np.equal(nesting.segment_span, i, out=on_tracks)
-        track_time = union(nesting.segment_start_ps, nesting.segment_end_ps, where=on_tracks)
-        late = after == i
-        tails = union(begins[late], begins[late] + tail_ps[late])
-        sets.append(unite((track_time, tails)) if late.any() else track_time)
+def _busy_sets(described: Described, segments: Segments) -> list[IntervalSet]:
+    """The time of each label: three for each device, then the host's."""
+    label, start_ps, end_ps = segments
+    sets, chosen = [], np.empty(len(label), np.bool_)
+    for i in range(3 * len(working_devices(described.events.kinds)) + 1):
+        sets.append(union(start_ps, end_ps, where=np.equal(label, i, out=chosen)))
     return sets
