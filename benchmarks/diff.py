@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--job", choices=JOBS, default="jax")
     parser.add_argument("--recordings", type=int, default=10, help="of each variant")
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--pairs", type=int, default=100)
     parser.add_argument("--pinned", action="store_true", help="each recording on one core")
     parser.add_argument("--keep", help="folder whose recordings are used again, and added to")
@@ -48,7 +48,7 @@ def main() -> None:
             f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d')}"
         )
         cores = "one core" if args.pinned else "all cores"
-        print(f"job {args.job}, {args.recordings} recordings of {args.seconds:g} s each, {cores}")
+        print(f"job {args.job}, {args.recordings} recordings of {args.steps} steps each, {cores}")
         print(f"recorded in {time.perf_counter() - started:.0f} s")
         print_table(recordings, args.pairs)
 
@@ -67,7 +67,7 @@ def record_all(folder: Path, args: argparse.Namespace) -> dict[str, list[StepSam
 
 
 def record_one(path: Path, args: argparse.Namespace, extra: int) -> None:
-    words = [str(Path(__file__).with_name("diff_jobs.py")), args.job, str(path), str(args.seconds), str(extra)]
+    words = [str(Path(__file__).with_name("diff_jobs.py")), args.job, str(path), str(args.steps), str(extra)]
     cores = {max(os.sched_getaffinity(0))} if args.pinned else os.sched_getaffinity(0)
     whole = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)  # inherited by the job

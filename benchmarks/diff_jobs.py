@@ -1,11 +1,10 @@
 """Real training jobs for `benchmarks/diff.py`, one layer of which can be given more to do.
 
-python diff_jobs.py JOB RUN SECONDS EXTRA       # EXTRA: columns that the planted layer has more than it should
+python diff_jobs.py JOB RUN STEPS EXTRA       # EXTRA: columns that the planted layer has more than it should
 """
 
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,14 +20,7 @@ PLANTED = "Block_3"
 BUDGET = 0.05
 
 
-def until(seconds: float, batch: object) -> Iterator[object]:
-    """The same batch again and again."""
-    began = time.monotonic()
-    while time.monotonic() - began < seconds:
-        yield batch
-
-
-def run_jax(out: str, seconds: float, hidden: Sequence[int]) -> None:
+def run_jax(out: str, steps: int, hidden: Sequence[int]) -> None:
     """A residual network of blocks in flax."""
     import jax
     import jax.numpy as jnp
@@ -65,12 +57,12 @@ def run_jax(out: str, seconds: float, hidden: Sequence[int]) -> None:
 
     opt_state = optimizer.init(params)
     with record(out, budget=BUDGET) as run:
-        for batch in run.steps(until(seconds, inputs)):
+        for batch in run.steps([inputs] * steps):
             params, opt_state, loss = train_step(params, opt_state, batch)
             loss.block_until_ready()
 
 
-def run_torch(out: str, seconds: float, hidden: Sequence[int]) -> None:
+def run_torch(out: str, steps: int, hidden: Sequence[int]) -> None:
     """The same network in PyTorch."""
     import torch
     from torch import nn
@@ -93,7 +85,7 @@ def run_torch(out: str, seconds: float, hidden: Sequence[int]) -> None:
     optimizer, loss_of = torch.optim.SGD(net.parameters(), lr=1e-3), nn.CrossEntropyLoss()
     inputs, labels = torch.randn(BATCH, WIDTH), torch.randint(0, 10, (BATCH,))
     with record(out, budget=BUDGET) as run:
-        for batch in run.steps(until(seconds, inputs)):
+        for batch in run.steps([inputs] * steps):
             optimizer.zero_grad()
             loss = loss_of(net(batch), labels)
             loss.backward()
@@ -105,10 +97,10 @@ JOBS = {"jax": (run_jax, ALIKE), "jax-unlike": (run_jax, UNLIKE), "torch": (run_
 
 
 def main() -> None:
-    job, out, seconds, extra = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+    job, out, steps, extra = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     run, hidden = JOBS[job]
     planted = int(PLANTED.rpartition("_")[2])
-    run(out, seconds, [columns + extra * (i == planted) for i, columns in enumerate(hidden)])
+    run(out, steps, [columns + extra * (i == planted) for i, columns in enumerate(hidden)])
 
 
 if __name__ == "__main__":
