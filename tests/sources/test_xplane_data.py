@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+from slow_oracle import busy_ns
+from xplane_schema.messages import XSpace
 
 from phasepoint.sources.xplane import read_xplane
 
@@ -49,3 +51,34 @@ def test_a_convolution_spread_over_eight_gpus():
     assert capture.steps.num_rows == 10
     devices = {s["device"] for s in capture.spans.to_pylist() if s["level"] == "kernel"}
     assert devices == {"gpu:0", "gpu:7"}
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.xplane.pb")) if FOLDER.is_dir() else [], ids=lambda f: f.stem)
+def test_streams_match_the_oracle(file):
+    data = file.read_bytes()
+    capture = read_xplane(data, window=0)
+    expected = {}
+    for plane in XSpace.FromString(data).planes:
+        for line in plane.lines if plane.name.startswith("/device:GPU:") else ():
+            own = expected.setdefault(f"gpu:{plane.name.rpartition(':')[2]}", [])
+            if line.name.startswith("Stream"):
+                own += [
+                    (line.timestamp_ns * 1000 + e.offset_ps, line.timestamp_ns * 1000 + e.offset_ps + e.duration_ps)
+                    for e in line.events
+                ]
+    found = {}
+    for span in capture.spans.to_pylist():
+        if span["level"] == "kernel":
+            found.setdefault(span["device"], []).append((span["start_ps"], span["start_ps"] + span["dur_ps"]))
+            assert span["launch"] is not None
+    assert {device: busy_ns(own) for device, own in expected.items() if own} == {
+        device: busy_ns(own) for device, own in found.items()
+    }
+    assert sum(a["events"] for a in capture.accounts.to_pylist()) == capture.conversion["events"][0].as_py()
+
+
+def test_copies_between_gpus_know_their_bytes():
+    spans = read("mi300_jax_conv.xplane.pb").spans.to_pylist()
+    copies = [s for s in spans if s["name"] == "CopyDeviceToDevice"]
+    assert len(copies) == 53
+    assert {(s["category"], s["bytes"]) for s in copies} == {("data_movement", 655360)}

@@ -78,7 +78,10 @@ _NAME_RULES: tuple[tuple[str, tuple[str, ...]], ...] = (
             "sendrecv",
         ),
     ),
-    ("data_movement", ("memcpy", "memset", "infeed", "outfeed", "copybuffer", "fillbuffer")),
+    (
+        "data_movement",
+        ("memcpy", "memset", "infeed", "outfeed", "copybuffer", "fillbuffer", "copydeviceto", "copyhostto"),
+    ),
 )
 """Squeezed name (letters only, lower case) → category, for kernels and runtime calls that have no HLO opcode."""
 

@@ -52,7 +52,7 @@ def collective_of_kernel(name: str) -> tuple[str, str | None] | None:
     return kind, found[-1] if found else None
 
 
-def collectives_of_kernels(kinds: Sequence[Kind], kind: NDArray[np.int64]) -> Mapping[str, Any]:
+def collectives_of_kernels(kinds: Sequence[Kind], kind: NDArray[np.integer[Any]]) -> Mapping[str, Any]:
     """Columns of `collectives` for the kernels whose names say what they run; `span` is the event's index.
 
     Args:
@@ -60,8 +60,10 @@ def collectives_of_kernels(kinds: Sequence[Kind], kind: NDArray[np.int64]) -> Ma
         kind: `[n_events]` index of each event's kind.
     """
     known = [collective_of_kernel(one.name) if one.level == "kernel" else None for one in kinds]
-    rows = np.flatnonzero(np.array([found is not None for found in known], np.bool_)[kind]) if known else kind[:0]
-    of_row = kind[rows]
+    if not any(known):
+        return {}
+    rows = np.flatnonzero(np.array([found is not None for found in known], np.bool_)[kind])
+    of_row = kind[rows].astype(np.int64)
     return {
         "span": rows,
         "kind": text_column(of_row, [found[0] if found else None for found in known]),

@@ -21,12 +21,16 @@ from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.categories import category_of_name, strip_clone_suffix
+from phasepoint.sources.event_tables import accounts_table
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds
+from phasepoint.sources.tf_names import category_of_type, layers_and_directions
 from phasepoint.sources.wire import as_bytes
+from phasepoint.sources.xplane_accounts import account_for, describe_devices, tables_of_spans
 from phasepoint.sources.xplane_described import Described, Resolved
+from phasepoint.sources.xplane_details import read_details
 from phasepoint.sources.xplane_events import LIMIT_PS
 from phasepoint.sources.xplane_gather import Events, Kind, gather_events
 from phasepoint.sources.xplane_lines import is_control_flow
@@ -89,12 +93,23 @@ def read_xplane(
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
         described = _describe(events, hlo, window=window, offset_ps=offset_ps, bounds=bounds)
-        built = _build(described, attributing, other, scratch, beside, keep_spans=keep_spans)
-    problems = [*problems, *events.problems, *hlo_problems, *clock_problems]
+        details = read_details(buffer, planes, events)
+        built = _build(described, attributing, other, scratch, beside, moved=details.bytes, keep_spans=keep_spans)
+    problems = [*problems, *events.problems, *hlo_problems, *clock_problems, *details.problems]
     cost_ps = (time.process_time_ns() - begin) * 1000
     conversion = _conversion(described, built, problems=problems, cost_ps=cost_ps)
     return Capture(
-        built.spans, built.ops, built.breakdowns, hlo.programs, hlo.instructions, conversion, steps_table(described)
+        built.spans,
+        built.ops,
+        built.breakdowns,
+        hlo.programs,
+        hlo.instructions,
+        conversion,
+        steps_table(described),
+        **tables_of_spans(described, details.launches, planes) if keep_spans else {},
+        accounts=accounts_table(account_for(events, planes), window),
+        start_unix_ns=profile_start_ns,
+        devices=describe_devices(buffer, planes),
     )
 
 
@@ -116,12 +131,13 @@ def _build(
     scratch: Scratch,
     beside: Scratch,
     *,
+    moved: pa.Array | None,
     keep_spans: bool,
 ) -> _Built:
     """The tables; `other` attributes and then adds up, in `beside`, while this thread does what needs no steps."""
     scratch.reset()
     track, nesting, segments = nest_events(described, scratch)
-    resolving = other.submit(_resolve, described, attributing, track, nesting)
+    resolving = other.submit(_resolve, described, attributing, track, nesting, moved=moved)
     adding = other.submit(_add_up, resolving, beside)
     breakdowns = breakdowns_table(described, segments)
     misnested, resolved = nesting.misnested, resolving.result()
@@ -165,13 +181,19 @@ def _describe(events: Events, hlo: HloTables, *, window: int, offset_ps: int, bo
     found = [known.get((kind.program, kind.op)) for kind in events.kinds]
     opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
     op_names = [(row[3] if row else None) or kind.op_name for kind, row in zip(events.kinds, found, strict=True)]
+    layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
+    direction = [direction_of_op_name(op_name) for op_name in op_names]
+    tf = layers_and_directions(kind.tf_op for kind in events.kinds if kind.tf_op)
+    for i, kind in enumerate(events.kinds):
+        if kind.tf_op:
+            layer[i], direction[i] = tf[kind.tf_op]
     runs_others = np.array([is_control_flow(opcode) for opcode in opcodes], np.bool_)
     tails = events.tails[~runs_others[events.kind[events.tails[:, 0]]]]
     return Described(
         events=events,
         category=[_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)],
-        layer=[_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)],
-        direction=[direction_of_op_name(op_name) for op_name in op_names],
+        layer=layer,
+        direction=direction,
         bounds=bounds,
         tails=tails,
         tail_start_ps=events.start_ps[tails[:, 0]] + events.dur_ps[tails[:, 0]],
@@ -181,7 +203,12 @@ def _describe(events: Events, hlo: HloTables, *, window: int, offset_ps: int, bo
 
 
 def _resolve(
-    described: Described, attributing: Future[Attribution], track: NDArray[np.int32], nesting: Nesting
+    described: Described,
+    attributing: Future[Attribution],
+    track: NDArray[np.int32],
+    nesting: Nesting,
+    *,
+    moved: pa.Array | None,
 ) -> Resolved:
     """Everything known of the events; tails are added where the durations stand, which no one else needs any more."""
     step = attributing.result().step
@@ -196,6 +223,8 @@ def _resolve(
         "parent": nesting.parent,
         "self_ps": self_ps,
         "total_ps": total_ps,
+        "launch": attributing.result().launch,
+        "bytes": moved,
     }
     return Resolved(**vars(described), **added)
 
@@ -229,8 +258,8 @@ def _category(kind: Kind, of_instruction: str | None) -> str:
         return "host"
     if kind.level == "model":
         return "compute"
-    if of_instruction is not None:
-        return of_instruction
+    if kind.tf_op or of_instruction is not None:
+        return category_of_type(kind.tf_op.type) if kind.tf_op else of_instruction or ""
     words = kind.hlo_category.lower()
     if any(word in words for word in _MOVING_WORDS):
         return "data_movement"

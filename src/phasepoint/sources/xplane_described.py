@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.sources.step_bounds import StepBounds
@@ -48,6 +49,8 @@ class Resolved(Described):
         parent: `[n_events]` index of the enclosing event on its track, -1 at the top.
         self_ps: `[n_events]` self time with the asynchronous tails.
         total_ps: `[n_events]` duration with the asynchronous tails.
+        launch: `[n_events]` host event that launched it, -1 where none is known; None where no event has one.
+        bytes: `[n_events]` bytes moved; None where no event says.
     """
 
     track: NDArray[np.int32]
@@ -55,3 +58,5 @@ class Resolved(Described):
     parent: Int64s
     self_ps: Int64s
     total_ps: Int64s
+    launch: Int64s | None
+    bytes: pa.Array | None

@@ -1,13 +1,15 @@
 """All planes' events in one set of arrays, with what they are told once per kind of event instead of once per event."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.tables import LEVELS
 from phasepoint.sources.scratch import Scratch
+from phasepoint.sources.tf_names import TfOp, read_op
 from phasepoint.sources.wire import Bytes, Int64s, read_text
 from phasepoint.sources.xplane_decode import KIND_COLUMNS, PlaneEvents, decode_events
 from phasepoint.sources.xplane_events import (
@@ -23,6 +25,8 @@ from phasepoint.sources.xplane_planes import Plane
 _UNIX_NS = 10**17
 """Time stamps beyond this (1973 in Unix ns, three years after a profile's start) are absolute."""
 
+_NUMBERED = re.compile(r"^[^#]+#(?:[^#]*,)?step_num=(\d{1,18})(?:,[^#]*)?#$")
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -37,6 +41,7 @@ class Kind:
         is_mark: whether it marks a step on the host.
         hlo_category: the profiler's own word for the op's category, "" where it has none.
         op_name: the framework's name of the operation, "" where it is not given.
+        tf_op: the operation of TensorFlow that it is the execution of, None for any other event.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Kind:
     is_mark: bool
     hlo_category: str
     op_name: str
+    tf_op: TfOp | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Events:
         ignored: bookkeeping events and events of lines that repeat others.
         dropped: events that could not be read or placed.
         problems: what was wrong, in words.
+        apart: `[n_planes]` events of each plane that were ignored, and that were dropped.
     """
 
     kind: NDArray[np.int32]
@@ -88,6 +95,7 @@ class Events:
     ignored: int
     dropped: int
     problems: list[str]
+    apart: list[tuple[int, int]]
 
     def track_of(self, rows: Int64s) -> Int64s:
         """`[n]` index of the track of some events."""
@@ -111,27 +119,32 @@ def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | 
     base_ns = _absolute_base_ns(planes, profile_start_ns)
     parts = [_read_part(data, plane, base_ns, scratch) for plane in planes]
     pairs = list(zip(planes, parts, strict=True))
+    accelerated = any(len(part.kind) and plane.device() is not None for plane, part in pairs)
     track_0 = np.cumsum([0] + [len(plane.lines) for plane in planes])
     event_0 = np.cumsum([0] + [len(part.kind) for part in parts])
     kind_0 = np.cumsum([0] + [len(part.kinds) for part in parts])
     ignored, dropped = sum(part.ignored for part in parts), sum(part.dropped for part in parts)
+    kind = _join([_shift(part.kind, int(kind_0[i])) for i, part in enumerate(parts)], np.int32)
+    kinds = [one for plane, part in pairs for one in _describe_kinds(data, plane, part, accelerated=accelerated)]
+    marks = _gather_pairs([_host_marks(*pair) for pair in pairs], event_0)
     return Events(
-        kind=_join([_shift(part.kind, int(kind_0[i])) for i, part in enumerate(parts)], np.int32),
+        kind=kind,
         start_ps=_join([_device_times(part) for part in parts], np.int64),
         dur_ps=_join([part.dur_ps for part in parts], np.int64),
         link=_join([part.link for part in parts], np.int64),
-        kinds=[kind for plane, part in pairs for kind in _describe_kinds(data, plane, part)],
+        kinds=kinds,
         flags=np.concatenate([part.kinds[:, 5] for part in parts]),
         tracks=[_track_name(plane, i) for plane in planes for i in range(len(plane.lines))],
         first=np.concatenate([part.first[:-1] + event_0[i] for i, part in enumerate(parts)] + [event_0[-1:]]),
         tails=_gather_pairs([_asynchronous_tails(part) for part in parts], event_0),
-        marks=_gather_pairs([_host_marks(*pair) for pair in pairs], event_0),
+        marks=np.concatenate((marks, _named_marks(kind, kinds))),
         entries=_gather_pairs([part.entries for part in parts], event_0),
         records=np.concatenate([part.records + np.array([0, track_0[i], 0]) for i, part in enumerate(parts)]),
         found=int(event_0[-1]) + ignored + dropped,
         ignored=ignored,
         dropped=dropped,
         problems=[text for pair in pairs for text in _damage(*pair)],
+        apart=[(part.ignored, part.dropped) for part in parts],
     )
 
 
@@ -188,6 +201,13 @@ def _host_marks(plane: Plane, events: PlaneEvents) -> Int64s:
     return events.marks if is_host(plane) else events.marks[:0]
 
 
+def _named_marks(kind: NDArray[np.int32], kinds: Sequence[Kind]) -> Int64s:
+    """Events whose number of the step still stands in their name, as a TraceMe has it: `train#step_num=3,_r=1#`."""
+    found = {i: int(match[1]) for i, one in enumerate(kinds) if (match := _NUMBERED.search(one.name))}
+    rows = np.flatnonzero(np.isin(kind, list(found))) if found else np.empty(0, np.int64)
+    return np.array([(row, found[int(kind[row])]) for row in rows], np.int64).reshape(-1, 2)
+
+
 def _device_times(events: PlaneEvents) -> Int64s:
     """Starts; where the device gave its own clock, that clock moved onto the profile's by one constant.
 
@@ -239,10 +259,22 @@ class _MetaTexts:
         return texts
 
 
-def _describe_kinds(data: Bytes, plane: Plane, events: PlaneEvents) -> list[Kind]:
+def _describe_kinds(data: Bytes, plane: Plane, events: PlaneEvents, *, accelerated: bool) -> list[Kind]:
     texts = _MetaTexts(data, plane)
     rows = events.kinds.tolist()
-    return [_describe(data, plane, dict(zip(KIND_COLUMNS, row, strict=True)), texts) for row in rows]
+    kinds = [_describe(data, plane, dict(zip(KIND_COLUMNS, row, strict=True)), texts) for row in rows]
+    return [_as_named(kind, accelerated=accelerated) for kind in kinds] if is_host(plane) else kinds
+
+
+def _as_named(kind: Kind, *, accelerated: bool) -> Kind:
+    """What a host's event is by its name: a mark of a step; an execution of an operation of TensorFlow, which is the
+    processor's work, or the host's where there is an accelerator; else what it was."""
+    if _NUMBERED.search(kind.name):
+        return replace(kind, level="model", is_mark=True)
+    tf_op = read_op(kind.name) if kind.level == "runtime" else None
+    if tf_op is None:
+        return kind
+    return replace(kind, tf_op=tf_op, level="op", device="host" if accelerated else "cpu:0")
 
 
 def _describe(data: Bytes, plane: Plane, key: Mapping[str, int], texts: _MetaTexts) -> Kind:

@@ -65,8 +65,8 @@ def holds_events(plane: Plane) -> bool:
 def line_levels(plane: Plane) -> list[str | None]:
     """The level of each line's events; None for lines that repeat what other lines hold.
 
-    A plane with streams (GPU) holds kernels there, and everything named is derived from them. A plane without (TPU)
-    holds its programs, ops and asynchronous ops in named lines.
+    A plane with streams (GPU) holds kernels there, and everything named is derived from them, or unknown and might be:
+    counted, not kept. A plane without (TPU) holds its programs, ops and asynchronous ops in named lines.
     """
     names = [line.name for line in plane.lines]
     if is_host(plane):
@@ -74,8 +74,15 @@ def line_levels(plane: Plane) -> list[str | None]:
     if not holds_events(plane):
         return [None] * len(names)
     if any(name.startswith("Stream #") for name in names):
-        return [None if name in _DERIVED_LINES else "kernel" for name in names]
+        return ["kernel" if name.startswith("Stream") else None for name in names]
     return [_TPU_LINE_LEVEL.get(name, None if name in _DERIVED_LINES else "runtime") for name in names]
+
+
+def why_left_out(plane: Plane, line: str) -> str:
+    """Why the events of a line whose level is None are no spans."""
+    if not holds_events(plane):
+        return "a plane that shows no work of the job"
+    return "repeats events of other lines" if line in _DERIVED_LINES else "a line that is not known"
 
 
 def classify_names(names: Sequence[str], *, host: bool) -> NDArray[np.int8]:

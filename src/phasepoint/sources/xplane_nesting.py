@@ -63,7 +63,7 @@ def _of_kind(values: NDArray[Any], kind: NDArray[np.int32], scratch: Scratch) ->
 
 def working_devices(kinds: Sequence[Kind]) -> list[str]:
     """The devices on which ops or kernels ran, sorted: a label's number is three times a device's place, and more."""
-    return sorted({k.device for k in kinds if k.level in ("op", "kernel")})
+    return sorted({k.device for k in kinds if k.level in ("op", "kernel")} - {"host"})
 
 
 def _segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[np.int16]:
@@ -75,8 +75,8 @@ def _segment_labels(kinds: Sequence[Kind], category: Sequence[str]) -> NDArray[n
     devices = working_devices(kinds)
     labels = np.full(len(kinds), -1, np.int16)
     for i, (kind, one) in enumerate(zip(kinds, category, strict=True)):
-        if kind.level in ("op", "kernel") and one in _BUSY:
+        if kind.level in ("op", "kernel") and kind.device != "host" and one in _BUSY:
             labels[i] = 3 * devices.index(kind.device) + _BUSY.index(one)
-        elif kind.device == "host" and kind.level == "runtime" and not is_wait(kind.name):
+        elif (kind.device == "host" and kind.level != "model" and not is_wait(kind.name)) or kind.tf_op:
             labels[i] = 3 * len(devices)
     return labels

@@ -18,7 +18,7 @@ from phasepoint.sources.step_bounds import StepBounds, order_bounds
 from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane_gather import Events
-from phasepoint.sources.xplane_launches import UNKNOWN_PS, earliest_match, find_cpu_launches
+from phasepoint.sources.xplane_launches import UNKNOWN_PS, find_cpu_launches
 from phasepoint.sources.xplane_lines import MODULES_LINE, STEP_MARK, STEPS_LINE
 
 
@@ -29,10 +29,12 @@ class Attribution:
     Attributes:
         step: `[n_events]` index into the bounds, -1 for work of no captured step.
         orphan_events: device events whose launch is not in the capture.
+        launch: `[n_events]` host event that launched it, -1 where none is known; None where no accelerator worked.
     """
 
     step: NDArray[np.int32]
     orphan_events: int
+    launch: Int64s | None
 
 
 def find_bounds(events: Events, steps: pa.Table | None, offset_ps: int) -> StepBounds:
@@ -66,35 +68,56 @@ def attribute_events(
     """
     step = bounds.index_at(events.start_ps)
     if not len(step):
-        return Attribution(step, 0)
+        return Attribution(step, 0, None)
     on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)
-    device_code = _device_codes(events)
-    orphans = 0
-    for rows, launch_ps in (
+    orphans, launch = 0, None
+    for rows, found in (
         _launched_by_correlation(events, on_device),
-        _launched_by_run(events, on_device, device_code),
+        _launched_by_run(events, on_device, _device_codes(events)),
     ):
-        known = launch_ps != UNKNOWN_PS
-        if not known.any():
+        if not len(rows):
             continue
-        orphans += int((~known).sum())
-        if bounds.of_device:
-            continue
+        launch = np.full(len(step), -1, np.int64) if launch is None else launch
+        launch[rows] = found
+        launch_ps = np.where(found < 0, UNKNOWN_PS, events.start_ps[found])
+        orphans += _place_by_launch(step, rows, launch_ps, bounds)
+    room = scratch.take(len(step), np.int32)
+    orphans += _place_cpu_runs(events, step, bounds, program_name, room)
+    return Attribution(step, orphans, launch)
+
+
+def _place_by_launch(step: NDArray[np.int32], rows: Int64s, launch_ps: Int64s, bounds: StepBounds) -> int:
+    """Give executions the step of their launch; how many have none. Where no launch is known at all, the step in which
+    each began stays."""
+    known = launch_ps != UNKNOWN_PS
+    if known.any() and not bounds.of_device:
         step[rows[known]] = bounds.index_at(launch_ps[known])
         step[rows[~known]] = -1
+    return int((~known).sum())
+
+
+def _place_cpu_runs(
+    events: Events,
+    step: NDArray[np.int32],
+    bounds: StepBounds,
+    program_name: Mapping[int, str],
+    room: NDArray[np.int32],
+) -> int:
+    """Give the ops of each execution on the CPU the step of its launch; how many ops have none."""
+    device_code = _device_codes(events)
     is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)
     code = np.where(is_op & ((events.flags & HAS_RUN) != 0), device_code, -1).astype(np.int32)
-    runs = number_chosen(events.kind, code, events.link, events.start_ps, scratch.take(len(step), np.int32))
+    runs = number_chosen(events.kind, code, events.link, events.start_ps, room)
     if not len(runs.first):
-        return Attribution(step, orphans)
+        return 0
     launch_ps = find_cpu_launches(events, runs, device_code, program_name)
     known = launch_ps != UNKNOWN_PS
-    if known.any():
-        orphans += 0 if known.all() else int(np.count_nonzero(~known[runs.number]))
-        if not bounds.of_device:
-            step_of_run = np.where(known, bounds.index_at(launch_ps), np.int32(-1))
-            spread_numbers(events.kind, code, runs.number, step_of_run, step)
-    return Attribution(step, orphans)
+    if not known.any():
+        return 0
+    if not bounds.of_device:
+        step_of_run = np.where(known, bounds.index_at(launch_ps), np.int32(-1))
+        spread_numbers(events.kind, code, runs.number, step_of_run, step)
+    return 0 if known.all() else int(np.count_nonzero(~known[runs.number]))
 
 
 def _device_codes(events: Events) -> Int64s:
@@ -119,7 +142,19 @@ def _foreign_bounds(events: Events) -> StepBounds:
         bounds = _bounds_of_line(events, line)
         if len(bounds.step) > 1:
             return replace(bounds, of_device=True)
-    return _bounds_of_launches(events)
+    return _bounds_of_numbered(events) or _bounds_of_launches(events)
+
+
+def _bounds_of_numbered(events: Events) -> StepBounds | None:
+    """Bounds from events with a step number that are no roots, of the name that has most numbers; None below two."""
+    names = [events.kinds[kind].name.partition("#")[0] for kind in events.kind[events.marks[:, 0]].tolist()]
+    numbers: dict[str, set[int]] = {}
+    for one, number in zip(names, events.marks[:, 1].tolist(), strict=True):
+        numbers.setdefault(one, set()).add(number)
+    name = max(sorted(numbers), key=lambda one: len(numbers[one]), default="")
+    if len(numbers.get(name, ())) < 2:
+        return None
+    return _bounds_of_marks(events, events.marks[[one == name for one in names]])
 
 
 def _bounds_of_line(events: Events, line: str) -> StepBounds:
@@ -186,10 +221,20 @@ def _numbered(start_ps: Int64s, end_ps: Int64s) -> StepBounds:
 
 
 def _launched_by_correlation(events: Events, on_device: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
-    """Device events and host launches that share a correlation id."""
+    """Device events and the first host event that has their correlation id, -1 where none has."""
     has = (events.flags & HAS_CORRELATION) != 0
     rows, launches = events.rows_of(has & on_device), events.rows_of(has & ~on_device)
-    return rows, earliest_match(events.link[rows], events.link[launches], events.start_ps[launches])
+    return rows, _earliest_row(events, events.link[rows], launches)
+
+
+def _earliest_row(events: Events, keys: Int64s, candidates: Int64s) -> Int64s:
+    """`[n_keys]` the earliest of some events that has each id, -1 where none has."""
+    if not len(candidates):
+        return np.full(len(keys), -1, np.int64)
+    ordered = candidates[np.lexsort((events.start_ps[candidates], events.link[candidates]))]
+    place = np.searchsorted(events.link[ordered], keys)
+    place[place == len(ordered)] = 0
+    return np.where(events.link[ordered][place] == keys, ordered[place], -1)
 
 
 def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: Int64s) -> tuple[Int64s, Int64s]:
@@ -199,7 +244,7 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
     modules, launches = events.rows_of(has & is_module), events.rows_of(has & ~on_device)
     if not len(modules) or not len(launches):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    launch_ps = earliest_match(events.link[modules], events.link[launches], events.start_ps[launches])
+    launch_of = dict(zip(modules.tolist(), _earliest_row(events, events.link[modules], launches).tolist(), strict=True))
     rows, found = [], []
     for code in np.unique(device_code[events.kind[modules]]):
         own = modules[device_code[events.kind[modules]] == code]
@@ -207,7 +252,6 @@ def _launched_by_run(events: Events, on_device: NDArray[np.bool_], device_code: 
         inside = events.rows_of(on_device & (device_code == code))
         place = np.searchsorted(events.start_ps[own], events.start_ps[inside], side="right") - 1
         fits = (place >= 0) & (events.start_ps[inside] < (events.start_ps + events.dur_ps)[own[place]])
-        by_row = dict(zip(modules.tolist(), launch_ps.tolist(), strict=True))
         rows.append(inside[fits])
-        found.append(np.array([by_row[i] for i in own.tolist()], np.int64)[place[fits]])
+        found.append(np.array([launch_of[i] for i in own.tolist()], np.int64)[place[fits]])
     return np.concatenate(rows), np.concatenate(found)

@@ -61,6 +61,8 @@ def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
             "step": _step_column(resolved, resolved.step, step),
             "program": _program_column(events.kind, kinds, program),
             "correlation": _nullable(events.link, linked[events.kind]),
+            **({} if resolved.launch is None else {"launch": _nullable(resolved.launch, resolved.launch >= 0)}),
+            **({} if resolved.bytes is None else {"bytes": resolved.bytes}),
         },
     )
 
