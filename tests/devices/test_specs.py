@@ -1,5 +1,7 @@
+import gzip
 import json
 import os
+import re
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -269,3 +271,20 @@ def test_measured_devices_of_another_source_agree():
         assert ours.memory_bytes_per_s.value == theirs["Mem_Bw"] * 1e9, path.name
         assert ours.flop_per_s["f32"].value == pytest.approx(theirs["SingleFLOPs"] * 1e9, rel=0.04), path.name
         assert theirs["Dev_Mem"] * 1e9 <= ours.memory_bytes.value <= (theirs["Dev_Mem"] + 1) * 1e9, path.name
+
+
+def test_names_in_real_traces_are_found_or_known_to_be_ambiguous():
+    """`AMD Radeon Graphics` is what an MI250 without its product's name reports; ARTEMIS publishes no peaks."""
+    root = os.environ.get("PHASEPOINT_DATA")
+    if root is None:
+        pytest.skip("PHASEPOINT_DATA does not say where the measured data is")
+    names = set()
+    for path in Path(root, "traces", "kineto").glob("*.json.gz"):
+        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        properties = re.search(r'"deviceProperties"\s*:\s*\[(.*?)\]', text, re.DOTALL)
+        names |= set(re.findall(r'"name"\s*:\s*"([^"]*)"', properties[1])) if properties else set()
+    for path in Path(root, "traces", "rocprof").glob("*.json.gz"):
+        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        names |= {name for name in re.findall(r'"product_name"\s*:\s*"([^"]*)"', text) if "Instinct" in name}
+    assert len(names) > 5
+    assert {name for name in names if device_spec(name) is None} == {"", "AMD Radeon Graphics", "ARTEMIS"}
