@@ -17,7 +17,10 @@ def import_(
     ray: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn traces of other profilers into a run: Kineto's JSON (torch.profiler) and XPlane (jax.profiler).
+    """Turn traces of other profilers into a run.
+
+    Kineto's JSON (torch.profiler), Chrome's JSON, XPlane (jax.profiler, TensorFlow), exports of Nsight Systems, outputs
+    of rocprofv3, spans of Jaeger and of OpenTelemetry, told by their content.
 
     Of a folder all traces are taken, a shard each, by as many workers as there are cores and work for them.
     """
