@@ -51,3 +51,28 @@ def test_a_wrong_level_is_refused_before_anything_runs(phasepoint):
     done = phasepoint("stack", "measure", "--levels", "M,X", "--", "no-such-program")
     assert done.code == 2
     assert "no level 'X'" in done.err
+
+
+UNMARKED = """
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(8, 8))
+for _ in range(4):
+    net(torch.ones(2, 8))
+"""
+
+
+@pytest.mark.torch
+def test_a_script_without_a_line_of_ours(phasepoint, tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "infer.py"
+    script.write_text(UNMARKED)
+    options = ["--levels", "M,L", "--repeats", "1", "--json"]
+    done = phasepoint("stack", "measure", *options, "--", sys.executable, str(script))
+    assert done.code == 0
+    (region,) = json.loads(done.out)["regions"]
+    assert region["region"] == "forward (found)"
+    assert {one["layer"]: one["calls"] for one in region["measurement"]["layers"]} == {
+        "Sequential": 1,
+        "Sequential/0": 1,
+    }

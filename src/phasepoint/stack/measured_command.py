@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.core.errors import NoDataError, RecordError, UsageError
+from phasepoint.recorder.launch import INJECT_FOLDER
 from phasepoint.stack.level_result import LeveledMeasurement, Unavailable
 from phasepoint.stack.level_samples import Level, Sample, sample_from_plain
 from phasepoint.stack.leveling import collapse, level_samples
-from phasepoint.stack.regions import VARIABLE, MeasureOptions
+from phasepoint.stack.regions import FOUND, VARIABLE, MeasureOptions
 
 DEFAULT_COMMAND_REPEATS = 3
+
+STARTER_VARIABLE = "PHASEPOINT_STARTER"
+"""Tells the recorder's `sitecustomize` which module begins to look for work."""
 
 RunCommand = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and gives its exit code."""
@@ -89,7 +93,14 @@ def measure_command(
 
 
 def _run_once(command: Sequence[str], options: MeasureOptions, run: RunCommand) -> None:
-    code = run(command, {**os.environ, VARIABLE: options.to_environ()})
+    folders = [str(INJECT_FOLDER), *([os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else [])]
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(folders),
+        STARTER_VARIABLE: "phasepoint.stack.found_work",
+        VARIABLE: options.to_environ(),
+    }
+    code = run(command, environ)
     if code:
         raise RecordError(f"{' '.join(command)}: ended with exit code {code} at level {options.level}; nothing is kept")
 
@@ -118,12 +129,14 @@ def _read(path: Path, level: Level) -> _Process:
 
 
 def _regions(command: Sequence[str], processes: Sequence[_Process], warmups: int) -> tuple[MeasuredRegion, ...]:
-    names = dict.fromkeys(name for one in processes if one.level == "M" for name in one.regions)
+    names = list(dict.fromkeys(name for one in processes if one.level == "M" for name in one.regions))
+    marked = [name for name in names if name not in FOUND]
+    names = marked or [name for name in FOUND if name in names]
     heads = [head for one in processes for head in one.heads]
     if not names:
         raise NoDataError(
-            f"{' '.join(command)}: the script marked no work; put `with phasepoint.stack.region():` around what is to "
-            "be measured, after `import phasepoint.stack`, or call phasepoint.stack.measure"
+            f"{' '.join(command)}: the script marked no work and none was found; put `with phasepoint.stack.region():` "
+            "around what is to be measured, after `import phasepoint.stack`, or call phasepoint.stack.measure"
         )
     unavailable = tuple(dict.fromkeys(reason for one in processes for reason in one.unavailable))
     return tuple(

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -20,6 +20,9 @@ VARIABLE = "PHASEPOINT_MEASURE"
 """Environment variable that holds, as JSON, what a process of `phasepoint stack measure` is run for."""
 
 DEFAULT_NAME = "region"
+
+STEP, FORWARD = FOUND = ("step (found)", "forward (found)")
+"""Names of work that the script did not mark itself, in the order in which they are preferred."""
 
 _NEEDS: dict[Level, tuple[Level, ...]] = {"M": ("M",), "L": ("M", "L"), "K": ("M", "L", "K"), "C": ("M", "C")}
 
@@ -60,7 +63,11 @@ def region(name: str = DEFAULT_NAME) -> Iterator[None]:
             model(batch)
     """
     launched = launched_sampler()
-    if launched is None or not launched.begin():
+    if launched is None:
+        yield
+        return
+    launched.when_marked()
+    if not launched.begin():
         yield
         return
     try:
@@ -82,13 +89,19 @@ def _sampler_of(value: str, pid: int) -> "LaunchedSampler":
 
 
 class LaunchedSampler:
-    """Takes samples at the level that the process is run for, and writes each to the file at once."""
+    """Takes samples at the level that the process is run for, and writes each to the file at once.
+
+    Attributes:
+        levels: what `measure` runs in this process.
+        when_marked: called when the script marks its work: nothing needs to be looked for.
+    """
 
     def __init__(self, options: MeasureOptions) -> None:
         self.levels: tuple[Level, ...] = _NEEDS[options.level]
         self._options = options
         self._sampler: Sampler | None = None
         self._busy = threading.Lock()
+        self.when_marked: Callable[[], None] = lambda: None
 
     def begin(self) -> bool:
         """Whether this is the outermost region; one inside another, or beside it on another thread, is part of it."""

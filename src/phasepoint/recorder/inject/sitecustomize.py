@@ -1,13 +1,16 @@
 """Python runs this at the start of every process under `phasepoint record`, whose PYTHONPATH begins with this folder.
 
-It waits for the first import of JAX or PyTorch to begin to look for steps, so that other processes pay nothing, and
-makes room for the `sitecustomize` that would have run instead of it.
+It waits for the first import of JAX or PyTorch to begin to look for steps, or for what another starter looks for
+(`phasepoint stack measure` names its own), so that other processes pay nothing, and makes room for the `sitecustomize`
+that would have run instead of it.
 """
 
 import os
 import sys
 
 _FRAMEWORKS = ("jax", "torch")
+_STARTER = os.environ.get("PHASEPOINT_STARTER", "phasepoint.recorder.autosteps")
+"""Module whose `start_from_environ` begins to look."""
 
 
 class _FirstImport:
@@ -24,7 +27,9 @@ class _FirstImport:
 
 def _start() -> None:
     try:
-        from phasepoint.recorder.autosteps import start_from_environ
+        import importlib
+
+        start_from_environ = importlib.import_module(_STARTER).start_from_environ
     except ImportError as error:
         _tell_at_exit(str(error))
         return
