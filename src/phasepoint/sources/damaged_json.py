@@ -28,6 +28,13 @@ def read_json(data: bytes, shape: type[Decoded] | Any) -> tuple[Decoded, str | N
         msgspec.DecodeError: nothing of it fits the type.
     """
     try:
+        return _read_json(data, shape)
+    except RecursionError as error:
+        raise msgspec.DecodeError("values are nested too deep to be read") from error
+
+
+def _read_json(data: bytes, shape: type[Decoded] | Any) -> tuple[Decoded, str | None]:
+    try:
         return msgspec.json.decode(data, type=shape), None
     except msgspec.ValidationError:
         raise

@@ -72,7 +72,7 @@ def read_head(before: bytes, behind: bytes) -> tuple[KinetoHead, bool]:
     rank_number = whole_number(distributed.get("rank")) if isinstance(distributed, dict) else None
     listed = fields.get("deviceProperties")
     devices = tuple(
-        f"gpu:{one['id']} {one['name']}"
+        f"gpu:{one['id']} {one['name']}".encode("utf-8", "replace").decode("utf-8")  # an escape may be half a character
         for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, dict) and {"id", "name"} <= one.keys()
     )

@@ -72,12 +72,13 @@ def _read(text: str) -> Repaired:
             return Repaired(tuple(found), unreadable, text[place + 1 :].encode())
         try:
             value, place = _DECODER.raw_decode(text, place)
+            event = _encode(value).encode("utf-8", "replace") if isinstance(value, dict) else None
         except (ValueError, RecursionError):
-            value, place = None, len(text)
-        if isinstance(value, dict):
-            found.append(_encode(value).encode("utf-8", "replace"))
-        else:
+            event, place = None, len(text)
+        if event is None:
             unreadable += 1
+        else:
+            found.append(event)
 
 
 def _escape(text: str) -> str:
@@ -90,7 +91,7 @@ def _escape(text: str) -> str:
 
 
 def _encode(value: Any) -> str:
-    """JSON of a decoded value, numbers as they were written. Depth is bounded: the decoder has been there."""
+    """JSON of a decoded value, numbers as they were written."""
     if isinstance(value, _Literal):
         return str(value)
     if isinstance(value, dict):

@@ -43,7 +43,7 @@ def shape_text(dims: bytes, types: bytes) -> str:
             texts.append(f"({', '.join(_one('?' if 'list' in name.lower() else name, one) for one in shape)})")
         elif isinstance(shape, list) and (shape or names):
             texts.append(_one(name, shape))
-    return ", ".join(texts)
+    return ", ".join(texts).encode("utf-8", "replace").decode("utf-8")  # an escape may be half a character
 
 
 def _one(name: str, shape: list[Any]) -> str:

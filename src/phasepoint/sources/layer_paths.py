@@ -27,7 +27,8 @@ def layer_paths(
         placed: the events.
         kinds: their kinds.
         parent: `[n_events]` parents, without loops; None for those that time on the tracks gives.
-        labels: `[n_events]` numbers of what stands in the path for each event, and these texts; None for its name.
+        labels: `[n_events]` numbers of what stands in the path for each event, -1 for
+            none, and these texts; None for its name.
 
     Returns:
         None where no event is of level layer.
@@ -48,9 +49,16 @@ def layer_paths(
         numbers, first = number_keys(path[chosen], own_label[chosen])
         names = zip(path[chosen[first]].tolist(), own_label[chosen[first]].tolist(), strict=True)
         begin = len(texts)
-        texts += [label_texts[at] if outer < 0 else f"{texts[outer]}/{label_texts[at]}" for outer, at in names]
+        texts += [
+            _join(texts[outer] if outer >= 0 else None, label_texts[at] if at >= 0 else None) for outer, at in names
+        ]
         path[chosen] = numbers + begin
     return text_column(path, texts)
+
+
+def _join(outer: str | None, own: str | None) -> str | None:
+    """The path of a layer within another; one without a name adds nothing."""
+    return "/".join(text for text in (outer, own) if text) or None
 
 
 def _by_depth(above: Int64s) -> list[Int64s]:

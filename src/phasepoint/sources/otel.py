@@ -70,7 +70,7 @@ def _documents(data: bytes) -> tuple[list[Any], str | None]:
     try:
         whole = msgspec.json.decode(data)
         return (whole if isinstance(whole, list) else [whole]), None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     lines = [line for line in data.splitlines() if line.strip()]
     if sum(line.lstrip().startswith(b'{"resource') for line in lines) < 2:

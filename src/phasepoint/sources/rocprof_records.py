@@ -122,8 +122,13 @@ def read_section(raw: msgspec.Raw, shape: Any) -> tuple[list[Any], int]:
     """
     try:
         return msgspec.json.decode(raw, type=list[shape] | None) or [], 0
-    except msgspec.ValidationError:
-        loose = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    loose: Any
+    try:
+        loose, _ = read_json(bytes(raw), Any)
+    except msgspec.DecodeError:
+        return [], 1
     if not isinstance(loose, list):
         return [], 0
     found = [_converted(one, shape) for one in loose]
