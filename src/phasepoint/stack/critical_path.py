@@ -54,6 +54,7 @@ class _View:
     tracks: Int64s
     step: Int64s
     names: pa.ChunkedArray
+    category: pa.ChunkedArray
     naming: Naming
     activity: HostActivity
     is_annotation: Bools
@@ -78,10 +79,12 @@ def of_shard(shard: StackShard) -> ShardRows:
     used = view.activity.row if not len(view.executions.row) else np.append(view.activity.row, view.executions.row)
     if not len(used):
         return ShardRows(rows_of(COLUMNS, data), ("no work was recorded",))
-    steps = np.unique(np.append(view.step[view.activity.row], view.run_step))
-    steps = steps[steps != NONE] if len(steps) > 1 else steps
-    for step in steps.tolist():
-        _add_step(data, view, step, shard.host)
+    of_activity, of_run = _by_step(view.step[view.activity.row]), _by_step(view.run_step)
+    steps = sorted({*of_activity, *of_run})
+    for step in steps[1:] if len(steps) > 1 and steps[0] == NONE else steps:
+        nothing = np.empty(0, np.int64)
+        raw = view.activity.where(of_activity.get(step, nothing))
+        _add_step(data, view, (step, raw, view.executions.where(of_run.get(step, nothing))), shard.host)
     notes = [_NO_ORDER] if view.naming.stream_waits.any() else []
     if view.executions.orphan.any():
         notes.append("executions whose launch is not in the trace hang on their stream alone")
@@ -105,7 +108,8 @@ def _view(shard: StackShard) -> _View:
         end_ps=start_ps + spans["dur_ps"].to_numpy(),
         tracks=tracks,
         step=step,
-        names=spans["name"],
+        names=spans["name"].cast(pa.string()),
+        category=spans["category"].cast(pa.string()),
         naming=naming,
         activity=activity.where(np.isin(activity.track, working)),
         is_annotation=levels == "layer",
@@ -128,16 +132,24 @@ def _run_steps(runs: Executions, step: Int64s) -> Int64s:
     return found
 
 
-def _add_step(data: dict[str, list[object]], view: _View, step: int, host: int) -> None:
+def _by_step(step: Int64s) -> dict[int, Int64s]:
+    """Where each step stands in `[n]` steps, in order."""
+    order = np.argsort(step, kind="stable")
+    steps, first = np.unique(step[order], return_index=True)
+    return dict(zip(steps.tolist(), np.split(order, first[1:]), strict=True)) if len(steps) else {}
+
+
+def _add_step(
+    data: dict[str, list[object]], view: _View, work: tuple[int, HostActivity, Executions], host: int
+) -> None:
     from phasepoint.stack.longest_path import heaviest_path
 
-    raw = view.activity.where(view.step[view.activity.row] == step)
-    runs = view.executions.where(view.run_step == step)
+    step, raw, runs = work
     graph = path_graph(_threads(view, raw), _runs(view, runs), _calls(view, raw))
     path = heaviest_path(graph.source, graph.target, graph.weight_ps, len(graph.time_ps))
     pieces = _pieces(graph, path, runs, (raw, view.is_annotation[raw.row]))
     span_ps = int(graph.time_ps[-1] - graph.time_ps[0])
-    rows = _grouped(view, pieces, runs)
+    rows = _grouped(view, pieces)
     for part, category, name, time_ps, count in rows:
         data["host"].append(host)
         data["step"].append(None if step == NONE else step)
@@ -226,17 +238,15 @@ def _thread_pieces(
     ]
 
 
-def _grouped(view: _View, pieces: _Pieces, runs: Executions) -> list[tuple[int, str | None, str | None, int, int]]:
+def _grouped(view: _View, pieces: _Pieces) -> list[tuple[int, str | None, str | None, int, int]]:
     """(part, category, name, time, pieces), the longest first."""
     named = np.where((pieces.part == _HOST) & (pieces.row != NONE), view.naming.named[pieces.row], pieces.row)
-    category = np.full(len(view.start_ps) + 1, None, object)
-    category[runs.row] = runs.category
-    of = np.where(pieces.part == _DEVICE, pieces.row, len(view.start_ps))
+    take = pa.array(pieces.row, mask=pieces.part != _DEVICE)
     table = pa.table(
         {
             "part": pieces.part,
-            "category": pa.array(category[of].tolist(), pa.string()),
-            "name": view.names.cast(pa.string()).take(pa.array(named, mask=named == NONE)),
+            "category": view.category.take(take),
+            "name": view.names.take(pa.array(named, mask=named == NONE)),
             "dur": pieces.dur_ps,
         }
     )

@@ -47,8 +47,8 @@ class Executions:
         """Those of one device."""
         return self.where(self.device == device)
 
-    def where(self, chosen: NDArray[np.bool_]) -> "Executions":
-        """Those that are chosen, `[n]`."""
+    def where(self, chosen: NDArray[np.bool_] | Int64s) -> "Executions":
+        """Those that are chosen: `[n]` which, or their numbers."""
         return Executions(
             row=self.row[chosen],
             start_ps=self.start_ps[chosen],

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from phasepoint.core.intervals import IntervalSet
 from phasepoint.core.nesting import nest_spans
-from phasepoint.stack.executions import texts_of
 from phasepoint.stack.hierarchy import NONE, enclosing, nearest_above
 
 Int64s = NDArray[np.int64]
@@ -55,11 +54,11 @@ class HostActivity:
         low, high = np.searchsorted(self.track, (track, track + 1))
         return self._at(slice(low, high))
 
-    def where(self, chosen: Bools) -> "HostActivity":
-        """Those that are chosen, `[n_segments]`."""
+    def where(self, chosen: Bools | Int64s) -> "HostActivity":
+        """Those that are chosen: `[n_segments]` which, or their numbers."""
         return self._at(chosen)
 
-    def _at(self, index: slice | Bools) -> "HostActivity":
+    def _at(self, index: slice | Bools | Int64s) -> "HostActivity":
         times = IntervalSet(self.times.start_ps[index], self.times.end_ps[index])
         return HostActivity(self.track[index], times, self.row[index])
 
@@ -152,5 +151,7 @@ def told_to_wait(launches: Int64s, start_ps: Int64s, tracks: Int64s, stream_wait
 
 def _matches(names: pa.ChunkedArray, pattern: re.Pattern[str]) -> Bools:
     """Whether each name matches; each distinct name is looked at once."""
-    found = {name: pattern.search(name) is not None for name in pc.unique(names).to_pylist()}
-    return np.fromiter(map(found.__getitem__, texts_of(names)), np.bool_, len(names))
+    encoded = names.unify_dictionaries().combine_chunks()
+    found = np.fromiter((pattern.search(name) is not None for name in encoded.dictionary.to_pylist()), np.bool_)
+    codes = encoded.indices.to_numpy()
+    return found[codes] if len(found) else np.zeros(len(codes), np.bool_)
