@@ -32,6 +32,7 @@ from phasepoint.recorder.session import (
     Remove,
     SessionProbe,
 )
+from phasepoint.recorder.torch_layers import TorchLayers
 from phasepoint.recorder.torch_user_profiler import UserProfiler
 
 MEMORY_FOLDER = Path("/dev/shm")
@@ -67,6 +68,7 @@ class TorchSession:
 
     def __init__(self, *, force_public: bool = False) -> None:
         self._user = UserProfiler()
+        self._layers = TorchLayers()
         self._engine = _PublicEngine() if force_public else _choose_engine()
         self.stops_anywhere = self._engine.stops_anywhere
 
@@ -87,7 +89,7 @@ class TorchSession:
             torch.cuda.synchronize()
 
     def start(self, *, with_programs: bool) -> None:
-        """Start capturing all threads; torch has no programs, so `with_programs` changes nothing.
+        """Start capturing all threads, and marking layers; torch has no programs, so `with_programs` changes nothing.
 
         Raises:
             ProfilerBusyError: the user's own profiler is prepared or running.
@@ -96,9 +98,11 @@ class TorchSession:
             raise ProfilerBusyError("the job's own torch profiler is running; this window is left out")
         with self._user.left_alone():
             self._engine.start(with_cuda=sys.modules["torch"].cuda.is_initialized())
+        self._layers.install()
 
     def stop(self) -> PendingCapture:
         """Stop capturing. What it returns writes Kineto's JSON; it holds the interpreter for about 4 ms a MB."""
+        self._layers.remove()
         with self._user.left_alone():
             return self._engine.stop()
 
@@ -125,9 +129,11 @@ class TorchSession:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
         forget = when_imported("torch._dynamo.callback", watch.install)
+        forget_layers = self._layers.watch()
 
         def remove() -> None:
             forget()
+            forget_layers()
             watch.remove()
 
         return remove

@@ -12,6 +12,7 @@ from phasepoint.sources.kineto_names import (
     is_wait,
     place_and_level,
 )
+from phasepoint.sources.torch_layers import is_layer_mark, is_module_call
 
 
 class Fate(IntEnum):
@@ -104,10 +105,14 @@ def kind_of(event: Event, *, has_device: bool) -> Kind:
     name, (place, level) = event.name, place_and_level(event.cat)
     if event.device:
         return Kind(name, event.device, level, category_of_kernel(name), True)
+    if is_layer_mark(name):
+        return Kind(name, "host", "layer", "host", False)
     if place == "cpu" and not has_device:
         return Kind(name, "cpu:0", level, category_of_op(name), True)
     if place == "host" and is_step_mark(name):
         return Kind(name, "host", "model", "host", False)
+    if is_module_call(name):
+        return Kind(name, "host", "layer", "host", True)
     return Kind(name, "host", level, "host", level != "runtime" or not is_wait(name))
 
 

@@ -38,10 +38,12 @@ from phasepoint.sources.kineto_details import (
 )
 from phasepoint.sources.kineto_kinds import Event, Fate, fate_of
 from phasepoint.sources.kineto_launches import Launches
+from phasepoint.sources.kineto_layers import SliceLayers
 from phasepoint.sources.kineto_rows import sweep_slice
 from phasepoint.sources.kineto_scan import SLOTS
 from phasepoint.sources.kineto_spool import Rows
 from phasepoint.sources.step_bounds import StepBounds
+from phasepoint.sources.torch_layers import DIRECTIONS, is_layer_mark
 
 Int64s = NDArray[np.int64]
 
@@ -91,7 +93,7 @@ class _Work:
     Attributes:
         arguments: their arguments.
         columns: span (number, -1 for what is none), start, end, correlation, kind, track, shape, parent (number), self,
-            launch (number), cause (start of the launch, else of the row).
+            launch (number), cause (start of the launch, else of the row), layer and direction (numbers).
     """
 
     arguments: Arguments
@@ -116,7 +118,9 @@ class Slices:
         fates = [fate_of(event) for event in facts.events]
         self._fate = np.array(fates, np.int8)
         self._on_device = np.array([bool(event.device) for event in facts.events], np.bool_)
-        self._is_mark = np.array([kind.level == "model" for kind in facts.kinds], np.bool_)
+        self._is_mark = np.array([k.level == "model" or is_layer_mark(k.name) for k in facts.kinds], np.bool_)
+        self._is_op = np.array([kind.level in ("op", "kernel") for kind in facts.kinds], np.bool_)
+        self._layers = SliceLayers([event.name for event in facts.events], facts.texts)
         self._tops = np.full(len(facts.tracks), -1, np.int64)
         self._nows = np.zeros(len(facts.tracks), np.int64)
         used = [kind for kind, fate in zip(facts.kinds, fates, strict=True) if fate in (Fate.SPAN, Fate.BEGIN)]
@@ -146,13 +150,14 @@ class Slices:
 
     def _ops_table(self, sums: NDArray[Any]) -> pa.Table:
         facts = self._facts
-        step, kind, count, total_ps, self_ps = sums
+        step, kind, layer, count, total_ps, self_ps = sums
         return table_from_columns(
             "ops",
             {
                 "window": np.full(len(step), facts.window, np.int64),
                 "step": step_numbers(facts.bounds, step),
                 **kind_columns(facts.kinds, kind, {"device": "device", "op": "name", **LEVEL_AND_CATEGORY}),
+                "layer": text_column(layer, self._layers.paths),
                 "count": count,
                 "total_ps": total_ps,
                 "self_ps": self_ps,
@@ -185,6 +190,8 @@ class Slices:
                 "self": np.zeros(n, np.int64),
                 "launch": np.full(n, NO_ID, np.int64),
                 "cause": start.copy(),
+                "layer": np.full(n, NO_ID, np.int64),
+                "direction": np.full(n, NO_ID, np.int64),
             },
         )
         on_device = self._on_device[rows.kind]
@@ -212,6 +219,7 @@ class Slices:
         running, segments = self._sweep(work, first, _NEVER if until_ps is None else until_ps)
         self._add_walls(work, segments, until_ps)
         self._resolve(work)
+        self._layers.fill(work.columns, work.arguments, first, self._on_device[work["kind"]])
         tables = self._tables_of_instants(work)
         final = np.flatnonzero(~running & (work["span"] != NO_ID))
         if self._facts.keep_spans:
@@ -301,8 +309,8 @@ class Slices:
         self.orphans += int(np.count_nonzero(self._is_orphan(work, rows)))
         rows = rows[~self._is_mark[work["kind"][rows]]]
         step, kind = self._step_of(work, rows), work["kind"][rows].astype(np.int64)
-        count = np.ones(len(rows), np.int64)
-        sums = _sum_ops(np.stack((step, kind, count, (work["end"] - work["start"])[rows], work["self"][rows])))
+        layer, count = np.where(self._is_op[kind], work["layer"][rows], NO_ID), np.ones(len(rows), np.int64)
+        sums = _sum_ops(np.stack((step, kind, layer, count, (work["end"] - work["start"])[rows], work["self"][rows])))
         self._ops.append(sums)
 
     def _take_final_ops(self, work: _Work, running: Int64s) -> pa.Table:
@@ -319,7 +327,7 @@ class Slices:
         return self._ops_table(sums[:, final])
 
     def _merged_ops(self) -> NDArray[Any]:
-        return _sum_ops(np.concatenate(self._ops, axis=1)) if self._ops else np.empty((5, 0), np.int64)
+        return _sum_ops(np.concatenate(self._ops, axis=1)) if self._ops else np.empty((6, 0), np.int64)
 
     def _tables_of_instants(self, work: _Work) -> dict[str, pa.Table]:
         facts, arguments = self._facts, work.arguments
@@ -377,6 +385,8 @@ class Slices:
                 "step": step_numbers(facts.bounds, self._step_of(work, rows)),
                 "correlation": nullable(correlation, correlation == NO_ID),
                 "launch": nullable(launch, launch == NO_ID),
+                "layer": text_column(work["layer"][rows], self._layers.paths),
+                "direction": text_column(work["direction"][rows], DIRECTIONS),
                 "shape": text_column(work["shape"][rows], facts.shapes),
                 "bytes": nullable(size, size == _NOTHING),
             },
@@ -401,10 +411,10 @@ def _join(held: _Work, work: _Work) -> _Work:
 
 
 def _sum_ops(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows of equal step and kind as one; columns are step, kind, count, total, self."""
-    numbers, first = number_keys(rows[0], rows[1])
-    sums = [sum_by(numbers, len(first), np.ascontiguousarray(column)) for column in rows[2:]]
-    return np.stack((rows[0][first], rows[1][first], *sums))
+    """Rows of equal step, kind and layer as one; columns are step, kind, layer, count, total, self."""
+    numbers, first = number_keys(rows[0], rows[1], rows[2])
+    sums = [sum_by(numbers, len(first), np.ascontiguousarray(column)) for column in rows[3:]]
+    return np.stack((*rows[:3, first], *sums))
 
 
 def _numbered(name: str, columns: dict[str, Any], span: Int64s, window: int) -> pa.Table:

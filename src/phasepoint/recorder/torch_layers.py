@@ -1,0 +1,155 @@
+"""Names the layers of a PyTorch job while a capture is on: an event around each module's forward pass.
+
+Hooks for all modules are there during windows only; outside them modules are called as without a recorder. A hook looks
+and never touches: inputs and outputs pass as they are, and what is raised in it does not reach the job. The events are
+torch's own quick ones, which neither autograd nor a tracer sees. Measured on 2 shared cores with torch 2.13
+(2026-11-21): 5 µs a call of a module while the profiler runs, of which the event takes 0.6 µs; `record_function` would
+take 7 µs.
+
+A job that uses `torch.compile` has no marks: Dynamo would take the hooks for a part of the user's program, and warn of
+them. Paths are those below the root that was called first; what was named is remembered as long as the module lives.
+"""
+
+import sys
+import threading
+import weakref
+from typing import Any
+
+from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.session import Remove
+
+MARK = "phasepoint.layer#"
+"""How the events' names begin: `phasepoint.layer#Net/encoder/0/linear1|Linear`."""
+
+_DYNAMO = "torch._dynamo.eval_frame"
+
+_Open = tuple[Any, Any]
+"""A module whose forward pass is under way, and its event."""
+
+
+class TorchLayers:
+    """Marks of layers, put in and taken out many times.
+
+    Attributes:
+        ended: why no window has marks any more, None while they have.
+    """
+
+    def __init__(self) -> None:
+        self.ended: str | None = None
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._handles: list[Any] = []
+        self._passes = threading.local()
+        self._round = 0
+        self._event: Any = None
+
+    def watch(self) -> Remove:
+        """Take the marks out for good as soon as the job compiles something, until the returned function is called."""
+        removes: list[Remove] = []
+
+        def watch_dynamo() -> None:
+            context = getattr(sys.modules[_DYNAMO], "OptimizeContext", None)
+            if context is not None:
+                removes.append(patch_attribute(context, "__init__", self._wrap_compile))
+
+        removes.append(when_imported(_DYNAMO, watch_dynamo))
+
+        def remove() -> None:
+            for undo in removes:
+                undo()
+
+        return remove
+
+    def install(self) -> None:
+        """Mark the forward passes that begin from now on, unless the job compiles or torch has no such hooks."""
+        if self._handles or self.ended is not None:
+            return
+        if _has_compiled():
+            self.ended = "the job uses torch.compile"
+            return
+        hooks = sys.modules["torch.nn.modules.module"]
+        self._event = getattr(sys.modules["torch"]._C._profiler, "_RecordFunctionFast", None)
+        if self._event is None or not hasattr(hooks, "register_module_forward_pre_hook"):
+            self.ended = "this torch has no quick events, or no hooks of all modules"
+            return
+        self._round += 1
+        try:
+            self._handles.append(hooks.register_module_forward_pre_hook(self._enter))
+            self._handles.append(hooks.register_module_forward_hook(self._leave, always_call=True))
+        except TypeError:
+            self._end("this torch's hooks of all modules take other arguments")
+
+    def remove(self) -> None:
+        """Mark no more; forward passes under way on this thread end here for the trace."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+        stack = self._stack()
+        while stack:
+            stack.pop()[1].__exit__(None, None, None)
+
+    def _end(self, why: str) -> None:
+        self.ended = why
+        self.remove()
+
+    def _wrap_compile(self, original: Any) -> Any:
+        def init_theirs(context: Any, *args: Any, **kwargs: Any) -> Any:
+            self._end("the job uses torch.compile")
+            return original(context, *args, **kwargs)
+
+        return init_theirs
+
+    def _stack(self) -> list[_Open]:
+        """Forward passes under way on this thread, outermost first; those of an earlier window are forgotten."""
+        if getattr(self._passes, "round", None) != self._round:
+            self._passes.round, self._passes.stack = self._round, []
+        stack: list[_Open] = self._passes.stack
+        return stack
+
+    def _enter(self, module: Any, args: object) -> None:
+        try:
+            stack = self._stack()
+            name = self._names.get(module)
+            if name is None:
+                name = self._name(module, stack)
+            event = self._event(name)
+            event.__enter__()
+            stack.append((module, event))
+        except Exception as error:  # noqa: BLE001 - the job must not be hurt, whatever it is
+            self._end(f"{type(error).__name__} in a hook: {error}")
+
+    def _leave(self, module: Any, args: object, output: object) -> None:
+        try:
+            stack = self._stack()
+            if not any(one is module for one, _ in stack):
+                return  # it was entered before the window
+            while stack:  # a pass inside it that was left without its hook ends here too
+                inner, event = stack.pop()
+                event.__exit__(None, None, None)
+                if inner is module:
+                    return
+        except Exception as error:  # noqa: BLE001 - the job must not be hurt, whatever it is
+            self._end(f"{type(error).__name__} in a hook: {error}")
+
+    def _name(self, module: Any, stack: list[_Open]) -> str:
+        """Name everything below the root; a module that is not below it stands below the one that calls it."""
+        root = stack[0][0] if stack else module
+        top = self._names.setdefault(root, f"{MARK}{type(root).__name__}|{type(root).__name__}")
+        path = top.rpartition("|")[0]
+        for attributes, child in root.named_modules():
+            if attributes:
+                self._names.setdefault(child, f"{path}/{attributes.replace('.', '/')}|{type(child).__name__}")
+        if module not in self._names:
+            caller = self._names[stack[-1][0]].rpartition("|")[0]
+            self._names[module] = f"{caller}/{type(module).__name__}|{type(module).__name__}"
+        return self._names[module]
+
+
+def _has_compiled() -> bool:
+    """Whether something was handed to Dynamo in this process before anybody watched."""
+    dynamo = sys.modules.get(_DYNAMO)
+    if dynamo is None:
+        return False
+    backends = getattr(dynamo, "cached_backends", None)
+    frames = getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0)
+    return backends is None or bool(frames) or any(callable(backend) for backend in backends.values())
