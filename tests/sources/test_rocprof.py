@@ -168,6 +168,13 @@ def test_every_record_is_accounted_for():
     assert (row["events"], row["spans"], row["ignored_events"], row["dropped_events"]) == (8, 2, 3, 3)
 
 
+def test_numbers_beyond_every_type_lose_their_record_only():
+    text = json.dumps(output(kernel_dispatch=[dispatch(5, 9), dispatch(7, 12)])).replace("12", "1e999", 1).encode()
+    capture = read_rocprof(text, window=0)
+    assert capture.spans.num_rows == 1
+    assert accounts(capture)["skipped", "kernel_dispatch", "a record that is not as expected"] == 1
+
+
 def test_a_file_that_does_not_say_when_it_began():
     capture = read(output(kernel_dispatch=[dispatch(1, 2)]), epoch_unix_ns=10**18)
     assert capture.spans["start_ps"].to_pylist() == [0]

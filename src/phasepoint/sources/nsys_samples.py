@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from phasepoint.sources.event_rows import MISSING, PS_PER_NS
+from phasepoint.sources.event_rows import LIMIT_NS, MISSING, PS_PER_NS
 from phasepoint.sources.event_tables import Account, text_column
 from phasepoint.sources.nsys_database import NsysDatabase
 from phasepoint.sources.nsys_names import NsysNames, name_rows
@@ -37,7 +37,7 @@ def read_allocations(database: NsysDatabase, names: NsysNames, origin_ns: int) -
     def place(mem_kind: int, process: int, ordinal: int) -> int:
         return numbering("host" if mem_kind in _HOST_KINDS else names.device(process, ordinal))
 
-    known = (block["start"] != MISSING) & (block["bytes"] != MISSING)
+    known = _near(block["start"], origin_ns) & (block["bytes"] != MISSING)
     block = {name: column[known] for name, column in block.items()}
     taken = np.where(block["memoryOperationType"] == _RELEASE, -1, 1)
     devices = name_rows(place, block["memKind"], block["globalPid"], block["deviceId"])
@@ -62,7 +62,7 @@ def read_metrics(database: NsysDatabase, names: NsysNames, origin_ns: int) -> Ro
     } if "TARGET_INFO_GPU_METRICS" in database.columns else {}  # fmt: skip
     texts: list[str] = []
     devices: list[str] = []
-    known = (block["timestamp"] != MISSING) & (block["value"] != MISSING)
+    known = _near(block["timestamp"], origin_ns) & (block["value"] != MISSING)
     block = {name: column[known] for name, column in block.items()}
     name_of, device_of = _numbering(texts), _numbering(devices)
     metric = name_rows(
@@ -79,6 +79,13 @@ def read_metrics(database: NsysDatabase, names: NsysNames, origin_ns: int) -> Ro
         "value": block["value"].astype(np.float64),
     }
     return rows, _merged(METRICS, "a row of counters", known)
+
+
+def _near(time_ns: Int64s, origin_ns: int) -> NDArray[np.bool_]:
+    """Which times are known and can be placed; the difference of any two need not fit 64 bits."""
+    near: NDArray[np.bool_] = np.abs(time_ns.astype(np.float64) - origin_ns) < LIMIT_NS
+    near[time_ns == MISSING] = False
+    return near
 
 
 def _whole(database: NsysDatabase, table: str, columns: tuple[str, ...]) -> dict[str, Int64s]:
@@ -108,4 +115,4 @@ def _unread(database: NsysDatabase, table: str) -> list[Account]:
 def _merged(table: str, where: str, known: NDArray[np.bool_]) -> list[Account]:
     kept, lost = int(known.sum()), int((~known).sum())
     found = [Account("merged", table, where, kept)] if kept else []
-    return [*found, Account("skipped", table, "without a time or a value", lost)] if lost else found
+    return [*found, Account("skipped", table, "without a value, or a time that can be placed", lost)] if lost else found

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
-from phasepoint.sources.event_rows import MISSING, PS_PER_NS, PlacedEvents, spread
-from phasepoint.sources.event_tables import NO_ID, Kind, TraceEvents, capture_of_events, text_column
+from phasepoint.sources.event_rows import LIMIT_NS, MISSING, PS_PER_NS, PlacedEvents, spread
+from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
 from phasepoint.sources.marked_steps import bounds_of_kinds, mark_steps
@@ -69,9 +69,11 @@ def read_rocprof(
 
 
 def _trace_events(sections: RocprofSections, placed: PlacedEvents, kinds: list[Kind]) -> TraceEvents:
-    damaged = sum(account.events for account in sections.apart if account.reason == UNREADABLE)
+    allocations, of_allocations = _allocations(sections, placed)
+    apart = [*sections.apart, *of_allocations]
+    damaged = sum(account.events for account in apart if account.reason == UNREADABLE)
     dropped = sum(account.events for account in placed.dropped) + damaged
-    ignored = sum(account.events for account in sections.apart) - damaged
+    ignored = sum(account.events for account in apart) - damaged
     columns = {"bytes": integer_column(spread(sections.events, placed, "bytes"))}
     layer = layer_paths(placed, kinds)
     return TraceEvents(
@@ -88,12 +90,12 @@ def _trace_events(sections: RocprofSections, placed: PlacedEvents, kinds: list[K
         ignored=ignored,
         dropped=dropped,
         orphan=placed.on_device & (placed.launch == NO_ID),
-        accounts=[*placed.kept, *placed.dropped, *sections.apart],
+        accounts=[*placed.kept, *placed.dropped, *apart],
         columns=columns if layer is None else columns | {"layer": layer},
         tables={
             "launches": _launches(sections, placed),
             "collectives": collectives_of_kernels(kinds, placed.kind),
-            "allocations": _allocations(sections, placed),
+            "allocations": allocations,
             "metrics": _metrics(sections, placed),
         },
     )
@@ -112,15 +114,21 @@ def _launches(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, A
     )
 
 
-def _allocations(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:
-    time_ns, device, size, address = zip(*sections.allocations, strict=True) if sections.allocations else ((),) * 4
+def _allocations(sections: RocprofSections, placed: PlacedEvents) -> tuple[Mapping[str, Any], list[Account]]:
+    """Columns of `allocations`, and what became of the records."""
+    near = [row for row in sections.allocations if abs(row[0] - placed.origin_ns) < LIMIT_NS]
+    lost = len(sections.allocations) - len(near)
+    time_ns, device, size, address = zip(*near, strict=True) if near else ((),) * 4
     addresses = np.array(address, np.int64)
-    return {
+    rows = {
         "time_ps": (np.array(time_ns, np.int64) - placed.origin_ns) * PS_PER_NS,
         "device": list(device),
         "bytes": np.array(size, np.int64),
         "address": pa.array(addresses, pa.int64(), mask=addresses == MISSING),
     }
+    accounts = [Account("merged", "memory_allocation", "a row of allocations", len(near))] if near else []
+    far = [Account("skipped", "memory_allocation", "too far from the events to be placed", lost)] if lost else []
+    return rows, accounts + far
 
 
 def _metrics(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:

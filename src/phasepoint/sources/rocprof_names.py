@@ -35,7 +35,8 @@ class RocprofNames:
             for number, symbol in process.kernel_symbols.items():
                 self._add_kernel(number, symbol)
         self.counters = {handle_of(one.get("id")): str(one.get("name")) for one in listed(process.counters)}
-        self.markers = {one.get("key"): str(one.get("value")) for one in listed(strings.get("marker_api"))}
+        marked = ((one.get("key"), one.get("value")) for one in listed(strings.get("marker_api")))
+        self.markers = {key: str(text) for key, text in marked if isinstance(key, int)}
         self._operations = _operations(strings.get("buffer_records"))
 
     def kernel(self, number: int | str | None) -> str:

@@ -159,7 +159,7 @@ class RocprofSections:
         for one, operation, mark in zip(records, operations, marks, strict=True):
             if mark:
                 continue
-            text = names.markers.get(one.correlation_id.internal) if one.correlation_id else None
+            text = names.markers.get(one.correlation_id.internal or 0) if one.correlation_id else None
             level = "runtime" if text is None else "layer"
             kept.append(one)
             kind.append(self.events.kind(Kind(operation if text is None else text, "host", level, "host", True)))
@@ -185,12 +185,10 @@ class RocprofSections:
                 size = -self._held.pop((device, address), size or 0)
             elif size is not None:
                 self._held[device, address] = size
-            if one.start_timestamp is None or size is None:
+            if not (_fits(one.start_timestamp) and _fits(size)):
                 continue
             kept += 1
-            self.allocations.append((one.start_timestamp, device, size, address))
-        if kept:
-            self.apart.append(Account("merged", section, "a row of allocations", kept))
+            self.allocations.append((one.start_timestamp or 0, device, size or 0, address))
         self._skip(section, "without a time or a size", len(records) - kept)
 
     def _read_counters(self, section: str, raw: msgspec.Raw, names: RocprofNames, scope: int) -> None:
@@ -242,6 +240,10 @@ def _launch_details(records: Sequence[Record], names: RocprofNames) -> dict[str,
         found["graph"].append(one.graph_exec_id or None)
         found["node"].append(one.graph_node_id if one.graph_exec_id else None)
     return {name: integers(values) for name, values in found.items()}
+
+
+def _fits(value: int | None) -> bool:
+    return value is not None and abs(value) < 1 << 62
 
 
 def _has_dispatch(one: Collected) -> bool:
