@@ -9,8 +9,8 @@ Every model is a chain of stages. The truth is a stopwatch: the plain chain with
     model   wall time at L less the hooks' calibrated time, before anything is made to add up, with the wall time at M
     stage   corrected latency of each stage (its layers' sum) with the stopwatch's
 
-One thread each, short models, runs made again while other processes are in the way. The stopwatch runs before and
-after the measurement, half of its runs each.
+One thread each, short models, runs made again while other processes are in the way. In each round the stopwatch runs
+before and after the measurement; figures are medians over rounds.
 """
 
 import argparse
@@ -47,7 +47,8 @@ Laps = Callable[[], list[int]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=10, help="of each level and of the stopwatch's halves, a round")
     parser.add_argument("--patience", type=int, default=6)
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: processor time, on a machine in use")
     parser.add_argument("--only", help="part of a model's name")
@@ -67,43 +68,57 @@ def main() -> None:
 
 
 def judge(framework: str, name: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
-    from phasepoint.stack import measure
+    """Medians over the rounds, in each of which stopwatch and measurement take turns."""
     from phasepoint.stack.level_instrument import LevelClocks
+    from phasepoint.stack.level_jax import JaxInstrument
     from phasepoint.stack.level_torch import TorchInstrument
 
-    prepare = prepare_torch if framework == "torch" else prepare_jax
-    fn, args, laps, stage_of = prepare(*make(), CLOCKS[options.clock][framework])
+    clock_ns = CLOCKS[options.clock][framework]
+    prepare, instrument = (
+        (prepare_torch, TorchInstrument(clock_ns=clock_ns)) if framework == "torch" else (prepare_jax, JaxInstrument())
+    )
+    prepared = prepare(*make(), clock_ns)
+    how = {"instrument": instrument, "clocks": LevelClocks(wall_ns=clock_ns)}
+    rounds = [judge_once(*prepared, how, options) for _ in range(options.rounds)]
+    row: dict[str, Any] = {"framework": framework, "model": name}
+    for figure, value in rounds[0].items():
+        values = [one[figure] for one in rounds]
+        if isinstance(value, list):
+            row[figure] = [statistics.median(column) for column in zip(*values, strict=True)]
+        else:
+            row[figure] = statistics.median(values)
+    big = [share >= 0.03 for share in row.pop("stage_shares")]
+    for figure in ("stage_errors", "stage_profiled_errors"):
+        row[figure] = [one for one, counts in zip(row[figure], big, strict=True) if counts]
+    return row
+
+
+def judge_once(fn: Any, args: Any, laps: Laps, stage_of: Any, how: Any, options: argparse.Namespace) -> dict[str, Any]:
+    from phasepoint.stack import measure
+
     before = undisturbed(laps, options.repeats, options.patience)
-    how = {}
-    if options.clock == "cpu":
-        how = {"clocks": LevelClocks(wall_ns=CLOCKS[options.clock][framework])}
-        if framework == "torch":
-            how["instrument"] = TorchInstrument(clock_ns=time.thread_time_ns)
-    found = measure(fn, args, repeats=options.repeats, warmups=5, patience=options.patience, framework=framework, **how)
+    found = measure(fn, args, repeats=options.repeats, warmups=3, patience=options.patience, **how)
     after = undisturbed(laps, options.repeats, options.patience)
-    truth_ns = [trimmed(column) for column in zip(*before, *after, strict=True)]
-    stages_ps = [0] * len(truth_ns)
-    profiled_ps = [0] * len(truth_ns)
+    truth_ps = [1000 * trimmed(column) for column in zip(*before, *after, strict=True)]
+    stages_ps, profiled_ps = [0] * len(truth_ps), [0] * len(truth_ps)
     for layer in found.layers:
         stage = stage_of(layer.layer)
         if stage is not None:
             stages_ps[stage] += layer.latency_ps
             profiled_ps[stage] += layer.profiled_ps or 0
-    big = [i for i, one in enumerate(truth_ns) if one >= 0.03 * sum(truth_ns)]
     inflation = [layer.inflation_ratio for layer in found.layers if layer.latency_ps >= 0.005 * found.model_ps]
     return {
-        "framework": framework,
-        "model": name,
         "layers": len(found.layers),
         "model_ms": found.model_ps / 1e9,
-        "stopwatch_ms": sum(truth_ns) / 1e6,
+        "stopwatch_ms": sum(truth_ps) / 1e9,
         "overhead_l": found.level("L").overhead_ps / found.model_ps,
-        "overhead_k": (found.level("K").wall_ps - found.model_ps) / found.model_ps,
+        "overhead_k": found.level("K").wall_ps / found.model_ps - 1,
         "layer_inflation": statistics.median(inflation),
         "model_error": found.closure_ratio - 1,
-        "stage_errors": [stages_ps[i] / (truth_ns[i] * 1000) - 1 for i in big],
-        "stage_profiled_errors": [profiled_ps[i] / (truth_ns[i] * 1000) - 1 for i in big],
-        "notes": found.notes,
+        "stage_shares": [one / sum(truth_ps) for one in truth_ps],
+        "stage_errors": [ours / one - 1 for ours, one in zip(stages_ps, truth_ps, strict=True)],
+        "stage_profiled_errors": [ours / one - 1 for ours, one in zip(profiled_ps, truth_ps, strict=True)],
+        "disturbed": sum("took a processor" in note for note in found.notes),
     }
 
 
@@ -193,10 +208,10 @@ def trimmed(values: Any) -> int:
 def print_row(row: dict[str, Any]) -> None:
     stages = " ".join(f"{100 * one:+5.1f}" for one in row["stage_errors"])
     print(
-        f"{row['framework']:5} {row['model']:17} {row['layers']:3} layers {row['model_ms']:7.2f} ms (stopwatch "
+        f"{row['framework']:5} {row['model']:17} {row['layers']:3.0f} layers {row['model_ms']:7.2f} ms (stopwatch "
         f"{row['stopwatch_ms']:7.2f})  overhead L {percent(row['overhead_l'])} K {percent(row['overhead_k'])}  "
         f"layers at K {percent(row['layer_inflation'])}  model {percent(row['model_error'])}  stages {stages} %",
-        *row["notes"],
+        "(machine in use)" if row["disturbed"] else "",
         flush=True,
     )
 
@@ -208,7 +223,7 @@ def print_summary(rows: list[dict[str, Any]], options: argparse.Namespace) -> No
     print(
         f"\n{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}"
     )
-    print(f"medians over {len(rows)} models, {options.repeats} repeats:")
+    print(f"medians over {len(rows)} models, {options.rounds} rounds of {options.repeats} repeats:")
     print(
         f"  layers inflated by kernel-level profiling  {percent(statistics.median(r['layer_inflation'] for r in rows))}"
     )
