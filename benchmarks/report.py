@@ -13,7 +13,6 @@ timeline in or out, all lanes redrawn.
 
 import argparse
 import datetime
-import gzip
 import json
 import os
 import platform
@@ -127,36 +126,6 @@ def _spans(captured, window_of, starts, durs, per_step: int = 200) -> dict:
     }  # fmt: skip
 
 
-def write_trace(path: Path, trace: Path, device: str) -> None:
-    """A trace of PyTorch's profiler as a run of one window; where it marks no steps, it is one step."""
-    from phasepoint.core.tables import table_from_columns
-    from phasepoint.sources import read_kineto
-    from phasepoint.store import create_run, open_shard
-
-    data = trace.read_bytes()
-    data = gzip.decompress(data) if trace.suffix == ".gz" else data
-    capture = read_kineto(data, window=0)
-    if not capture.steps.num_rows:
-        ends = pc.max(pc.add(capture.spans["start_ps"], capture.spans["dur_ps"])).as_py()
-        whole = table_from_columns("steps", {"step": [0], "start_ps": [0], "dur_ps": [ends]})
-        capture = read_kineto(data, window=0, steps=whole)
-    steps = capture.steps.select(["step", "start_ps", "dur_ps"]).to_pydict()
-    start, end = steps["start_ps"][0], steps["start_ps"][-1] + steps["dur_ps"][-1]
-    costs = ("start_cost_ps", "slowdown_cost_ps", "stop_cost_ps", "capture_cost_ps", "bytes")
-    window = {"window": [0], "first_step": steps["step"][:1], "last_step": steps["step"][-1:], "start_ps": [start],
-              "dur_ps": [end - start], "reason": ["requested"], "format": ["kineto"],
-              **{name: [0] for name in costs}}  # fmt: skip
-    create_run(path, command=(trace.name,), frameworks={"torch": ""}, devices=(device,))
-    now = iter(range(START_NS, START_NS + 10**18, end // 1000 + 10**6))
-    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(now), devices=(device,))
-    for name in ("spans", "ops", "breakdowns", "programs", "instructions"):
-        writer.append(name, getattr(capture, name))
-    writer.append("conversions", capture.conversion)
-    writer.append("steps", table_from_columns("steps", steps))
-    writer.append("windows", table_from_columns("windows", window))
-    writer.close()
-
-
 PARTS = """
 import json, sys, time
 from phasepoint.store import open_run
@@ -243,11 +212,12 @@ def show(rows: list[dict]) -> None:
 
 
 def main() -> None:
+    from phasepoint.sources.import_shards import import_traces
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a hundred thousand steps instead of a million, once")
     parser.add_argument("--run", action="append", default=[], help="a recorded run as well")
     parser.add_argument("--trace", action="append", default=[], help="a trace of PyTorch's profiler as well")
-    parser.add_argument("--device", default="gpu:0 NVIDIA H100 80GB HBM3", help="device on which the traces were taken")
     parser.add_argument("--keep", help="folder for the generated run and the pages, kept")
     parser.add_argument("--json", help="write the figures here")
     options = parser.parse_args()
@@ -263,7 +233,7 @@ def main() -> None:
         for trace in map(Path, options.trace):
             target = folder / trace.name.partition(".")[0]
             if not target.exists():
-                write_trace(target, trace, options.device)
+                import_traces([trace], target)
             runs.append((target.name, str(target)))
         rows = [measure(name, run, folder, 1 if options.quick else 3) for name, run in runs]
     show(rows)

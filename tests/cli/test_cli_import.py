@@ -118,3 +118,26 @@ def test_two_files_of_one_rank(phasepoint, tmp_path):
     done = phasepoint("import", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "run")
     assert done.code == 2, done.err
     assert "both are of rank 2" in done.err
+
+
+def test_ranks_are_on_one_clock(phasepoint, tmp_path):
+    for rank, first_us in ((0, 250), (1, 100)):
+        (tmp_path / f"{rank}.json").write_bytes(trace(rank=rank, first_us=first_us))
+    assert phasepoint("import", tmp_path / "0.json", tmp_path / "1.json", "--out", tmp_path / "run").code == 0
+    run = open_run(tmp_path / "run")
+    epochs = {shard.host: shard.session.epoch_unix_ns for shard in run.shards}
+    base_ns = 1_700_000_000 * 10**9
+    assert epochs == {0: base_ns + 250_000, 1: base_ns + 100_000}
+    for shard in run.shards:
+        assert min(run.table("spans", shard=shard.name)["start_ps"].to_pylist()) == 0
+
+
+def test_a_chrome_trace_becomes_a_run(phasepoint, tmp_path):
+    events = [{"ph": "B", "name": "load", "pid": 1, "tid": 1, "ts": 5}, {"ph": "E", "pid": 1, "tid": 1, "ts": 8}]
+    (tmp_path / "t.json").write_text(json.dumps(events))
+    done = phasepoint("import", tmp_path / "t.json", "--out", tmp_path / "run", "--json")
+    assert done.code == 0, done.err
+    (file,) = json.loads(done.out)["files"]
+    assert (file["format"], file["events"], file["spans"], file["ignored"]) == ("chrome", 2, 1, 1)
+    assert open_run(tmp_path / "run").table("accounts")["events"].to_pylist() == [1, 1]
+    assert phasepoint("summary", tmp_path / "run").code == 0

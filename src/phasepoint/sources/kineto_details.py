@@ -43,6 +43,23 @@ _COLLECTIVES = {
 }
 
 
+_DTYPES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "Float8_e4m3fn": "float8_e4m3",
+    "Float8_e5m2": "float8_e5m2",
+}
+"""c10::ScalarType. Source: pytorch, `c10/core/ScalarType.h`."""
+
+
 class Arguments:
     """The arguments of a slice's rows.
 
@@ -66,6 +83,10 @@ class Arguments:
             place[rows] = np.arange(len(rows))
             spread_at(self.keys, self.values, SLOTS[name], place, column)
         return column
+
+    def rows_with(self, name: str) -> Int64s:
+        """Rows that have one argument."""
+        return np.asarray(self.keys[self.keys & 255 == SLOTS[name]] >> 8)
 
     def of_rows(self, place: Int64s) -> tuple[Int64s, Int64s]:
         """Keys and values of the rows that have a place, under it."""
@@ -130,7 +151,7 @@ def collectives_rows(arguments: Arguments, rows: Int64s) -> tuple[dict[str, Any]
         "ranks": _by_text(column("Process Group Ranks"), texts, _ranks),
         "size": known(column("Group size")),
         "sequence": known(column("Seq")),
-        "dtype": _by_text(column("dtype"), texts),
+        "dtype": _by_text(column("dtype"), texts, lambda text: _DTYPES.get(text, text)),
         "in_elements": known(column("In msg nelems")),
         "out_elements": known(column("Out msg nelems")),
     }, kept

@@ -53,6 +53,9 @@ LOOK_BACK_ROWS = 1 << 18
 """A step is closed so many rows behind its end: what was launched in it has begun by then, for a device's queue holds a
 thousand launches."""
 
+_CALL_DEPTH = 6
+"""Between a collective's launch and the call that knows its parameters stand the library's own annotations."""
+
 _NEVER = np.iinfo(np.int64).max
 _NOTHING = np.iinfo(np.int64).min
 
@@ -118,6 +121,13 @@ class Slices:
         fates = [fate_of(event) for event in facts.events]
         self._fate = np.array(fates, np.int8)
         self._on_device = np.array([bool(event.device) for event in facts.events], np.bool_)
+        self._communicates = np.array(
+            [
+                kind.category == "communication" and bool(event.device)
+                for event, kind in zip(facts.events, facts.kinds, strict=True)
+            ],
+            np.bool_,
+        )
         self._is_mark = np.array([k.level == "model" or is_layer_mark(k.name) for k in facts.kinds], np.bool_)
         self._is_op = np.array([kind.level in ("op", "kernel") for kind in facts.kinds], np.bool_)
         self._layers = SliceLayers([event.name for event in facts.events], facts.texts)
@@ -223,7 +233,10 @@ class Slices:
         tables = self._tables_of_instants(work)
         final = np.flatnonzero(~running & (work["span"] != NO_ID))
         if self._facts.keep_spans:
-            tables |= self._tables_of_spans(work, final)
+            more = self._tables_of_spans(work, final)
+            if "metrics" in tables and "metrics" in more:
+                more["metrics"] = pa.concat_tables((tables["metrics"], more["metrics"])).unify_dictionaries()
+            tables |= more
         self._add_ops(work, final)
         held = np.flatnonzero(running)
         if until_ps is not None:
@@ -355,12 +368,35 @@ class Slices:
         tables = {"spans": self._spans(work, rows, device, calls["bytes"])}
         columns, kept = launches_rows(work.arguments, device, calls)
         tables["launches"] = _numbered("launches", columns, work["span"][device[kept]], facts.window)
-        columns, kept = collectives_rows(work.arguments, device if facts.device_collectives else rows)
-        owner = (device if facts.device_collectives else rows)[kept]
-        tables["collectives"] = _numbered("collectives", columns, work["span"][owner], facts.window)
+        source, owner = self._collectives(work, rows, device)
+        columns, kept = collectives_rows(work.arguments, source)
+        tables["collectives"] = _numbered("collectives", columns, work["span"][owner[kept]], facts.window)
         columns, kept = bandwidth_rows(work.arguments, device)
         tables["metrics"] = _numbered("metrics", columns, work["span"][device[kept]], facts.window)
         return {name: table for name, table in tables.items() if table.num_rows}
+
+    def _collectives(self, work: _Work, rows: Int64s, device: Int64s) -> tuple[Int64s, Int64s]:
+        """Rows whose arguments may tell of a collective, and the rows that execute it.
+
+        An execution tells itself; where none does (torch before 2.3), the call tells in which it was launched; and
+        where nothing communicates on a device, the calls are the executions.
+        """
+        if self._facts.device_collectives:
+            return device, device
+        if not self._communicates.any():
+            return rows, rows
+        executions = device[self._communicates[work["kind"][device]] & (work["launch"][device] != NO_ID)]
+        spans = np.flatnonzero(work["span"] != NO_ID)
+        numbers = work["span"][spans]
+        telling = np.zeros(len(work["span"]), np.bool_)
+        telling[work.arguments.rows_with("Collective name")] = True
+        found, at = np.full(len(executions), -1, np.int64), work["launch"][executions]
+        for _ in range(_CALL_DEPTH):
+            place = np.minimum(np.searchsorted(numbers, at), len(numbers) - 1)
+            row = np.where((at != NO_ID) & (numbers[place] == at), spans[place], -1)
+            found = np.where((found < 0) & (row >= 0) & telling[row], row, found)
+            at = np.where(row >= 0, work["parent"][row], NO_ID)
+        return found[found >= 0], executions[found >= 0]
 
     def _spans(self, work: _Work, rows: Int64s, device: Int64s, launched_bytes: Int64s) -> pa.Table:
         facts = self._facts
