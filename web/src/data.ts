@@ -32,10 +32,11 @@ export interface PhaseDetails {
   median: number; p05: number; p95: number;
 }
 export interface Peaks { memory_bytes_per_s: number; rates: { kind: string; flop_per_s: number }[] }
+export interface StackRoofline { points: Roofline; peaks: Peaks }
 export interface Method { method: string; strip: Strip; colours: Record<string, string> }
 export interface PageData {
   run: string; end: number; phases: Phase[]; strip: Strip; timeline: Timeline | null;
-  details: Record<string, PhaseDetails>; peaks: Peaks | null; methods: Method[];
+  details: Record<string, PhaseDetails>; peaks: Peaks | null; stack: Record<string, StackRoofline>; methods: Method[];
   category_colours: Record<string, string>; outside_colour: string;
 }
 

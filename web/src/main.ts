@@ -5,6 +5,7 @@ import { drawHistogram } from "./histogram";
 import { drawIcicle } from "./icicle";
 import { drawRoofline } from "./roofline";
 import { equipTable } from "./tables";
+import { buildTabs, showTabOf } from "./tabs";
 import { addLane, drawTimeline, stripLane } from "./timeline";
 import { drawTrace } from "./trace";
 import type { View } from "./view";
@@ -12,6 +13,8 @@ import type { View } from "./view";
 const data = readData();
 
 function drawPhase(host: HTMLElement): void {
+  const stack = data.stack[host.dataset.of ?? ""];
+  if (stack) { drawRoofline(host, stack.points, stack.peaks); return; }
   const details = data.details[host.dataset.phase ?? ""];
   if (!details) return;
   const kind = host.dataset.chart;
@@ -41,6 +44,7 @@ function drawMethods(view: View): void {
 function openTarget(): void {
   const target = location.hash ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
   if (!target) return;
+  showTabOf(target);
   for (let at: HTMLElement | null = target; at; at = at.parentElement) if (at instanceof HTMLDetailsElement) at.open = true;
   target.scrollIntoView();
   // Focus goes along; a <details> with a tabindex of its own would hide its content from the keyboard.
@@ -51,6 +55,7 @@ const timeline = document.getElementById("timeline");
 if (timeline) drawMethods(drawTimeline(timeline, data));
 for (const host of document.querySelectorAll<HTMLElement>("[data-chart]")) drawWhenSeen(host);
 for (const region of document.querySelectorAll<HTMLElement>(".scroll")) equipTable(region);
+for (const tabs of document.querySelectorAll<HTMLElement>("[data-tabs]")) buildTabs(tabs);
 for (const code of document.querySelectorAll<HTMLElement>("[data-copy]")) {
   const copy = button("Copy", "Copy the command", async () => {
     try { await copyText(code.textContent ?? ""); say(code.parentElement!, "copied"); } catch (error) { say(code.parentElement!, String(error)); }

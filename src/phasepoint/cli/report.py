@@ -87,8 +87,12 @@ def build_page(
     from phasepoint.phases.timeline import build_timeline
     from phasepoint.report.findings_document import findings_document
     from phasepoint.report.html import summary_html
+    from phasepoint.report.stack_document import overview_document
+    from phasepoint.stack.overview import build_overview
 
     findings, timeline = findings_document(found), build_timeline(analysis.run, summary, analysis)
     details = build_details(analysis, summary, every_method=all_methods)
+    overview = build_overview(analysis.run, known={name: analysis.table(name) for name in ("steps", "spans")})
     document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
-    return summary_html(summary, timeline, findings, details), document
+    document["stack"] = overview_document(overview)
+    return summary_html(summary, timeline, findings, details, overview=overview), document

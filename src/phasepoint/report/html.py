@@ -25,8 +25,10 @@ from phasepoint.report.html_sections import (
     not_seen_section,
     time_section,
 )
+from phasepoint.report.html_stack import stack_section
 from phasepoint.report.html_timeline import timeline_section
 from phasepoint.report.markup import Content, Markup, element, escape, join
+from phasepoint.stack.overview import StackOverview
 
 
 def summary_html(
@@ -34,6 +36,8 @@ def summary_html(
     timeline: Timeline | None = None,
     findings: Mapping[str, Any] | None = None,
     details: ReportDetails | None = None,
+    *,
+    overview: StackOverview | None = None,
 ) -> str:
     """The page.
 
@@ -42,6 +46,7 @@ def summary_html(
         timeline: of the same run (`phases.timeline.build_timeline`); without it only the strip is drawn.
         findings: the JSON of `phasepoint findings RUN --json`; without it the page gives no advice.
         details: of the same run (`phases.report_details.build_details`); without them phases are tables alone.
+        overview: of the same run (`stack.overview.build_overview`); without it the page has no stack.
     """
     style, script = _resource("page.css"), _resource("page.js")
     sections: list[Content] = [
@@ -50,6 +55,7 @@ def summary_html(
         phases_section(summary, details),
         time_section(summary),
         near_section(summary, details),
+        stack_section(overview),
         methods_section(details),
         events_section(summary),
         hosts_section(summary),
@@ -58,7 +64,9 @@ def summary_html(
     ]
     footer = element("footer", f"Phasepoint {version('phasepoint')} · summary version {summary.version}")
     body = join([element("main", *sections), footer])
-    data = element("script", Markup(script_data(summary, timeline, details)), type="application/json", id="data")
+    data = element(
+        "script", Markup(script_data(summary, timeline, details, overview)), type="application/json", id="data"
+    )
     return _PAGE.format(
         policy=escape(_policy(style, script)),
         title=escape(f"{summary.run} · Phasepoint"),

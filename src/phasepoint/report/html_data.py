@@ -14,17 +14,29 @@ from phasepoint.phases.representative import WindowTrace
 from phasepoint.phases.roofline import RooflinePoint
 from phasepoint.phases.summary_types import PhaseSummary, RunSummary, StripSegment
 from phasepoint.phases.timeline import Mark, StepBin, StepPoint, Timeline
+from phasepoint.report.html_stack import rooflines
 from phasepoint.report.names import printable
 from phasepoint.report.palette import CATEGORY_COLOURS, OUTSIDE_COLOUR, cycle_colours, phase_colours
+from phasepoint.stack.overview import StackOverview
 
 
-def script_data(summary: RunSummary, timeline: Timeline | None, details: ReportDetails | None) -> str:
+def script_data(
+    summary: RunSummary,
+    timeline: Timeline | None,
+    details: ReportDetails | None,
+    overview: StackOverview | None = None,
+) -> str:
     """Everything that the script draws, as JSON that cannot end the element it stands in."""
-    text = json.dumps(page_data(summary, timeline, details), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(page_data(summary, timeline, details, overview), separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page_data(summary: RunSummary, timeline: Timeline | None, details: ReportDetails | None) -> dict[str, Any]:
+def page_data(
+    summary: RunSummary,
+    timeline: Timeline | None,
+    details: ReportDetails | None,
+    overview: StackOverview | None = None,
+) -> dict[str, Any]:
     """The same as values; its layout is declared in web/src/data.ts."""
     colours = phase_colours(summary.phases)
     phases = {phase.id: phase for phase in summary.phases}
@@ -37,6 +49,7 @@ def page_data(summary: RunSummary, timeline: Timeline | None, details: ReportDet
         "timeline": _timeline(timeline) if timeline is not None and timeline.end_ps else None,
         "details": {str(one.phase): _phase(one, phases[one.phase]) for one in near},
         "peaks": _peaks(details),
+        "stack": rooflines(overview),
         "methods": _methods(details),
         "category_colours": CATEGORY_COLOURS,
         "outside_colour": OUTSIDE_COLOUR,

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
 from phasepoint.stack.layer_columns import HOST
@@ -55,16 +56,15 @@ def of_shard(shard: StackShard) -> ShardRows:
     steps = shard.table("steps")
     if not steps.num_rows:
         return ShardRows(rows_of(COLUMNS, {column.name: [] for column in COLUMNS}), (NO_STEPS_NOTE,))
-    kinds = steps["kind"].cast(pa.string()).to_pylist()
+    kind, kinds = encode_column(steps["kind"])
     captured = _captured(shard, steps["step"].to_numpy())
     dur_ps = steps["dur_ps"].to_numpy()
     rows = []
-    for kind in dict.fromkeys(kinds):
-        mine = np.array([one == kind for one in kinds], np.bool_)
+    for code in np.unique(kind).tolist():
+        mine = kind == code
         free = mine & ~captured
-        rows.append(
-            _row(shard.host, kind, dur_ps[free if free.any() else mine], "uncaptured" if free.any() else "captured")
-        )
+        measured, chosen = ("uncaptured", free) if free.any() else ("captured", mine)
+        rows.append(_row(shard.host, None if code < 0 else kinds[code], dur_ps[chosen], measured))
     rows.sort(key=lambda row: (row["batch_size"] is None, row["batch_size"] or 0))
     _mark_best(rows)
     data = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
