@@ -41,6 +41,22 @@ def test_the_host_was_late_and_says_in_what():
     }
 
 
+def test_an_op_between_frames_of_python_names_the_time_of_the_inner_frame():
+    spans = [
+        call(0, 50, "forward"),
+        call(5, 40, "vllm::moe", level="op", parent=0),
+        call(6, 39, "inner frame", parent=0),
+        call(30, 35, parent=2),
+        kernel(0, 10, launch=None),
+        kernel(38, 45, launch=3),
+    ]
+    assert causes_of(spans) == {
+        ("host", "vllm::moe"): (20, 1),
+        ("launching", "vllm::moe"): (5, 1),
+        ("launch-latency", None): (3, 1),
+    }
+
+
 def test_what_was_launched_in_time_waited_for_its_turn_or_for_other_work():
     spans = [
         call(0, 1),

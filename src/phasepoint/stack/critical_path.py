@@ -96,11 +96,12 @@ def _view(shard: StackShard) -> _View:
     executions = read_executions(shard)
     on_cpu = np.fromiter((device.startswith("cpu:") for device in executions.device), np.bool_, len(executions.row))
     executions = executions.where(~on_cpu)
-    start_ps, tracks, naming = spans["start_ps"].to_numpy(), tracks_of(spans), name_activity(spans)
+    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
+    activity = host_activity(spans, tracks)
+    naming = name_activity(spans, activity.above)
     step = inherited(spans, "step").fill_null(NONE).to_numpy(zero_copy_only=False)
     launch = executions.launch
     told = told_to_wait(launch[launch != NONE], start_ps, tracks, naming.stream_waits)
-    activity = host_activity(spans, tracks)
     levels = texts_of(spans["level"])
     working = np.union1d(tracks[launch[launch != NONE]], tracks[activity.row[levels[activity.row] == "op"]])
     return _View(

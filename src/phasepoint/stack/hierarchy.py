@@ -41,7 +41,7 @@ def nearest_above(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
         `[n]` row numbers of `spans`, `NONE` where there is none.
     """
     parent, launch = referred_rows(spans, "parent"), referred_rows(spans, "launch")
-    found = _climb(np.where(launch == NONE, parent, launch), chosen)
+    found = climb(np.where(launch == NONE, parent, launch), chosen)
     aside = (found == NONE) & (launch != NONE) & (parent != NONE)
     if not aside.any():
         return found
@@ -119,8 +119,16 @@ def find_rows(spans: pa.Table, window: Int64s, span: Int64s, known: NDArray[np.b
     return np.where(known & (key[found] == wanted), found, NONE)
 
 
-def _climb(up: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
-    """Follow `up` from each row to the first chosen row; a circle leads nowhere."""
+def climb(up: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
+    """Follow `up` from each row to the first chosen row above it; a circle leads nowhere.
+
+    Args:
+        up: `[n]` the row above each, `NONE` at the top.
+        chosen: `[n]` which rows may be found.
+
+    Returns:
+        `[n]` row numbers, `NONE` where there is none.
+    """
     up = up.copy()
     for _ in range(len(up).bit_length() + 1):
         going = np.flatnonzero((up != NONE) & ~chosen[up])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.intervals import IntervalSet
 from phasepoint.core.nesting import nest_spans
-from phasepoint.stack.hierarchy import NONE, enclosing, nearest_above
+from phasepoint.stack.hierarchy import NONE, climb
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -43,11 +43,14 @@ class HostActivity:
         track: code of the track in `tracks_of`.
         times: start and end.
         row: row of the innermost span.
+        above: `[n_spans]` row of the span that encloses each in time on its track. Explicit parents may leave out what
+            stands between: frames of Python know only each other.
     """
 
     track: Int64s
     times: IntervalSet
     row: Int64s
+    above: Int64s
 
     def of(self, track: int) -> "HostActivity":
         """Those of one track."""
@@ -60,7 +63,7 @@ class HostActivity:
 
     def _at(self, index: slice | Bools | Int64s) -> "HostActivity":
         times = IntervalSet(self.times.start_ps[index], self.times.end_ps[index])
-        return HostActivity(self.track[index], times, self.row[index])
+        return HostActivity(self.track[index], times, self.row[index], self.above)
 
 
 def tracks_of(spans: pa.Table) -> Int64s:
@@ -85,7 +88,9 @@ def host_activity(spans: pa.Table, tracks: Int64s) -> HostActivity:
     inner = row[nesting.segment_span]
     order = np.lexsort((nesting.segment_start_ps, tracks[inner]))
     times = IntervalSet(nesting.segment_start_ps[order], nesting.segment_end_ps[order])
-    return HostActivity(tracks[inner][order], times, inner[order])
+    above = np.full(spans.num_rows, NONE)
+    above[row] = np.where(nesting.parent == NONE, NONE, row[nesting.parent]) if len(row) else row
+    return HostActivity(tracks[inner][order], times, inner[order], above)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,21 +112,22 @@ class Naming:
     stream_waits: Bools
 
 
-def name_activity(spans: pa.Table) -> Naming:
+def name_activity(spans: pa.Table, above: Int64s) -> Naming:
     """Name the activity of each span.
 
     Args:
-        spans: rows of `spans` with `window`, `span`, `parent`, `launch`, `level` and `name`.
+        spans: rows of `spans` with `level` and `name`.
+        above: `[n]` row of the span that encloses each, as `HostActivity` has it.
     """
     rows = np.arange(spans.num_rows)
     is_op = pc.equal(spans["level"], "op").to_numpy()
-    outermost = is_op & (enclosing(spans, "op") == NONE)
+    outermost = is_op & (climb(above, is_op) == NONE)
     is_annotation = pc.equal(spans["level"], "layer").to_numpy()
-    op = np.where(outermost, rows, nearest_above(spans, outermost))
-    annotation = np.where(is_annotation, rows, nearest_above(spans, is_annotation))
+    op = np.where(outermost, rows, climb(above, outermost))
+    annotation = np.where(is_annotation, rows, climb(above, is_annotation))
     named = np.where(op != NONE, op, np.where(annotation != NONE, annotation, rows))
     loads = is_annotation & _matches(spans["name"], _INPUT)
-    is_input = loads | (nearest_above(spans, loads) != NONE)
+    is_input = loads | (climb(above, loads) != NONE)
     named = np.where(is_input & (annotation != NONE), annotation, named)
     waits, idles, stream_waits = (_matches(spans["name"], kind) for kind in (_SYNCHRONISES, _IDLES, _STREAM_WAITS))
     return Naming(named, is_input, waits, idles, stream_waits)

@@ -110,10 +110,12 @@ def of_shard(shard: StackShard) -> ShardRows:
 
 def _read_host(shard: StackShard, launches: Int64s) -> _Host:
     spans = shard.table("spans")
-    start_ps, tracks, naming = spans["start_ps"].to_numpy(), tracks_of(spans), name_activity(spans)
+    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
+    activity = host_activity(spans, tracks)
+    naming = name_activity(spans, activity.above)
     end_ps = start_ps + spans["dur_ps"].to_numpy()
     told = told_to_wait(launches, start_ps, tracks, naming.stream_waits)
-    return _Host(start_ps, end_ps, tracks, spans["name"], naming, host_activity(spans, tracks), told)
+    return _Host(start_ps, end_ps, tracks, spans["name"], naming, activity, told)
 
 
 def _gaps(mine: Executions) -> _Gaps:

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.tables import Column
-from phasepoint.stack.hierarchy import NONE, find_rows, inherited, nearest_above
+from phasepoint.stack.hierarchy import NONE, find_rows, inherited
+from phasepoint.stack.host_activity import host_activity, name_activity, tracks_of
 from phasepoint.stack.memory_timeline import NO_ALLOCATIONS, allocated_bytes
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
@@ -24,7 +25,12 @@ COLUMNS = (
     Column("peak_ps", pa.int64(), "when the peak was, from the session's epoch", "ps"),
     Column("peak_bytes", pa.int64(), "in use at the peak", "bytes"),
     Column("layer", pa.string(), "layer that allocated", nullable=True),
-    Column("op", pa.string(), "outermost op that allocated; null for what was allocated unseen", nullable=True),
+    Column(
+        "op",
+        pa.string(),
+        "outermost op, else annotation or call, that allocated; null for what was allocated unseen",
+        nullable=True,
+    ),
     Column("direction", pa.string(), "forward, backward or optimizer", nullable=True),
     Column("held_bytes", pa.int64(), "held at the peak; over a device it adds up to peak_bytes", "bytes"),
     Column("blocks", pa.int64(), "blocks held; null for what was allocated unseen", "blocks", nullable=True),
@@ -80,7 +86,8 @@ def _holders(shard: StackShard, held: pa.Table, peak_bytes: int) -> list[dict[st
     known = held["span"].is_valid().to_numpy()
     row = find_rows(spans, held["window"].to_numpy(), held["span"].fill_null(0).to_numpy(), known)
     take = pa.array(row, mask=row == NONE)
-    named = spans["name"].cast(pa.string()).take(pa.array(_outermost_ops(spans)))
+    naming = name_activity(spans, host_activity(spans, tracks_of(spans)).above)
+    named = spans["name"].cast(pa.string()).take(pa.array(naming.named))
     table = pa.table(
         {
             "layer": inherited(spans, "layer").cast(pa.string()).take(take),
@@ -100,11 +107,3 @@ def _holders(shard: StackShard, held: pa.Table, peak_bytes: int) -> list[dict[st
     if unseen:
         rows.append({**dict.fromkeys(keys), "held_bytes": unseen, "blocks": None})
     return [{**row, "share_ratio": row["held_bytes"] / peak_bytes if peak_bytes > 0 else None} for row in rows]
-
-
-def _outermost_ops(spans: pa.Table) -> Int64s:
-    """`[n]` row of the outermost op around each span, else the span's own."""
-    is_op = pc.equal(spans["level"], "op").to_numpy()
-    outermost = is_op & (nearest_above(spans, is_op) == NONE)
-    above = nearest_above(spans, outermost)
-    return np.where(outermost | (above == NONE), np.arange(spans.num_rows), above)
