@@ -24,35 +24,30 @@ from pathlib import Path
 from fuzz_target import FORMATS, Inputs, check
 
 INPUT_LIMIT_S = 20
-"""For one input; the first of a process, which may compile, gets `START_LIMIT_S`."""
+"""For one input. One that takes longer is tried again with `START_LIMIT_S`: it may have needed something compiled."""
 START_LIMIT_S = 400
-COMPILES = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
-"""Whether any input may need something compiled that no other had."""
 MEMORY_LIMIT_BYTES = 3 << 29
 """What a process may take beyond what it has before its first input."""
 REDUCE_LIMIT_S = 20
+
+_NO_ANSWER = "no answer"
 
 
 def run_format(format, *, seed, first, seconds, out):
     """Fuzz one format for some time; returns its row of the report."""
     row = {"format": format, "inputs": 0, "read": 0, "slowest_ms": 0, "peak_mb": 0, "findings": {}}
     end = time.monotonic() + seconds
-    number = first
+    number, patient = first, None
     while time.monotonic() < end:
-        command = [
-            sys.executable,
-            __file__,
-            "--serve",
-            format,
-            str(seed),
-            str(number),
-            str(end - time.monotonic()),
-            str(out),
-        ]
+        words = (format, seed, number, end - time.monotonic(), out)
+        command = [sys.executable, __file__, "--serve", *map(str, words)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
-            number, failure = _follow(process, row, number)
+            number, failure = _follow(process, row, number, patient)
         if failure is None:
             break
+        if failure.startswith(_NO_ANSWER) and number != patient:
+            patient = number
+            continue
         name = f"{format}-{seed}-{number}"
         (out / name).write_bytes(Inputs(format, seed).make(number))
         row["findings"].setdefault(failure, name)
@@ -60,14 +55,14 @@ def run_format(format, *, seed, first, seconds, out):
     return row
 
 
-def _follow(process, row, number):
+def _follow(process, row, number, patient):
     """Read a process' lines; returns the input that it stood at, and how it died, None where it ended well."""
     limit_s = START_LIMIT_S
     descriptor, rest = process.stdout.fileno(), b""
     while True:
         if not select.select([descriptor], [], [], limit_s)[0]:
             process.kill()
-            return number, f"no answer within {limit_s} s"
+            return number, f"{_NO_ANSWER} within {limit_s} s"
         piece = os.read(descriptor, 1 << 16)
         if not piece:
             code = process.wait()
@@ -75,10 +70,11 @@ def _follow(process, row, number):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             word = json.loads(line)
-            limit_s = START_LIMIT_S if COMPILES else INPUT_LIMIT_S
+            number = word.get("next", number)
+            limit_s = START_LIMIT_S if number == patient else INPUT_LIMIT_S
             if "next" in word:
-                number = word["next"]
-            elif "finding" in word:
+                continue
+            if "finding" in word:
                 limit_s += REDUCE_LIMIT_S
                 row["findings"].setdefault(word["finding"], word["name"])
             else:

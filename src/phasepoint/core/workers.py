@@ -21,8 +21,9 @@ from phasepoint.core.errors import MissingExtraError, PhasepointError, WorkerErr
 MAX_TRIES = 3
 """How often a task is begun before it is held to be what kills its workers."""
 
-WORTH_A_WORKER_BYTES = 32 << 20
-"""Input for which a process of its own pays: starting one takes about a second, the time of reading so much."""
+WORTH_A_WORKER_BYTES = 256 << 20
+"""Input for which a process of its own pays: starting one takes a second of a core, in which 140 MB of Kineto's JSON
+are read (benchmarks/ranks.py, 2 cores, 2026-11-21)."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
