@@ -24,7 +24,7 @@ from phasepoint.stack.torch_mark_cost import calibrate_mark_cost
 Int64s = NDArray[np.int64]
 
 _NS_PER_MS = 1_000_000
-_ANNOUNCEMENT = "phasepoint.layer#"
+_ANNOUNCEMENT = "phasepoint.charged#"
 
 
 class TorchInstrument:
@@ -189,7 +189,7 @@ def cause_ps(spans: pa.Table, wanted: pa.Table) -> Int64s:
 
 
 def _announcer() -> Callable[[int], None]:
-    """Leaves an annotation of no length in the trace, on its own clock: `phasepoint.layer#4`, 1.5 µs each."""
+    """Leaves an annotation of no length in the trace, on its own clock: `phasepoint.charged#4`, 1.5 µs each."""
     try:
         from torch.autograd import _record_function_with_args_enter, _record_function_with_args_exit
     except ImportError:
