@@ -1,6 +1,7 @@
 """A1, model information: how long a step takes and how many items a second that makes, by batch size.
 
-Latency is that of the model's level: of steps that were not captured where there are any, since capturing slows.
+Latency is that of the model's level: of steps that were not captured where there are enough, since capturing slows.
+Steps in which something was compiled are left out.
 The best batch size is the smallest after which doubling it wins no more than 5 % of throughput.
 
 Source: XSP (IPDPS 2020), section III-D, analysis 1, and section IV for the 5 %.
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import encode_column
@@ -30,7 +32,7 @@ COLUMNS = (
     Column("kind", pa.string(), "the user's name for these steps (`run.phase`)", nullable=True),
     Column("batch_size", pa.int64(), "items of one step, from the name: batch=32, bs32", "items", nullable=True),
     Column("steps", pa.int64(), "steps measured", "steps"),
-    Column("measured", pa.string(), "uncaptured steps, or captured where there are no others"),
+    Column("measured", pa.string(), "uncaptured steps alone, or all where those are fewer than 5"),
     Column("latency_ps", pa.int64(), "median duration of a step", "ps"),
     Column("p05_ps", pa.int64(), "duration below which 5 % of the steps stay", "ps"),
     Column("p95_ps", pa.int64(), "duration below which 95 % of the steps stay", "ps"),
@@ -38,6 +40,9 @@ COLUMNS = (
     Column("items_per_s", pa.float64(), "throughput: batch size over latency", "items/s", nullable=True),
     Column("is_best", pa.bool_(), "whether this is the best batch size; null where sizes are not known", nullable=True),
 )
+
+LEAST_STEPS = 5
+"""So many uncaptured steps are measured alone."""
 
 _BATCH = re.compile(r"(?:\bbatch(?:[ _-]?size)?|\bbs)[ =:_-]*(\d{1,15})\b", re.IGNORECASE)
 
@@ -57,13 +62,15 @@ def of_shard(shard: StackShard) -> ShardRows:
     if not steps.num_rows:
         return ShardRows(rows_of(COLUMNS, {column.name: [] for column in COLUMNS}), (NO_STEPS_NOTE,))
     kind, kinds = encode_column(steps["kind"])
+    compiles = pc.fill_null(steps["compile_ps"], 0).to_numpy() > 0
     captured = _captured(shard, steps["step"].to_numpy())
     dur_ps = steps["dur_ps"].to_numpy()
     rows = []
     for code in np.unique(kind).tolist():
         mine = kind == code
+        mine = mine & ~compiles if (mine & ~compiles).any() else mine
         free = mine & ~captured
-        measured, chosen = ("uncaptured", free) if free.any() else ("captured", mine)
+        measured, chosen = ("uncaptured", free) if free.sum() >= LEAST_STEPS else ("all", mine)
         rows.append(_row(shard.host, None if code < 0 else kinds[code], dur_ps[chosen], measured))
     rows.sort(key=lambda row: (row["batch_size"] is None, row["batch_size"] or 0))
     _mark_best(rows)

@@ -208,10 +208,8 @@ def _instances(taken: pa.Table) -> Int64s:
 
 
 def _add_copies(taken: pa.Table, found: Quantities) -> None:
-    """What moves data computes nothing, and moves the bytes that the profiler gives."""
+    """Copies and fills move the bytes that the profiler gives."""
     moves = pc.equal(taken["category"], "data_movement").to_numpy()
-    found.flop_known[moves] = True
-    found.flop_source[moves] = SOURCES["formula"]
     sized = taken["bytes"].is_valid().to_numpy() & moves
     found.bytes[sized] = taken["bytes"].fill_null(0).to_numpy()[sized]
     found.bytes_known[sized] = True

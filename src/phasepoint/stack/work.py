@@ -126,8 +126,9 @@ def _quantity_notes(quantities: Quantities) -> list[str]:
     notes = []
     if not quantities.flop_known.any():
         notes.append(
-            "flop are not known: torch.profiler gives shapes with record_shapes=True, hardware counters come with "
-            "CUPTI metrics or rocprofv3 --pmc, JAX has them from the program in the trace"
+            "flop are not known: for PyTorch import a trace of torch.profiler with record_shapes=True (Phasepoint's "
+            "windows leave shapes out, which cost time at every operator); counters come with CUPTI metrics or "
+            "rocprofv3 --pmc; JAX has them from the program in the trace"
         )
     if not (quantities.bytes_source & SOURCES["counter"]).any():
         notes.append(
