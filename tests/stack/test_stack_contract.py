@@ -4,7 +4,9 @@ import csv
 import inspect
 import io
 import json
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -122,6 +124,11 @@ def test_a_quantity_says_who_says_it(analysis, rich):
 def _values_of(source):
     stem = source.removesuffix("_source")
     return (stem, f"{stem}_ratio")
+
+
+def test_it_has_a_section_in_the_docs(analysis):
+    text = (Path(__file__).parents[2] / "docs" / "stack.md").read_text(encoding="utf-8")
+    assert re.search(rf"^### .*\b{analysis.name}\b", text, re.M)
 
 
 def test_it_is_documented(analysis):
