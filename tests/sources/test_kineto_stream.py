@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from phasepoint.sources import kineto_scan as scan
 from phasepoint.sources import kineto_slices
+from phasepoint.sources.json_bytes import NO_NUMBER
 from phasepoint.sources.kineto import KinetoReading, read_kineto
 from phasepoint.sources.kineto_blocks import PlainBytes, TraceFile, block_of
 from phasepoint.sources.kineto_gather import decode_text, scan_block
@@ -97,7 +98,7 @@ def check_arguments(row, piece, event, _):
     args = event.get("args", {})
     number = args.get("correlation")
     as_number = whole(number)
-    assert row[scan.CORRELATION] == (scan.NO_NUMBER if as_number is None else as_number)
+    assert row[scan.CORRELATION] == (NO_NUMBER if as_number is None else as_number)
 
 
 def whole(value):

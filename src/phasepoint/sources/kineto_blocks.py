@@ -15,7 +15,7 @@ from isal import igzip_lib, isal_zlib
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.kineto_scan import PADDING
+from phasepoint.sources.json_bytes import PADDING
 
 BLOCK_BYTES = 8 << 20
 MAX_EVENT_BYTES = 32 << 20

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from phasepoint.sources import kineto_scan as scan
 from phasepoint.sources.dense import number_keys
+from phasepoint.sources.json_bytes import MAX_TEXTS, NO_NUMBER, TEXT_SLOTS
 from phasepoint.sources.kineto_blocks import Block
 from phasepoint.sources.kineto_kinds import Event, Fate, device_of, fate_of, may_bound_steps
 from phasepoint.sources.kineto_pairs import Pairs
@@ -57,8 +58,8 @@ def scan_block(block: Block, start: int, origin_us: int) -> Scanned:
         origin_us: whole microseconds from which times count.
     """
     if not hasattr(_scratch, "table"):
-        _scratch.table = np.empty(scan.TEXT_SLOTS, np.int64)
-        _scratch.texts = np.empty(1 + 2 * scan.MAX_TEXTS, np.int64)
+        _scratch.table = np.empty(TEXT_SLOTS, np.int64)
+        _scratch.texts = np.empty(1 + 2 * MAX_TEXTS, np.int64)
         _scratch.events = np.empty((_EVENTS_ROOM, scan.N_COLUMNS), np.int64)
         _scratch.extras = np.empty((_EXTRAS_ROOM, 2), np.int64)
     table, texts, events, extras = _scratch.table, _scratch.texts, _scratch.events, _scratch.extras
@@ -213,7 +214,7 @@ class Gatherer:
             :, [scan.PHASE, scan.CAT, scan.NAME, scan.DEVICE, scan.PID]
         ].tolist():
             category = self._known(piece, cat)
-            number = None if device == scan.NO_NUMBER else device
+            number = None if device == NO_NUMBER else device
             found = device_of(category, number, self._known(piece, pid))
             event = Event(chr(phase) if 32 < phase < 127 else "", category, self._known(piece, name), found)
             ids.append(self._kind_ids.setdefault(event, len(self._kind_ids)))
@@ -233,7 +234,7 @@ class Gatherer:
     def _tracks_of(self, piece: Piece, kind: NDArray[np.int32]) -> NDArray[np.int32]:
         events = piece.events
         on_device = self._on_device[kind]
-        stream = np.where(on_device, events[:, scan.STREAM], scan.NO_NUMBER)
+        stream = np.where(on_device, events[:, scan.STREAM], NO_NUMBER)
         where = np.where(on_device, kind, -1)
         numbers, first = number_keys(events[:, scan.PID], events[:, scan.TID], stream, where)
         ids = []
@@ -242,7 +243,7 @@ class Gatherer:
             key: tuple[str, ...] = ("thread", pid, tid)
             if on_device[i]:
                 number = int(events[i, scan.STREAM])
-                line = tid if number == scan.NO_NUMBER else str(number)
+                line = tid if number == NO_NUMBER else str(number)
                 key = ("stream", f"{self.kinds[kind[i]].device} stream {line}")
             ids.append(self._track_ids.setdefault(key, len(self._track_ids)))
         return np.array(ids, np.int32)[numbers] if len(numbers) else np.empty(0, np.int32)
