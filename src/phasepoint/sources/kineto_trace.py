@@ -4,6 +4,9 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
+from numpy.typing import NDArray
+
 from phasepoint.core.errors import SourceError
 from phasepoint.sources import kineto_scan as scan
 from phasepoint.sources.kineto_blocks import BLOCK_BYTES, MAX_EVENT_BYTES, Block, ByteSource, block_of, read_blocks
@@ -43,8 +46,9 @@ class KinetoTrace:
         self._spool = spool
         self._damaged_at: int | None = None
         self._behind: bytes | None = None
+        self._spare: deque[NDArray[np.uint8]] = deque()
         with ThreadPoolExecutor(_THREADS + 1) as pool:
-            blocks = _ahead(pool, read_blocks(source, block_bytes=block_bytes))
+            blocks = _ahead(pool, read_blocks(source, block_bytes=block_bytes, spare=self._spare))
             first = self._find_events(blocks)
             if first is not None:
                 self._scan(pool, first, blocks)
@@ -109,6 +113,7 @@ class KinetoTrace:
                 scanned = scan_block(block, 0, self.origin_us)
             rest = self._take(block, scanned)
             self.size += block.size - len(rest)
+            self._spare.append(block.data)
 
     def _take(self, block: Block, scanned: Scanned) -> bytes:
         """Take a block's rows; what is left of it for the next one."""
