@@ -490,3 +490,18 @@ def test_rows_in_order_of_several_keys_are_known_as_such(window, span, expected)
     assert _is_sorted(table, ("window", "span")) is expected
     assert not _is_sorted(table, ("window", "name"))
     assert not _is_sorted(pa.table({"window": [None, 1], "span": [0, 1]}), ("window", "span"))
+
+
+def test_one_shard_of_a_run_is_read_apart_with_its_own_problems(tmp_path: Path):
+    path = run_with_steps(tmp_path)
+    other = open_shard(path, 1, epoch_unix_ns=5_000)
+    other.append("steps", steps(0, 2))
+    other.close()
+    parts_of(path, "steps")[0].write_bytes(b"damaged")
+    run = open_run(path)
+    first, second = (run.only(shard.name) for shard in run.shards)
+    assert first.table("steps")["host"].to_pylist() == [0] * 8
+    assert second.table("steps")["host"].to_pylist() == [1] * 2
+    assert [len(one.problems) for one in (first, second, run)] == [1, 0, 0]
+    with pytest.raises(StoreError, match="no shard named"):
+        run.only("host=00007")

@@ -12,6 +12,14 @@ from phasepoint.core.errors import FormatVersionError, NotARunError, ShardBusyEr
 from phasepoint.store import compact_run, create_run, drop_raw, open_run, open_shard, run_sql, write_part
 from phasepoint.store.compaction_lock import compaction_lock
 from phasepoint.store.filesystem import list_directory, open_location, write_file
+from phasepoint.store.staging import (
+    discard_shards,
+    discard_staging,
+    is_vacant,
+    new_staging,
+    publish_shard,
+    published_sessions,
+)
 
 moto_server = pytest.importorskip("moto.server", reason="needs moto[server]")
 
@@ -161,3 +169,27 @@ def test_what_is_no_run(url: str):
 def test_a_bucket_that_is_not_there_names_the_remedy(endpoint: str):
     with pytest.raises(StoreError, match=r"s3://no-such/run/run\.json cannot be .*check the address, the credentials"):
         create_run(f"s3://no-such/run?{endpoint.partition('&allow')[0]}")
+
+
+def test_shards_written_aside_are_moved_into_the_run(url: str):
+    assert is_vacant(url)
+    tries = [new_staging(url, 3) for _ in range(2)]
+    for n, staging in enumerate(tries):
+        create_run(staging)
+        writer = open_shard(staging, 3, epoch_unix_ns=5)
+        writer.append("steps", steps(0, 4))
+        writer.flush()
+        if n == 1:
+            writer.close()
+    publish_shard(url, tries[1], 3)
+    discard_staging(url)
+    assert [session.host for session in published_sessions(url)] == [3]
+    with pytest.raises(NotARunError):
+        open_run(url)
+    run = open_run(create_run(url))
+    assert [(shard.name, shard.state) for shard in run.shards] == [("host=00003", "closed")]
+    assert run.table("steps")["step"].to_pylist() == list(range(4))
+    assert not is_vacant(url)
+    assert not list_directory(open_location(url), ".staging")
+    discard_shards(url)
+    assert published_sessions(url) == ()

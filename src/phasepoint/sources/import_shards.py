@@ -14,7 +14,14 @@ from phasepoint.core.workers import default_workers, map_tasks
 from phasepoint.sources.importing import ImportedFile, import_file
 from phasepoint.sources.trace_folders import SkippedFile, assign_hosts, find_traces
 from phasepoint.store import create_run
-from phasepoint.store.staging import discard_shards, discard_staging, new_staging, publish_shard, published_sessions
+from phasepoint.store.staging import (
+    discard_shards,
+    discard_staging,
+    is_vacant,
+    new_staging,
+    publish_shard,
+    published_sessions,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -68,7 +75,7 @@ def import_traces(
         WorkerError: as `map_tasks`. Nothing of the run is left then.
     """
     place = os.fspath(out)
-    if Path(place).exists() and (not Path(place).is_dir() or any(Path(place).iterdir())):
+    if not is_vacant(place):
         raise UsageError(f"{out} is there already; import into a new run, or remove it")
     traces, others = find_traces(places)
     command = tuple(os.fspath(one) for one in places)

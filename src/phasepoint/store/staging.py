@@ -6,12 +6,26 @@ the job. The run's manifest comes last, so that a run which is not all there is 
 
 import secrets
 from os import PathLike
+from pathlib import Path
 
 from phasepoint.store.filesystem import Location, delete_directory, list_directory, move_directory, open_location
 from phasepoint.store.session import BrokenSession, Session, parse_shard_name, read_session, shard_name
 
 STAGING_FOLDER = ".staging"
 """Readers pass over names that begin with a dot."""
+
+
+def is_vacant(path: str | PathLike[str]) -> bool:
+    """Whether nothing is at a path or URL but, perhaps, an empty folder.
+
+    Raises:
+        StoreError: it cannot be looked up.
+    """
+    location = open_location(path)
+    if location.is_local:
+        place = Path(location.root)
+        return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    return not list_directory(location)
 
 
 def new_staging(path: str | PathLike[str], host: int) -> str:
