@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.tables import Column
+from phasepoint.stack.counted_kernels import COUNTED_NOTE, counted_kernels
 from phasepoint.stack.groups import number_groups, sum_by
-from phasepoint.stack.layer_columns import DEVICE, DEVICE_TIME, HOST, KERNELS, SHARE, shares
+from phasepoint.stack.layer_columns import DEVICE_TIME, HOST, KERNELS, SHARE, shares
 from phasepoint.stack.peaks import read_peaks
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
@@ -14,11 +15,11 @@ from phasepoint.stack.work import read_work
 
 COLUMNS = (
     HOST,
-    DEVICE,
+    Column("device", pa.string(), "the device; null where counters know the kernel's name only", nullable=True),
     Column("name", pa.string(), "name as the profiler gave it"),
-    Column("category", pa.string(), "compute, communication, data_movement or host"),
+    Column("category", pa.string(), "compute, communication, data_movement or host", nullable=True),
     KERNELS,
-    DEVICE_TIME,
+    Column("device_ps", pa.int64(), f"{DEVICE_TIME.doc}; null where there are none", "ps", nullable=True),
     SHARE,
     Column("layers", pa.int64(), "layers that it worked for", "layers"),
     *QUANTITY_COLUMNS,
@@ -47,4 +48,11 @@ def of_shard(shard: StackShard) -> ShardRows:
         **quantity_data(work, group, device, peaks),
     }
     order = np.lexsort((np.arange(n_rows), -time_ps))
-    return ShardRows(rows_of(COLUMNS, rows).take(pa.array(order)), (*work.notes, *peaks.notes(work.used_devices)))
+    table = rows_of(COLUMNS, rows).take(pa.array(order))
+    notes = (*work.notes, *peaks.notes(work.used_devices))
+    counted = counted_kernels(shard)
+    if not counted:
+        return ShardRows(table, notes)
+    more = {column.name: [row.get(column.name) for row in counted] for column in COLUMNS}
+    more |= {"host": [shard.host] * len(counted), "layers": [0] * len(counted)}
+    return ShardRows(pa.concat_tables([table, rows_of(COLUMNS, more)]), (*notes, COUNTED_NOTE))
