@@ -1,11 +1,12 @@
-"""Traces of PyTorch's profiler → a run: speed, memory and what packing costs, beside two other tools on the same file.
+"""Traces of PyTorch's profiler → a run: speed, memory and what packing costs, beside another tool on the same file.
 
-    python benchmarks/import.py --peer hta=/path/to/venv/bin/python --peer tracelens=/path/to/venv/bin/python
+    python benchmarks/import.py --peer hta=/path/to/venv/bin/python
 
 Records a training job on CPU with shapes until its JSON has 440 MB (`--trace` reuses one), makes one of four times the
 size of it by repeating it with shifted times, and packs the first. Then, in fresh processes and in turns: the whole
 command `phasepoint import` (from the start of the interpreter to the last part on the disk), and the peers' own load of
-the file. Peers: `hta` is traceinsight 0.6.1, `tracelens` is TraceLens. A process's memory is its peak resident size.
+the file. The peer `hta` is traceinsight 0.6.1 (AMD's TraceLens is not on PyPI: the package of that name is another one). A
+process's memory is its peak resident size.
 
 The floor is the machine's: the file read once, and its packed form unpacked once. Last comes the parent reconstruction
 of ten million generated spans (`core.nesting.nest_spans`).
@@ -59,14 +60,6 @@ imported = time.perf_counter()
 trace = Trace({0: sys.argv[1]}, "")
 trace.load_traces(False)
 assert len(trace.get_trace(0))
-print(json.dumps({"load_s": time.perf_counter() - imported}))
-""",
-    "tracelens": """
-import json, sys, time
-from TraceLens import TreePerfAnalyzer
-imported = time.perf_counter()
-analyzer = TreePerfAnalyzer.from_file(sys.argv[1])
-assert analyzer.tree.events
 print(json.dumps({"load_s": time.perf_counter() - imported}))
 """,
 }
@@ -222,7 +215,7 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, help="a recorded trace, plain JSON; made if it is not there")
     parser.add_argument("--size-mb", type=int, default=440)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peer", action="append", default=[], help="hta=PYTHON or tracelens=PYTHON")
+    parser.add_argument("--peer", action="append", default=[], help="hta=PYTHON")
     parser.add_argument("--quick", action="store_true", help="a trace of 30 MB, once")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -16,7 +16,7 @@ from phasepoint.sources.kineto_rows import order_rows
 
 Int64s = NDArray[np.int64]
 
-SLICE_ROWS = 1 << 18
+SLICE_ROWS = 3 << 16
 """Rows of a slice, about: so many are in memory at once."""
 
 _SAMPLE = 256
