@@ -5,8 +5,8 @@
 Records a training job on CPU with shapes until its JSON has 440 MB (`--trace` reuses one), makes one of four times the
 size of it by repeating it with shifted times, and packs the first. Then, in fresh processes and in turns: the whole
 command `phasepoint import` (from the start of the interpreter to the last part on the disk), and the peers' own load of
-the file. The peer `hta` is traceinsight 0.6.1 (AMD's TraceLens is not on PyPI: the package of that name is another one). A
-process's memory is its peak resident size.
+the file. The peer `hta` is traceinsight 0.6.1; AMD's TraceLens is not on PyPI (the package of that name is another).
+A process's memory is its peak resident size.
 
 The floor is the machine's: the file read once, and its packed form unpacked once. Last comes the parent reconstruction
 of ten million generated spans (`core.nesting.nest_spans`).
