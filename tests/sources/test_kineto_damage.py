@@ -97,3 +97,18 @@ def test_nesting_without_an_end_is_bounded():
     data = ('{"traceEvents": [{"ph": "X", "args": {"a": ' + "[" * 200_000).encode()
     (row,) = read_kineto(data, window=0).conversion.to_pylist()
     assert (row["events"], row["dropped_events"]) == (1, 1)
+
+
+def test_a_time_that_is_far_from_all_others_costs_itself():
+    data = trace("first", "far", "last").replace('"ts": 10', '"ts": 4611686018427387904').encode()
+    found = read_kineto(data, window=0)
+    assert names(found) == ["first", "last"]
+    assert found.conversion["dropped_events"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("base_ns", [0, 10**18, 10**30, -5, "x"])
+def test_a_clock_that_cannot_be_the_session_s(base_ns):
+    data = json.dumps({"baseTimeNanoseconds": base_ns, **json.loads(trace("first", "last"))}).encode()
+    found = read_kineto(data, window=0, epoch_unix_ns=1_790_857_026 * 10**9)
+    assert found.spans["start_ps"].to_pylist() == [0, 10_000_000]
+    assert "days from the session's epoch; its times count from its own start" in found.conversion["problem"][0].as_py()

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.tables import TABLES, table_from_columns
+from phasepoint.core.units import PS_PER_S
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.event_tables import ROW_TABLES, accounts_table, steps_table
 from phasepoint.sources.kineto_blocks import BLOCK_BYTES, ByteSource, PlainBytes
@@ -23,6 +24,9 @@ from phasepoint.sources.step_bounds import StepBounds, order_bounds
 
 PS_PER_NS = 1_000
 PS_PER_US = 1_000_000
+_LIMIT_PS = 1 << 61
+"""27 days: with the span of a file, another 53, times must fit 64 bits."""
+
 _STREAMED = ("spans", "ops", *ROW_TABLES)
 
 
@@ -117,6 +121,12 @@ class KinetoReading:
         offset_ps = -first_ps
         if epoch_unix_ns is not None:
             offset_ps = self.trace.origin_us * PS_PER_US + (head.base_unix_ns - epoch_unix_ns) * PS_PER_NS
+            if abs(first_ps + offset_ps) >= _LIMIT_PS:
+                days = (first_ps + offset_ps) / (86_400 * PS_PER_S)
+                self.trace.add_problem(
+                    f"the capture began {days:.0f} days from the session's epoch; its times count from its own start"
+                )
+                offset_ps = -first_ps
         marks = [
             Mark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
             for start, dur, kind in sorted(gatherer.marks)

@@ -8,7 +8,10 @@ from typing import Any
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})')
 _RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*"?(\d{1,9})')
-_TIMES = re.compile(rb'"ts"\s*:\s*"?(-?\d{1,17})')
+_TIMES = re.compile(rb'"ts"\s*:\s*"?(-?\d{1,17})(?!\d)')
+_LIMIT_NS = 1 << 62
+"""A clock that began later than 2116 is damaged."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -65,7 +68,7 @@ def read_head(before: bytes, behind: bytes) -> tuple[KinetoHead, bool]:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         base, rank = _BASE.search(text), _RANK.search(text)
-        return KinetoHead(int(rank[1]) if rank else None, (), int(base[1]) if base else 0), False
+        return KinetoHead(int(rank[1]) if rank else None, (), _base_ns(base[1].decode() if base else None)), False
     if is_list or not isinstance(fields, dict):
         return KinetoHead(), True
     distributed = fields.get("distributedInfo")
@@ -76,8 +79,13 @@ def read_head(before: bytes, behind: bytes) -> tuple[KinetoHead, bool]:
         for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, dict) and {"id", "name"} <= one.keys()
     )
-    base_ns = whole_number(fields.get("baseTimeNanoseconds")) or 0
+    base_ns = _base_ns(fields.get("baseTimeNanoseconds"))
     return KinetoHead(rank_number if rank_number is None or rank_number >= 0 else None, devices, base_ns), True
+
+
+def _base_ns(value: Any) -> int:
+    number = whole_number(value)
+    return number if number is not None and 0 <= number < _LIMIT_NS else 0
 
 
 def whole_number(value: Any) -> int | None:

@@ -54,6 +54,10 @@ class KinetoTrace:
                 self._scan(pool, first, blocks)
         self._conclude()
 
+    def add_problem(self, words: str) -> None:
+        """Something more that is wrong with the file."""
+        self.problem = "; ".join(filter(None, (self.problem, words)))
+
     @property
     def found(self) -> int:
         """Events in the file."""

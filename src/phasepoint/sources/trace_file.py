@@ -91,7 +91,7 @@ class _StreamedFile(ReadFile):
             self.size, packing = source.size, source.problem
         trace = self._reading.trace
         if packing is not None:
-            trace.problem = "; ".join(filter(None, (packing, trace.problem)))
+            trace.add_problem(packing)
         if not trace.spans:
             self.close()
             raise SourceError(_NOTHING)
