@@ -77,5 +77,9 @@ def _rows_of(span: Int64s, wanted: Int64s) -> Int64s:
     rows = np.flatnonzero(span != NONE)
     if not len(rows):
         return np.full(len(wanted), NONE, np.int64)
+    first, last = int(span[rows[0]]), int(span[rows[-1]])
+    if last - first + 1 == len(rows):  # one after another, as they are where nothing is held from before
+        inside = (wanted >= first) & (wanted <= last)
+        return np.where(inside, rows[np.where(inside, wanted - first, 0)], NONE)
     place = np.minimum(np.searchsorted(span[rows], wanted), len(rows) - 1)
     return np.where(span[rows[place]] == wanted, rows[place], NONE)

@@ -103,6 +103,7 @@ class TorchLayers:
         )
         self._is_optimizer = np.array([_OPTIMIZER.match(name) is not None for name in names], np.bool_)
         self._full: dict[int, int] = {}
+        self._children: dict[tuple[int, int], int] = {}
         self._forward = _ForwardLayers()
 
     def find(self, rows: LayerRows) -> tuple[Int64s, Int64s]:
@@ -162,22 +163,26 @@ class TorchLayers:
             spread: Int64s = _spread(rows.first, rows.parent, anchor)
             return spread
         around = _nearest(rows.first, rows.parent, is_module | (anchor != NONE))
-        for row in modules.tolist():  # few beside the events inside them, and each after the one around it
-            above = rows.parent[row]
-            outer = NONE if above < 0 else around[above]
-            anchor[row] = self._child(NONE if outer < 0 else int(anchor[outer]), int(rows.kind[row]))
+        above = rows.parent[modules]
+        outer = np.where(above < 0, NONE, around[above])
+        of_outer = np.where(outer < 0, NONE, anchor[outer])
+        codes: dict[int, int] = {}
+        columns = (modules.tolist(), outer.tolist(), of_outer.tolist(), rows.kind[modules].tolist())
+        for row, its_outer, code, kind in zip(*columns, strict=True):  # each module stands after the one around it
+            codes[row] = self._child(codes.get(its_outer, code), kind)
+        anchor[modules] = list(codes.values())
         return np.where(around < 0, NONE, anchor[around])
 
     def _child(self, outer: int, kind: int) -> int:
         """The layer of a module's call inside another. A call outside all, as a recomputation in the backward pass is,
         is that of the place where the module, which has a number of its own, was called first."""
-        name = self._names[kind].removeprefix(_MODULE)
-        if outer == NONE and kind in self._full:
-            return self._full[kind]
         if outer == NONE:
-            return self._code(name)
-        code = self._code(f"{self.paths[outer]}/{name}")
-        self._full.setdefault(kind, code)
+            return self._full[kind] if kind in self._full else self._code(self._names[kind].removeprefix(_MODULE))
+        code = self._children.get((outer, kind))
+        if code is None:
+            code = self._code(f"{self.paths[outer]}/{self._names[kind].removeprefix(_MODULE)}")
+            self._children[outer, kind] = code
+            self._full.setdefault(kind, code)
         return code
 
 
