@@ -176,8 +176,6 @@ def test_blocks_and_slices_change_nothing(drawn, slice_rows, block_bytes, look_b
 
 def rows_of(capture, name):
     table = getattr(capture, name)
-    # Layers and directions look a slice ahead and no further: they are held against the whole in their own tests.
-    table = table.drop_columns([column for column in ("layer", "direction") if column in table.column_names])
     if name == "ops":  # a step that is closed early may have a second row for what comes late
         keys = [column for column in table.column_names if column not in ("count", "total_ps", "self_ps")]
         table = table.group_by(keys).aggregate([(column, "sum") for column in ("count", "total_ps", "self_ps")])

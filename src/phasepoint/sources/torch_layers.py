@@ -9,6 +9,7 @@ Source: torch `torch/csrc/autograd/profiler_kineto.cpp` and `record_function.h` 
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -135,7 +136,7 @@ class TorchLayers:
         direction = _spread(rows.first, rows.parent, direction)
         forward = (direction == NONE) & ((layer != NONE) | is_op)
         direction[own][forward[own]] = FORWARD
-        return layer, direction
+        return layer, _spread(rows.first, rows.parent, direction)
 
     def _code(self, path: str) -> int:
         code = self._codes.setdefault(path, len(self.paths))
@@ -191,6 +192,7 @@ class _ForwardLayers:
 
     def __init__(self) -> None:
         self._tracks: dict[int, tuple[Int64s, Int64s]] = {}
+        self._hits: dict[int, Counter[int]] = {}
 
     def add(self, track: Int64s, sequence: Int64s, layer: Int64s) -> None:
         """Take the forward operators of a slice, by start. `[n]` each."""
@@ -206,19 +208,21 @@ class _ForwardLayers:
     def find(self, thread: Int64s, sequence: Int64s) -> Int64s:
         """`[n]` layers of the forwards of backward operators, `NONE` where there is none.
 
-        The thread's own number stands nowhere else, so it is taken to be the track that has most of its numbers.
+        The thread's own number stands nowhere else, so it is taken to be the track that has had most of its numbers,
+        of this slice and of those before.
         """
         result = np.full(len(sequence), NONE, np.int64)
         for one in np.unique(thread).tolist():
             mine = np.flatnonzero(thread == one)
-            best, best_hits = result[mine], 0
-            for numbers, layers in self._tracks.values():
+            hits = self._hits.setdefault(one, Counter())
+            found = {}
+            for track, (numbers, layers) in self._tracks.items():
                 place = np.minimum(np.searchsorted(numbers, sequence[mine]), len(numbers) - 1)
                 there = numbers[place] == sequence[mine]
-                hits = int(np.count_nonzero(there))
-                if hits > best_hits:
-                    best, best_hits = np.where(there, layers[place], NONE), hits
-            result[mine] = best
+                hits[track] += int(np.count_nonzero(there))
+                found[track] = np.where(there, layers[place], NONE)
+            if hits.total():
+                result[mine] = found[max(hits, key=lambda track: (hits[track], -track))]
         return result
 
 
