@@ -38,9 +38,9 @@ def is_number(column: Column) -> bool:
 
 
 def heading(column: Column) -> str:
-    """A column's heading: its name without the unit, which each cell shows."""
-    name = column.name
-    for suffix in ("_ps", "_bytes", "_ratio", "_flop_per_s", "_bytes_per_s"):
+    """A column's heading: its name without the unit, which each cell shows; a ratio keeps the word, beside its time."""
+    name = "share" if column.name == "share_ratio" else column.name
+    for suffix in ("_ps", "_bytes", "_flop_per_s", "_bytes_per_s"):
         if name.endswith(suffix) and name != suffix:
             name = name.removesuffix(suffix)
             break
