@@ -93,7 +93,7 @@ def test_a_worker_that_is_killed_half_way_leaves_nothing(ranks, sequential, tmp_
     assert_whole(tmp_path / "run", sequential)
 
 
-# Starting a node forks this process, which other tests have loaded JAX into; what is started is another program at once.
+# Starting a node forks this process, into which other tests have loaded JAX; what is started is another program.
 @pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_on_a_ray_cluster_a_machine_that_dies_half_way_leaves_nothing(ranks, sequential, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
