@@ -63,13 +63,25 @@ def test_levels_take_turns_forwards_and_backwards():
     instrument = FakeInstrument()
     found = run(instrument, repeats=3, warmups=1)
     assert "".join(instrument.opened) == "MLK" + "MLK" + "KLM" + "MLK"
-    assert instrument.waited == [3] * 24  # each run is primed by one that does not count
+    assert instrument.waited == [3] * 12 * 6  # each run is primed by five that do not count
     assert gc.isenabled()
     assert [(one.level, one.repeats_ps, one.cpu_ps) for one in found.levels] == [
         ("M", (100_000,) * 3, 50_000),
         ("L", (120_000,) * 3, 60_000),
         ("K", (180_000,) * 3, 90_000),
     ]
+
+
+def test_long_work_is_primed_by_one_run():
+    instrument = FakeInstrument()
+
+    def work():
+        instrument.now_ns += 60_000_000
+        return 3
+
+    clocks = LevelClocks(lambda: instrument.now_ns, lambda: 0, lambda: 0)
+    measure(work, levels="M", repeats=2, warmups=1, instrument=instrument, clocks=clocks)
+    assert instrument.waited == [3] * 3 * 2
 
 
 def test_the_hooks_time_is_taken_out_and_the_rest_closes():
@@ -93,14 +105,14 @@ def test_runs_that_others_disturbed_are_made_again_as_long_as_there_is_patience(
 
     def work():
         runs.append(1)
-        if len(runs) % 2 == 0:  # the call that counts
+        if len(runs) % 6 == 0:  # the call that counts
             begin()
         instrument.now_ns += 100
 
     clocks = LevelClocks(lambda: instrument.now_ns, lambda: 0, lambda: instrument.switches)
     options = {"instrument": instrument, "clocks": clocks}
     found = measure(work, levels="M", repeats=2, warmups=1, patience=2, **options)
-    assert len(runs) == 2 * 5
+    assert len(runs) == 6 * 5
     assert len(found.level("M").repeats_ps) == 2
     assert found.notes == ()
 

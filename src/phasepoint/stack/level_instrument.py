@@ -77,6 +77,10 @@ class Sampler:
         self.samples: list[Sample] = []
         self._clocks = clocks or LevelClocks()
 
+    def now_ns(self) -> int:
+        """The wall clock of the samples."""
+        return self._clocks.wall_ns()
+
     @contextmanager
     def sample(
         self, level: Level, *, drain: bool = True, prime: Callable[[], object] | None = None, undisturbed: bool = False
