@@ -5,7 +5,6 @@ Times are microseconds since 1970. XSP's levels, kernels and correlation ids sta
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -16,8 +15,8 @@ from phasepoint.core.errors import SourceError
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.damaged_json import read_json
 from phasepoint.sources.event_rows import MISSING, PS_PER_NS
-from phasepoint.sources.event_tables import Account, capture_of_events
-from phasepoint.sources.span_forest import Key, TracedSpan, plant
+from phasepoint.sources.event_tables import Account
+from phasepoint.sources.span_forest import Key, TracedSpan, capture_of_forest, plant
 
 _NS_PER_US = 1000
 _EXPECTED = 'expected {"data": [{"traceID": …, "spans": […], "processes": {…}}]}, as Jaeger\'s UI saves it'
@@ -54,15 +53,8 @@ def read_jaeger(
         raise SourceError(f"no JSON: {error}; {_EXPECTED}") from error
     spans, apart = _read_traces(document)
     forest = plant(spans, apart, epoch_unix_ns=epoch_unix_ns, steps=steps)
-    capture = capture_of_events(
-        forest.events,
-        forest.bounds,
-        window=window,
-        keep_spans=keep_spans,
-        problem="; ".join(text for text in (problem, *forest.problems) if text) or None,
-        cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
-    )
-    return replace(capture, start_unix_ns=forest.start_unix_ns)
+    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
+    return capture_of_forest(forest, window=window, keep_spans=keep_spans, problem=problem, cost_ps=cost_ps)
 
 
 def _read_traces(document: Any) -> tuple[list[TracedSpan], list[Account]]:

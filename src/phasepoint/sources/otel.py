@@ -6,7 +6,6 @@ were called instrumentation libraries.
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,8 +15,8 @@ from phasepoint.core.errors import SourceError
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.damaged_json import read_json
 from phasepoint.sources.event_rows import MISSING, PS_PER_NS
-from phasepoint.sources.event_tables import Account, capture_of_events
-from phasepoint.sources.span_forest import TracedSpan, plant
+from phasepoint.sources.event_tables import Account
+from phasepoint.sources.span_forest import TracedSpan, capture_of_forest, plant
 
 _RESOURCES = ("resourceSpans", "resource_spans")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
@@ -54,15 +53,8 @@ def read_otel(
     documents, problem = _documents(data)
     spans, apart = _read_spans(documents)
     forest = plant(spans, apart, epoch_unix_ns=epoch_unix_ns, steps=steps)
-    capture = capture_of_events(
-        forest.events,
-        forest.bounds,
-        window=window,
-        keep_spans=keep_spans,
-        problem="; ".join(text for text in (problem, *forest.problems) if text) or None,
-        cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
-    )
-    return replace(capture, start_unix_ns=forest.start_unix_ns)
+    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
+    return capture_of_forest(forest, window=window, keep_spans=keep_spans, problem=problem, cost_ps=cost_ps)
 
 
 def _documents(data: bytes) -> tuple[list[Any], str | None]:

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
 from phasepoint.sources.event_rows import MISSING, EventRows, PlacedEvents, spread
-from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, text_column
+from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
 from phasepoint.sources.marked_steps import bounds_of_kinds, mark_steps
@@ -115,6 +116,29 @@ def plant(
         },
     )
     return SpanForest(events, bounds, (*problems, *placed.notes), placed.start_unix_ns)
+
+
+def capture_of_forest(
+    forest: SpanForest, *, window: int, keep_spans: bool, problem: str | None, cost_ps: int
+) -> Capture:
+    """The tables of one window.
+
+    Args:
+        forest: the spans.
+        window: number of the window.
+        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        problem: what was wrong with the file's text, None where nothing was.
+        cost_ps: CPU time of reading.
+    """
+    capture = capture_of_events(
+        forest.events,
+        forest.bounds,
+        window=window,
+        keep_spans=keep_spans,
+        problem="; ".join(text for text in (problem, *forest.problems) if text) or None,
+        cost_ps=cost_ps,
+    )
+    return replace(capture, start_unix_ns=forest.start_unix_ns)
 
 
 def _parents(spans: Sequence[TracedSpan]) -> tuple[Int64s, list[str]]:
