@@ -140,7 +140,7 @@ def spans_of(capture, format):
     rows = capture.spans.to_pylist()
     own = {row["span"]: _own(row, format) for row in rows}
     assert len(own) == len(rows)
-    return sorted((own[row["span"]], own.get(row["parent"]), own.get(row["launch"])) for row in rows)
+    return sorted(((own[row["span"]], own.get(row["parent"]), own.get(row["launch"])) for row in rows), key=repr)
 
 
 def of_spans(capture, name, format):
