@@ -5,12 +5,14 @@ What has no start or end, ends before it starts, or lies too far from the rest t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.sources.dense import first_by, number_keys
-from phasepoint.sources.event_tables import NO_ID, Account, Kind, start_order
+from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, start_order
 
 Int64s = NDArray[np.int64]
 
@@ -189,6 +191,50 @@ def spread(rows: EventRows, placed: PlacedEvents, name: str) -> Int64s:
     at = placed.place[given]
     values[at[at >= 0]] = column[at >= 0]
     return values
+
+
+def events_of_rows(
+    rows: EventRows,
+    placed: PlacedEvents,
+    kinds: list[Kind],
+    apart: Sequence[Account],
+    *,
+    damaged: int = 0,
+    parent: Int64s | None = None,
+    columns: Mapping[str, pa.Array],
+    tables: Mapping[str, Mapping[str, Any]],
+) -> TraceEvents:
+    """The events of a file, with what became of all that it holds.
+
+    Args:
+        rows: the events as they were found.
+        placed: the same, in order.
+        kinds: the kinds, by number.
+        apart: what became of the file's other events.
+        damaged: how many of those could not be read, and so were dropped.
+        parent: `[n_events]` the event that encloses each by the format's own ids; None where time decides.
+        columns, tables: as in `TraceEvents`.
+    """
+    dropped = sum(account.events for account in placed.dropped) + damaged
+    ignored = sum(account.events for account in apart) - damaged
+    return TraceEvents(
+        kind=placed.kind,
+        track=placed.track,
+        start_ps=placed.start_ps,
+        end_ps=placed.end_ps,
+        correlation=placed.correlation,
+        launch=placed.launch,
+        parent=np.full(len(placed.kind), NO_ID, np.int64) if parent is None else parent,
+        kinds=kinds,
+        tracks=list(rows.tracks),
+        found=len(placed.kind) + ignored + dropped,
+        ignored=ignored,
+        dropped=dropped,
+        orphan=placed.on_device & (placed.launch == NO_ID),
+        accounts=[*placed.kept, *placed.dropped, *apart],
+        columns=columns,
+        tables=tables,
+    )
 
 
 def match_launches(correlation: Int64s, scope: Int64s, on_device: NDArray[np.bool_]) -> Int64s:

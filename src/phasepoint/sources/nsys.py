@@ -16,7 +16,7 @@ import pyarrow as pa
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
-from phasepoint.sources.event_rows import MISSING, PS_PER_NS, PlacedEvents, spread
+from phasepoint.sources.event_rows import MISSING, PS_PER_NS, PlacedEvents, events_of_rows, spread
 from phasepoint.sources.event_tables import NO_ID, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
@@ -90,23 +90,11 @@ def _trace_events(
     allocations, of_allocations = read_allocations(database, names, placed.origin_ns)
     counters, of_counters = read_metrics(database, names, placed.origin_ns)
     apart = [*tables.accounts(), *of_allocations, *of_counters]
-    dropped = sum(account.events for account in placed.dropped)
-    ignored = sum(account.events for account in apart)
-    return TraceEvents(
-        kind=placed.kind,
-        track=placed.track,
-        start_ps=placed.start_ps,
-        end_ps=placed.end_ps,
-        correlation=placed.correlation,
-        launch=placed.launch,
-        parent=np.full(len(placed.kind), NO_ID, np.int64),
-        kinds=kinds,
-        tracks=list(tables.events.tracks),
-        found=len(placed.kind) + ignored + dropped,
-        ignored=ignored,
-        dropped=dropped,
-        orphan=placed.on_device & (placed.launch == NO_ID),
-        accounts=[*placed.kept, *placed.dropped, *apart],
+    return events_of_rows(
+        tables.events,
+        placed,
+        kinds,
+        apart,
         columns=_more_columns(tables, placed, kinds),
         tables={
             "launches": _launches(tables, placed),

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
-from phasepoint.sources.event_rows import LIMIT_NS, MISSING, PS_PER_NS, PlacedEvents, spread
+from phasepoint.sources.event_rows import LIMIT_NS, MISSING, PS_PER_NS, PlacedEvents, events_of_rows, spread
 from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
@@ -72,25 +72,14 @@ def _trace_events(sections: RocprofSections, placed: PlacedEvents, kinds: list[K
     allocations, of_allocations = _allocations(sections, placed)
     apart = [*sections.apart, *of_allocations]
     damaged = sum(account.events for account in apart if account.reason == UNREADABLE)
-    dropped = sum(account.events for account in placed.dropped) + damaged
-    ignored = sum(account.events for account in apart) - damaged
     columns = {"bytes": integer_column(spread(sections.events, placed, "bytes"))}
     layer = layer_paths(placed, kinds)
-    return TraceEvents(
-        kind=placed.kind,
-        track=placed.track,
-        start_ps=placed.start_ps,
-        end_ps=placed.end_ps,
-        correlation=placed.correlation,
-        launch=placed.launch,
-        parent=np.full(len(placed.kind), NO_ID, np.int64),
-        kinds=kinds,
-        tracks=list(sections.events.tracks),
-        found=len(placed.kind) + ignored + dropped,
-        ignored=ignored,
-        dropped=dropped,
-        orphan=placed.on_device & (placed.launch == NO_ID),
-        accounts=[*placed.kept, *placed.dropped, *apart],
+    return events_of_rows(
+        sections.events,
+        placed,
+        kinds,
+        apart,
+        damaged=damaged,
         columns=columns if layer is None else columns | {"layer": layer},
         tables={
             "launches": _launches(sections, placed),

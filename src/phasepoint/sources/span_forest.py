@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
-from phasepoint.sources.event_rows import MISSING, EventRows, PlacedEvents, spread
+from phasepoint.sources.event_rows import MISSING, EventRows, PlacedEvents, events_of_rows, spread
 from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.launch_rows import integer_column, launch_columns
 from phasepoint.sources.layer_paths import layer_paths
@@ -90,24 +90,13 @@ def plant(
     kinds, marks = (list(rows.kinds), {}) if numbered or leveled else mark_steps(rows.kinds)
     bounds = _bounds(placed, numbered) if numbered else bounds_of_kinds(placed, marks, steps)
     above = _placed_parents(placed, parent, facts)
-    dropped = sum(account.events for account in placed.dropped)
-    ignored = sum(account.events for account in apart)
     columns = _columns(rows, placed, kinds, facts, above)
-    events = TraceEvents(
-        kind=placed.kind,
-        track=placed.track,
-        start_ps=placed.start_ps,
-        end_ps=placed.end_ps,
-        correlation=placed.correlation,
-        launch=placed.launch,
+    events = events_of_rows(
+        rows,
+        placed,
+        kinds,
+        apart,
         parent=above,
-        kinds=kinds,
-        tracks=list(rows.tracks),
-        found=len(placed.kind) + ignored + dropped,
-        ignored=ignored,
-        dropped=dropped,
-        orphan=placed.on_device & (placed.launch == NO_ID),
-        accounts=[*placed.kept, *placed.dropped, *apart],
         columns=columns,
         tables={
             "launches": _launches(rows, placed),
