@@ -99,3 +99,9 @@ class WorkerError(PhasepointError):
     """Workers died again and again, or the cluster cannot be reached. Exit code 16."""
 
     exit_code = 16
+
+
+class ReplayError(PhasepointError):
+    """A replay could not be made: the checkpoint is not whole, or the program did not follow. Exit code 17."""
+
+    exit_code = 17

@@ -375,10 +375,11 @@ CHECKPOINTS = TableSpec(
         _text("path", "where it was written"),
         _ps("start_ps", "when writing began"),
         _ps("dur_ps", "how long the job waited for it"),
-        _name("framework", "orbax, torch, user"),
+        _name("framework", "orbax, torch, dcp, safetensors, user"),
         _count("bytes", "size on disk when noticed, null where unknown", "bytes", nullable=True),
         Column("asynchronous", pa.bool_(), "whether writing went on in the background", nullable=True),
         Column("has_iterator", pa.bool_(), "whether the data iterator's state is in it", nullable=True),
+        _text("iterator_state", "state of the loader after the step, as JSON; null where not kept", nullable=True),
     ),
     ("start_ps",),
 )
@@ -393,6 +394,17 @@ CHECKPOINT_WAITS = TableSpec(
         _name("framework", "orbax"),
     ),
     ("start_ps",),
+)
+
+SCALARS = TableSpec(
+    "scalars",
+    "value that the job logged with run.log(…)",
+    (
+        _id("step", "step in progress, null outside every step", nullable=True),
+        _name("name", "the user's name for it: loss"),
+        Column("value", pa.float64(), "the value, null where it could not be read any more", "", True),
+    ),
+    ("step",),
 )
 
 COUNTERS = TableSpec(
@@ -442,6 +454,7 @@ TABLES: Mapping[str, TableSpec] = {
         HINTS,
         CHECKPOINTS,
         CHECKPOINT_WAITS,
+        SCALARS,
         COUNTERS,
         GAPS,
     )
