@@ -1,0 +1,159 @@
+"""The checkpoint index: what checkpoints a run wrote, in which phase, what is in them, and whether they are whole."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from phasepoint.phases.analysis import Analysis
+from phasepoint.sources.checkpoint_facts import CheckpointFacts, CheckpointState
+from phasepoint.sources.checkpoints import inspect_checkpoint
+from phasepoint.store.process import this_process
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class IndexedCheckpoint:
+    """One checkpoint that the run wrote; a path that several hosts wrote together has a row for each.
+
+    Attributes:
+        host: rank that noted it.
+        attempt: restarts of the rank before.
+        step: step after which its state stands; None where it was written before the first step.
+        phase: name of that step's phase; None where the step is not in the run.
+        path: where it was written.
+        framework: orbax, torch, dcp, safetensors or user: who wrote it.
+        start_ps: when writing began, from the beginning of the host's first attempt.
+        dur_ps: how long the job waited for it.
+        size_bytes: bytes on disk now; where that cannot be told, as noted when written; None where neither is known.
+        asynchronous: whether writing went on in the background; None where it is not known.
+        state: whole, incomplete, corrupt, missing, or unknown (cannot be told from here).
+        problem: why it is not whole, in words; None where it is.
+        format: what it was found to be: orbax, torch, dcp, safetensors, other; None where it was not looked at.
+        has_model: parameters of the model are in it; None where it cannot be told, as in the next three.
+        has_optimizer: state of the optimizer is in it.
+        has_prng: state of a random generator is in it.
+        has_iterator: state of the data iterator is in it.
+        iterator_state: the loader's state as the recorder kept it, JSON; None where it kept none.
+    """
+
+    host: int
+    attempt: int
+    step: int | None
+    phase: str | None
+    path: str
+    framework: str
+    start_ps: int
+    dur_ps: int
+    size_bytes: int | None
+    asynchronous: bool | None
+    state: CheckpointState
+    problem: str | None
+    format: str | None
+    has_model: bool | None
+    has_optimizer: bool | None
+    has_prng: bool | None
+    has_iterator: bool | None
+    iterator_state: str | None
+
+
+@dataclass(frozen=True)
+class CheckpointIndex:
+    """The checkpoints of a run, by time.
+
+    Attributes:
+        run: path or URL of the run.
+        checkpoints: by start, then host.
+        notes: what limits the index, in words.
+    """
+
+    run: str
+    checkpoints: tuple[IndexedCheckpoint, ...]
+    notes: tuple[str, ...] = ()
+
+
+def index_checkpoints(analysis: Analysis) -> CheckpointIndex:
+    """List a run's checkpoints and look at each where it lies.
+
+    Every path is looked at once. A path that was written again holds what was written last; the earlier ones are
+    `missing`, which `problem` says.
+    """
+    table = analysis.table("checkpoints")
+    rows, at = table.to_pylist(), analysis.keys.rows_of(table).tolist()
+    last = _last_writes(analysis, rows)
+    looks: dict[str, CheckpointFacts] = {}
+    found = []
+    for index, (row, step_row) in enumerate(zip(rows, at, strict=True)):
+        phase = analysis.names[int(analysis.labels[step_row])] if step_row >= 0 else None
+        facts = _facts(analysis, row, rows[last[index]], looks)
+        found.append(_indexed(analysis, row, phase, facts))
+    found.sort(key=lambda one: (one.start_ps, one.host))
+    return CheckpointIndex(analysis.run.path, tuple(found), ())
+
+
+def _indexed(analysis: Analysis, row: Row, phase: str | None, facts: CheckpointFacts) -> IndexedCheckpoint:
+    session = analysis.clock.session(row["host"], row["attempt"])
+    contents = facts.contents
+    gone = facts.state == "missing"
+    return IndexedCheckpoint(
+        **{name: row[name] for name in ("host", "attempt", "step", "path", "framework", "dur_ps", "asynchronous")},
+        phase=phase,
+        start_ps=row["start_ps"] + (session.offset_ps if session else 0),
+        size_bytes=row["bytes"] if facts.size_bytes is None else facts.size_bytes,
+        state=facts.state,
+        problem=facts.problem,
+        format=facts.format,
+        has_model=contents.has_model,
+        has_optimizer=contents.has_optimizer,
+        has_prng=contents.has_prng,
+        has_iterator=True if row["has_iterator"] and not gone else contents.has_iterator,
+        iterator_state=row["iterator_state"],
+    )
+
+
+def _facts(analysis: Analysis, row: Row, last: Row, looks: dict[str, CheckpointFacts]) -> CheckpointFacts:
+    """What is on disk of the checkpoint of a row, given the row that wrote its path last."""
+    if (row["attempt"], row["step"]) != (last["attempt"], last["step"]) or (
+        row["host"] == last["host"] and row["start_ps"] != last["start_ps"]
+    ):
+        when = "later" if last["step"] is None else f"in step {last['step']}"
+        return CheckpointFacts(None, "missing", f"overwritten: the same path was written again {when}")
+    path = row["path"]
+    if path not in looks:
+        looks[path] = inspect_checkpoint(path, row["framework"])
+    facts = looks[path]
+    if facts.state == "missing" and "://" not in path and (problem := _unreachable(analysis, row)) is not None:
+        return CheckpointFacts(None, "unknown", problem)
+    return facts
+
+
+def _unreachable(analysis: Analysis, row: Row) -> str | None:
+    """Why a path that is not found here may yet be there; None where it is this machine's own."""
+    if not os.path.isabs(row["path"]):  # noqa: PTH117 - it may be no path of this system
+        return "its path is relative to the folder of the job, which is not known; not found from here"
+    owners = {
+        shard.session.owner.hostname
+        for shard in analysis.run.shards
+        if (shard.host, shard.attempt) == (row["host"], row["attempt"])
+    }
+    elsewhere = sorted(owners - {this_process().hostname})
+    return f"not found here; it was written on the machine {elsewhere[0]}" if elsewhere else None
+
+
+def _last_writes(analysis: Analysis, rows: list[dict[str, Any]]) -> list[int]:
+    """For every row, the row that wrote its path last, by the clocks of the machines."""
+    epochs_ns = {(shard.host, shard.attempt): shard.session.epoch_unix_ns for shard in analysis.run.shards}
+    last: dict[str, int] = {}
+
+    def order(index: int) -> tuple[int, int, int]:
+        row = rows[index]
+        # An attempt begins after the one before has ended, whatever the clocks say.
+        written_ps = epochs_ns.get((row["host"], row["attempt"]), 0) * 1000 + row["start_ps"]
+        return row["attempt"], written_ps, index
+
+    for index, row in enumerate(rows):
+        known = last.get(row["path"])
+        if known is None or order(index) > order(known):
+            last[row["path"]] = index
+    return [last[row["path"]] for row in rows]
