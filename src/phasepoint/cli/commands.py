@@ -50,6 +50,12 @@ COMMANDS: tuple[Command, ...] = (
         _WRAPS_A_COMMAND,
     ),
     Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
+    Command(
+        "replay plan",
+        "phasepoint.cli.replay_plan",
+        "plan",
+        "Say which checkpoint and steps reach a phase again, and at what cost.",
+    ),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),

@@ -32,7 +32,7 @@ def _summarize(
     mine = result.labels == phase.id
     dur_ps = clock.dur_ps[mine]
     total_ps, inside_ps = sum_ps(dur_ps), clock.inside_ps
-    row = _representative_row(clock, result, phase, estimates)
+    row = representative_row(clock, result, phase, estimates)
     host, attempt, step = int(clock.host[row]), int(clock.attempt[row]), int(clock.step[row])
     window = int(estimates.window[row])
     restart = _restart_from(checkpoints, attempt, step)
@@ -63,7 +63,7 @@ def _summarize(
     )
 
 
-def _representative_row(clock: RunClock, result: PhaseResult, phase: Phase, estimates: Estimates) -> int:
+def representative_row(clock: RunClock, result: PhaseResult, phase: Phase, estimates: Estimates) -> int:
     """A row of the phase at its representative step number, a captured one before others."""
     rows = np.flatnonzero((result.labels == phase.id) & (clock.step == phase.representative))
     captured = rows[estimates.captured[rows]]

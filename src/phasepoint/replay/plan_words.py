@@ -1,0 +1,91 @@
+"""A plan in words: what a replay will tell, what its reader must know, and why there is none."""
+
+from phasepoint.core.units import format_ps
+from phasepoint.replay.interval_advice import best_interval_ps
+from phasepoint.replay.restart_points import RestartPoint, count_refused
+from phasepoint.replay.ways import LEAD_STEPS, Way
+
+PS_OF_UNKNOWN_WRITE = 10**12
+"""1 s: stands for the time to write a checkpoint where none was written, and is said to be an example."""
+
+
+def tell_what_for(phase: str, way: Way) -> tuple[str, ...]:
+    """What the replay will tell."""
+    target = way.target
+    n = target.last_step - target.first_step + 1
+    steps = f"step {target.first_step}" if n == 1 else f"{n} steps ({target.first_step}–{target.last_step})"
+    tells = [f"what the time of {phase} goes into, op by op: {steps} captured"]
+    if way.compared_steps:
+        tells.append(f"the step time of {phase}, from {name_count(way.compared_steps)} that run without capture")
+    same = "whether it is still the same: programs, ops, step times and logged scalars against the original's"
+    return (*tells, same)
+
+
+def write_notes(phase: str, way: Way, wanted_steps: int) -> tuple[str, ...]:
+    """What the reader of a plan must know.
+
+    Args:
+        phase: its name.
+        way: the way chosen.
+        wanted_steps: steps that were to be compared.
+    """
+    notes, target, representative = [], way.target, way.representative
+    if target.window is None:
+        notes.append(
+            f"no window captured {phase}: the step clock chose the target, and there are no ops to compare with"
+        )
+    if target is not representative:
+        notes.append(
+            f"not the representative window (steps {representative.first_step}–{representative.last_step}): "
+            "another captured window of the phase costs less to reach"
+        )
+    if way.point is None:
+        notes.append("from the start of the job: nothing is restored")
+    else:
+        notes += _checkpoint_notes(way.point, way)
+    if way.compared_steps < wanted_steps:
+        notes.append(f"the phase has {name_count(way.compared_steps)} there to compare, not {wanted_steps}")
+    return tuple(notes)
+
+
+def _checkpoint_notes(point: RestartPoint, way: Way) -> list[str]:
+    notes, one, first_step = [], point.checkpoint, way.target.first_step
+    nearest = way.passed_by.newest_before(first_step)
+    if nearest is not None and nearest.after_step > point.after_step:
+        notes.append(
+            f"a nearer checkpoint, after step {nearest.after_step}, leaves less than {LEAD_STEPS} steps to warm up"
+        )
+    broken = way.passed_by.refused_between(point.after_step, first_step)
+    if broken:
+        notes.append(f"nearer checkpoints that cannot be used: {count_refused(broken)}")
+    if one.state == "unknown":
+        notes.append(
+            f"whether the checkpoint is still whole cannot be told from here: {one.problem or 'not looked at'}"
+        )
+    if one.has_optimizer is False:
+        notes.append("no optimizer state in the checkpoint: step times can be compared, losses cannot")
+    return notes
+
+
+def advise_interval(write_ps: int | None, run_ps: int, n_steps: int) -> str:
+    """Which checkpoint interval would have been worth its price.
+
+    Args:
+        write_ps: time to write a checkpoint as the run measured it, None where it did not.
+        run_ps: length of the run.
+        n_steps: its steps, 1 or more.
+    """
+    basis = "as measured"
+    if write_ps is None:
+        write_ps, basis = PS_OF_UNKNOWN_WRITE, "an example: no time to write one was measured"
+    interval_ps = best_interval_ps(write_ps, max(run_ps, 1))
+    steps = max(interval_ps * n_steps // max(run_ps, 1), 1)
+    return (
+        f"for one replay a checkpoint every {steps:,} steps ({format_ps(interval_ps)}) would have been worth its price "
+        f"({format_ps(write_ps)} each, {basis})"
+    )
+
+
+def name_count(count: int) -> str:
+    """`1 step`, `1,200 steps`."""
+    return "1 step" if count == 1 else f"{count:,} steps"

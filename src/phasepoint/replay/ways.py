@@ -1,0 +1,41 @@
+"""A way to a target: the checkpoint before it, the steps that are run, and what they cost."""
+
+from dataclasses import dataclass
+
+from phasepoint.replay.plan_cost import PlanCost
+from phasepoint.replay.restart_points import RestartPoint, RestartPoints
+from phasepoint.replay.targets import Target
+
+LEAD_STEPS = 3
+"""Steps that a restored program runs before the target: the first compiles, the second may compile again (donated
+buffers, other layouts), the third is the first that runs as all others do. From the start of the job there is no lead:
+the original warmed up in the same steps."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a target is reached.
+
+    Attributes:
+        target: steps to capture.
+        representative: steps that stand for the phase; the target itself, if it can be reached well.
+        point: checkpoint to restore, None from the start of the job.
+        passed_by: that attempt's checkpoints, used or not.
+        first_step, last_step: steps that are run.
+        compared_steps: steps among them whose step time is compared.
+        cost: what that takes.
+    """
+
+    target: Target
+    representative: Target
+    point: RestartPoint | None
+    passed_by: RestartPoints
+    first_step: int
+    last_step: int
+    compared_steps: int
+    cost: PlanCost
+
+    @property
+    def after_step(self) -> int | None:
+        """The step after which its checkpoint stands, None from the start."""
+        return self.point.after_step if self.point else None
