@@ -22,6 +22,8 @@ from phasepoint.recorder.late_session import LateSession
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.planner import WindowPlanner
 from phasepoint.recorder.recorder import Recorder
+from phasepoint.recorder.requested_window import RequestedWindow
+from phasepoint.recorder.resume import ReplayRequest
 from phasepoint.recorder.session import ProfilerSession
 from phasepoint.recorder.step_clock import StepClock
 from phasepoint.recorder.windows import WindowRunner
@@ -40,7 +42,7 @@ _CALIBRATION_STEPS = 256
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """The arguments of `record`."""
+    """The arguments of `record`, and what is asked of it where this is a replay."""
 
     path: str
     budget: float | None
@@ -48,6 +50,7 @@ class RecordOptions:
     seed: int
     framework: Literal["jax", "torch"] | None
     flush_s: float
+    request: ReplayRequest | None = None
 
 
 def assemble(
@@ -83,7 +86,7 @@ class _Assembly:
         gc_clock = GcClock(self._clock.now_ns)
         flush_ps = int(self._options.flush_s * PS_PER_S)
         background = Background(parts, flush_ps=flush_ps, converter=converter, gc_clock=gc_clock)
-        planner = WindowPlanner(parts.controller, seed=self._options.seed)
+        planner = _planner(self._options, parts.controller)
         flusher = Flusher(background.round)
         recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
         self.guard.when_off(recorder.abandon)
@@ -97,15 +100,22 @@ class _Assembly:
         account = CostAccount()
         # A framework that is not known yet ("none") is taken to have its private interface, as all tested ones do.
         prior = PUBLIC_PRIOR if session.probe().api == "public" else PRIVATE_PRIOR
+        request = self._options.request
         return Parts(
             clock=self._clock,
             epoch=epoch,
             guard=self.guard,
-            steps=StepClock(now_ns=self._clock.now_ns),
+            steps=StepClock(now_ns=self._clock.now_ns, first_step=0 if request is None else request.first_step),
             account=account,
             controller=BudgetController(self._options.budget, account, prior),
             session=session,
-            windows=WindowRunner(session, self._clock, account, max_steps=self._options.window_steps),
+            windows=WindowRunner(
+                session,
+                self._clock,
+                account,
+                max_steps=self._options.window_steps,
+                until_step=None if request is None else request.target_last + 1,
+            ),
             output=RunOutput(lambda: _open_writer(self._options, session, epoch)),
             inbox=Inbox(),
         )
@@ -130,6 +140,13 @@ class _Dismantling:
     @guarded_even_off
     def run(self, stack: ExitStack) -> None:
         stack.close()
+
+
+def _planner(options: RecordOptions, controller: BudgetController) -> WindowPlanner | RequestedWindow:
+    request = options.request
+    if request is None:
+        return WindowPlanner(controller, seed=options.seed)
+    return RequestedWindow(request.target_first, request.target_last)
 
 
 def _framework_session(framework: str | None, guard: Guard) -> ProfilerSession:
@@ -187,6 +204,7 @@ def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch)
             "profiler_api": f"{probe.api}: {probe.reason}",
             "pid": str(os.getpid()),
             **({} if options.budget is None else {"budget": str(options.budget)}),
+            **({} if options.request is None else {"replay_of": options.request.original}),
         },
     )
 

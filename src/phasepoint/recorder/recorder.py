@@ -13,6 +13,7 @@ from phasepoint.recorder.background import Background, Parts
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
+from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.rows import Row, gap_row
 from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
 from phasepoint.recorder.step_clock import lower_quartile
@@ -42,7 +43,13 @@ class Recorder:
     """
 
     def __init__(
-        self, parts: Parts, planner: WindowPlanner, background: Background, flusher: Flusher, *, step_cost_ps: int
+        self,
+        parts: Parts,
+        planner: "WindowPlanner | RequestedWindow",
+        background: Background,
+        flusher: Flusher,
+        *,
+        step_cost_ps: int,
     ) -> None:
         self.guard = parts.guard
         self._parts = parts
@@ -52,7 +59,7 @@ class Recorder:
         self._background = background
         self._flusher = flusher
         self._step_cost_ps = step_cost_ps
-        self._clocked_steps = 0
+        self._clocked_steps = parts.steps.step
         self._opening: Opening | None = None
         self._has_begun = False
 
@@ -81,6 +88,11 @@ class Recorder:
     def got(self, *, waited: bool = True) -> None:
         """The loop got its batch; `waited` is False where the time since `ask` is not known to be the wait for it."""
         self._steps.got(waited=waited)
+
+    @property
+    def next_step(self) -> int:
+        """Number of the step in progress, or of the next one where none is."""
+        return self._steps.step
 
     @guarded
     def end_loop(self) -> None:

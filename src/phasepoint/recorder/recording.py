@@ -5,6 +5,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from os import PathLike
 from types import TracebackType
 from typing import Generic, Literal, TypeVar
@@ -14,7 +15,9 @@ from phasepoint.recorder.background import Background
 from phasepoint.recorder.cost import RecorderCost
 from phasepoint.recorder.epoch import Clock
 from phasepoint.recorder.guard import Guard
-from phasepoint.recorder.recorder import Recorder
+from phasepoint.recorder.recorder import Recorder, Status
+from phasepoint.recorder.replaying import Replaying
+from phasepoint.recorder.resume import ReplayRequest, Resume, end_process, take_request, tell
 from phasepoint.recorder.session import ProfilerSession
 
 Batch = TypeVar("Batch")
@@ -54,6 +57,8 @@ def record(
         clock: where times come from; for tests.
         session: the profiler to use instead of the framework's; for tests.
 
+    In a replay (`phasepoint replay run`) the run asked for is written instead of `path`.
+
     Returns:
         A context manager that gives the `Recording`.
 
@@ -69,6 +74,11 @@ def record(
     if framework not in {None, "jax", "torch"}:
         raise ValueError(f"framework is {framework!r}; expected 'jax', 'torch' or None")
     options = RecordOptions(os.fspath(path), budget, window_steps, seed, framework, flush_s)
+    request, is_first = take_request()
+    if request is not None:
+        options = replace(options, path=request.path, budget=None, request=request if is_first else None)
+        if not is_first:
+            return LaterRecording(options, clock or Clock(), session)
     return Recording(options, clock or Clock(), session)
 
 
@@ -103,6 +113,20 @@ def _iterate(batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
         recorder.end_loop()
 
 
+class ReplaySteps(Steps[Batch]):
+    """The same in a replay."""
+
+    def __init__(self, loader: Iterable[Batch], replaying: Replaying | None, *, resume: bool) -> None:
+        super().__init__(loader, None)
+        self._replaying = replaying
+        self._resume = resume
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self._replaying is None:
+            return iter(())
+        return self._replaying.iterate(self._loader, resume=self._resume)
+
+
 class Recording:
     """A recording in progress. Made by `record`.
 
@@ -118,38 +142,77 @@ class Recording:
         self._guard = Guard()
         self._recorder: Recorder | None = None
         self._background: Background | None = None
+        self._replaying: Replaying | None = None
+        self._has_ended = False
         self._stack = ExitStack()
         self._pid = os.getpid()
 
     def __enter__(self) -> "Recording":
+        request = self._options.request
         if os.environ.get(OFF_VARIABLE, "") in {"", "0"}:
             made = assemble(self._options, self._clock, self._session, self._guard, self._stack)
             if made is not None:
                 self._recorder, self._background = made
                 _switch_off_in_children(self._guard)
+        if request is not None:
+            self._replaying = self._begin_replay(request)
         return self
+
+    def _begin_replay(self, request: ReplayRequest) -> Replaying:
+        if self._recorder is not None:
+            return Replaying(request, self._recorder, self._end)
+        reason = f"the recording could not be begun: {self._guard.reason or f'{OFF_VARIABLE} is set'}"
+        tell(request, "failed", reason=reason)
+        end_process(reason)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that leaves its parent's block
-        dismantle(self._guard, self._stack)
-        if self._recorder is not None:
-            self._recorder.close("ok" if kind is None else "failed")
+        self._end("ok" if kind is None else "failed")
+        if self._replaying is not None:
+            self._replaying.left(error)
         self._warn()
 
-    def steps(self, loader: Iterable[Batch]) -> Steps[Batch]:
+    def _end(self, status: Status) -> None:
+        """Take the hooks out and write the rest. Calling it twice is harmless."""
+        dismantle(self._guard, self._stack)
+        if self._recorder is not None and not self._has_ended:
+            self._has_ended = True
+            self._recorder.close(status)
+
+    def steps(self, loader: Iterable[Batch], *, resume: bool = False) -> Steps[Batch]:
         """The loader's batches, each of them a step: the wait for it and what the loop's body does with it.
 
         A loop inside another one's step ends that step where it begins. Leaving the loop early ends its last step.
+
+        Args:
+            loader: gives the batches.
+            resume: whether a replay may take the loader to its first step; the loops then must run as they did in the
+                original, from the job's first one on. False leaves the loader alone: the program has placed it. Makes
+                no difference in an ordinary run, but that the loader's state is kept with checkpoints.
         """
+        if self._replaying is not None:
+            return ReplaySteps(loader, self._replaying, resume=resume)
         return Steps(loader, self._recorder)
+
+    @property
+    def resume(self) -> Resume | None:
+        """Where to go on, in a replay that begins with a checkpoint; None in an ordinary run. Read it before the loop.
+
+        with pp.record("runs/my-job") as run:
+            if run.resume is not None:
+                state = restore(run.resume.checkpoint)
+        """
+        return None if self._replaying is None else self._replaying.resume
 
     def mark_step(self) -> None:
         """A step has just ended and the next one begins, for jobs without a loop over a loader."""
         recorder = self._recorder
-        if recorder is not None:
+        if self._replaying is not None:
+            self._replaying.mark()
+        elif recorder is not None:
             recorder.ask()
             recorder.got(waited=False)
 
@@ -196,6 +259,21 @@ class Recording:
             problem = self._background.problem()
         if problem is not None:
             sys.stderr.write(f"phasepoint: {problem} (run {self.path}; the job itself was not affected)\n")
+
+
+class LaterRecording(Recording):
+    """Another recording of a process whose first one is a replay: records nothing, and its loops are empty."""
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def steps(self, loader: Iterable[Batch], *, resume: bool = False) -> Steps[Batch]:
+        """Nothing."""
+        return ReplaySteps(loader, None, resume=resume)
+
+    def mark_step(self) -> None:
+        """End the process: there is no loop to end."""
+        raise SystemExit(0)
 
 
 def _switch_off_in_children(guard: Guard) -> None:

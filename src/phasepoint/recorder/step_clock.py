@@ -73,8 +73,10 @@ class StepClock:
         captured: 1 while a capture window is open.
     """
 
-    def __init__(self, *, now_ns: Callable[[], int] = time.perf_counter_ns, capacity: int = CAPACITY) -> None:
-        self.step = 0
+    def __init__(
+        self, *, now_ns: Callable[[], int] = time.perf_counter_ns, capacity: int = CAPACITY, first_step: int = 0
+    ) -> None:
+        self.step = first_step
         self.is_open = False
         self.start_ns = self._got_ns = self._last_ns = now_ns()
         self.written = 0

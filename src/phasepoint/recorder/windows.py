@@ -75,18 +75,35 @@ class _Open:
 class WindowRunner:
     """Opens and closes windows. The job's thread calls everything but `expire`, which is the watchdog's.
 
+    Args:
+        session: the profiler.
+        clock: where times come from.
+        account: what windows cost.
+        max_steps: steps in a window.
+        until_step: None; or the step before which every window ends. Such windows were asked for and take as many
+            steps and as long as that needs.
+
     Attributes:
         is_open: whether a window is open.
         lost: windows lost so far and not taken yet.
     """
 
-    def __init__(self, session: ProfilerSession, clock: Clock, account: CostAccount, *, max_steps: int) -> None:
+    def __init__(
+        self,
+        session: ProfilerSession,
+        clock: Clock,
+        account: CostAccount,
+        *,
+        max_steps: int,
+        until_step: int | None = None,
+    ) -> None:
         self.is_open = False
         self.lost: list[LostWindow] = []
         self._session = session
         self._clock = clock
         self._account = account
         self._max_steps = max_steps
+        self._until_step = until_step
         self._count = 0
         self._open: _Open | None = None
         self._annotation: AbstractContextManager[object] | None = None
@@ -142,6 +159,8 @@ class WindowRunner:
         window = self._open
         if window is None:
             return False
+        if self._until_step is not None:
+            return next_step >= self._until_step
         return next_step - window.first_step >= self._max_steps or now_ns - window.start_ns >= SOFT_LIMIT_NS
 
     def close(self, next_step: int, excess_ns: int | None) -> CapturedWindow | None:
@@ -196,7 +215,7 @@ class WindowRunner:
         """
         with self._lock:
             window = self._open
-            if window is None or now_ns - window.start_ns < window.hard_limit_ns:
+            if self._until_step is not None or window is None or now_ns - window.start_ns < window.hard_limit_ns:
                 return
             if not self._session.stops_anywhere:
                 return  # the next hook on the job's thread closes it

@@ -1,0 +1,180 @@
+"""A data loader's state as text: kept with a checkpoint while recording, put back in a replay.
+
+Taken from what loaders offer by themselves: `state_dict` and `load_state_dict` (torchdata's StatefulDataLoader, and
+others that follow it), `get_state` and `set_state` (Grain). The text is JSON; what JSON lacks (bytes, tuples, arrays,
+keys that are no text) stands in it as an object with the key `~`, so that nothing is lost and nothing is executed.
+"""
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+MOST_STATE_BYTES = 64 << 10
+"""Longer states are not kept: they would make the table of checkpoints as large as a checkpoint."""
+
+_TAG = "~"
+_WAYS = (
+    ("loader", "state_dict", "load_state_dict"),
+    ("iterator", "get_state", "set_state"),
+    ("iterator", "state_dict", "load_state_dict"),
+)
+"""Whose state, what gives it, what takes it; the first that fits is used."""
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """Where a loader stood.
+
+    Attributes:
+        loop: number of the loop, counted from 0 over the loops with `resume=True`.
+        owner: whose state it is: loader, iterator.
+        load: name of the method that takes it.
+        state: the state.
+    """
+
+    loop: int
+    owner: str
+    load: str
+    state: Any
+
+    def to_text(self) -> str | None:
+        """The state as JSON; None where it is too long or holds what cannot be written."""
+        try:
+            plain = _plain(self.state, [MOST_STATE_BYTES])
+            text = json.dumps({"loop": self.loop, "owner": self.owner, "load": self.load, "state": plain})
+        except (TypeError, ValueError, RecursionError):
+            return None
+        return text if len(text) <= MOST_STATE_BYTES else None
+
+    @staticmethod
+    def from_text(text: str) -> "LoaderState":
+        """The state from `to_text`.
+
+        Raises:
+            ValueError: it is not of this form.
+        """
+        found = json.loads(text)
+        try:
+            state = LoaderState(int(found["loop"]), found["owner"], found["load"], _rich(found["state"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"no state of a loader: {error!r}") from error
+        if (state.owner, state.load) not in {(owner, load) for owner, _, load in _WAYS}:
+            raise ValueError(f"no state of a loader: {state.owner}.{state.load} is not known")
+        return state
+
+
+def take_state(loader: Any, iterator: Any, loop: int) -> str | None:
+    """State of a loader in the middle of a loop, after the batch given last; None where it offers none that fits."""
+    for owner, give, load in _WAYS:
+        source = loader if owner == "loader" else iterator
+        if callable(getattr(source, give, None)) and callable(getattr(source, load, None)):
+            return LoaderState(loop, owner, load, getattr(source, give)()).to_text()
+    return None
+
+
+def restore_state(state: LoaderState, loader: Iterable[Any]) -> Iterator[Any] | None:
+    """An iterator of the loader that goes on after the state; None where the loader does not take it.
+
+    What the loader raises passes.
+    """
+    if state.owner == "loader":
+        load = getattr(loader, state.load, None)
+        if load is None:
+            return None
+        load(state.state)
+        return iter(loader)
+    iterator = iter(loader)
+    load = getattr(iterator, state.load, None)
+    if load is None:
+        return None
+    load(state.state)
+    return iterator
+
+
+def _plain(value: Any, left: list[int]) -> Any:
+    """A value as JSON has it.
+
+    Args:
+        left: bytes that may still be used, in a list of one; long states are given up before they are written out.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return _spend(value, len(value) if isinstance(value, str) else 0, left)
+    if isinstance(value, bytes):
+        return _plain_bytes(_spend(value, len(value), left))
+    if isinstance(value, list | tuple):
+        items = [_plain(item, left) for item in value]
+        return items if isinstance(value, list) else {_TAG: "tuple", "items": items}
+    if not isinstance(value, dict):
+        return _plain_array(value, left)
+    if _TAG not in value and all(isinstance(key, str) for key in value):
+        return {key: _plain(item, left) for key, item in value.items()}
+    return {_TAG: "dict", "items": [[_plain(key, left), _plain(item, left)] for key, item in value.items()]}
+
+
+def _plain_bytes(value: bytes) -> Any:
+    try:
+        return {_TAG: "text", "text": value.decode()}  # Grain's: JSON
+    except UnicodeDecodeError:
+        return {_TAG: "bytes", "base64": base64.b64encode(value).decode()}
+
+
+def _plain_array(value: Any, left: list[int]) -> Any:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    is_tensor = torch is not None and isinstance(value, torch.Tensor)
+    if not is_tensor and (numpy is None or not isinstance(value, numpy.ndarray | numpy.generic)):
+        raise TypeError(f"{type(value).__name__} cannot be written")
+    _spend(value, int(value.nbytes), left)
+    array = value.detach().cpu().numpy() if is_tensor else numpy.asarray(value)  # type: ignore[union-attr]
+    if array.dtype.hasobject:
+        raise TypeError("an array of objects cannot be written")
+    return {
+        _TAG: "tensor" if is_tensor else "array",
+        "dtype": array.dtype.str,
+        "shape": list(array.shape),
+        "base64": base64.b64encode(array.tobytes()).decode(),
+    }
+
+
+def _rich(value: Any) -> Any:
+    """The value that `_plain` was given."""
+    if isinstance(value, list):
+        return [_rich(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _TAG in value:
+        return _RICH[value[_TAG]](value)
+    return {key: _rich(item) for key, item in value.items()}
+
+
+def _rich_array(value: dict[str, Any]) -> Any:
+    import numpy as np
+
+    data = np.frombuffer(base64.b64decode(value["base64"]), np.dtype(value["dtype"]))
+    array = data.reshape(value["shape"]).copy()
+    return array if array.ndim else array[()]
+
+
+def _rich_tensor(value: dict[str, Any]) -> Any:
+    import torch
+
+    return torch.as_tensor(_rich_array(value))
+
+
+_RICH: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "tuple": lambda value: tuple(_rich(item) for item in value["items"]),
+    "dict": lambda value: {_rich(key): _rich(item) for key, item in value["items"]},
+    "text": lambda value: value["text"].encode(),
+    "bytes": lambda value: base64.b64decode(value["base64"]),
+    "array": _rich_array,
+    "tensor": _rich_tensor,
+}
+
+
+def _spend(value: Any, size_bytes: int, left: list[int]) -> Any:
+    left[0] -= size_bytes
+    if left[0] < 0:
+        raise ValueError("too long")
+    return value
