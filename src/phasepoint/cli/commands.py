@@ -49,6 +49,12 @@ COMMANDS: tuple[Command, ...] = (
         "Measure a script at several levels: phasepoint stack measure -- python infer.py",
         _WRAPS_A_COMMAND,
     ),
+    Command(
+        "replay compact",
+        "phasepoint.cli.replay_compact",
+        "compact",
+        "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
+    ),
     Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
     Command(
         "replay plan",

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median as median_of
+from phasepoint.core.statistics import weighted_median
 from phasepoint.phases.captured import COMPILING, INPUT, N_WORK, PARTS
 from phasepoint.phases.sampling import (
     BORROWED,
@@ -50,6 +51,7 @@ class Fit:
         squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
         borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
         by_choice: per group, whether windows opened by choice had to stand in for random ones.
+        sizes: `[n_steps, N_CELLS]`, of every step.
     """
 
     group: Int64s
@@ -63,21 +65,23 @@ class Fit:
     squares: Floats
     borrowed: NDArray[np.bool_]
     by_choice: tuple[bool, ...]
+    sizes: Floats
 
 
-def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
+def fit_cells(sampled: Sampled, extra: Floats, *, stands_for: Floats | None = None) -> Fit:
     """Estimate the shares of every cell from the captured steps.
 
     Args:
         sampled: the run seen through its windows.
         extra: `[n_captured, k]`, further quantities that go with work.
+        stands_for: `[n_steps]`, steps of the run that each one stands for; None where each is itself.
     """
     row, weight = sampled.captured.row, sampled.captured.weight
     parts = sampled.captured.parts_ps.astype(np.float64)
     quantities = np.column_stack([parts[:, :N_WORK], extra])
     exposed = _fit_waits(sampled, parts)
     group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
-    sizes = _sizes(sampled, parts, exposed, (group, borrowed))
+    sizes = _sizes(sampled, parts, exposed, (group, borrowed), stands_for)
     base, long, far = (sizes[cell][row] for cell in (BASE, LONG, FAR))
     shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
     left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
@@ -85,7 +89,7 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     if long_shares is not None:
         left = left - long[:, None] * long_shares.ratio
     far_shares = _fit_excess(far, left, sampled.cluster, weight)
-    rest, squares = _rest(sizes, sampled.stratum, row, borrowed)
+    rest, squares = _rest(sizes, sampled.stratum, row, borrowed, stands_for)
     return Fit(
         group=group,
         base=shares,
@@ -98,6 +102,7 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
         squares=squares,
         borrowed=borrowed,
         by_choice=by_choice,
+        sizes=np.column_stack(sizes),
     )
 
 
@@ -116,7 +121,11 @@ def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, Cell
 
 
 def _sizes(
-    sampled: Sampled, parts: Floats, exposed: tuple[CellShares | None, CellShares | None], groups: tuple[Int64s, Bools]
+    sampled: Sampled,
+    parts: Floats,
+    exposed: tuple[CellShares | None, CellShares | None],
+    groups: tuple[Int64s, Bools],
+    stands_for: Floats | None,
 ) -> tuple[Floats, ...]:
     """Sizes of all steps `[n_steps]` by cell; work is known of captured steps, predicted of others.
 
@@ -126,12 +135,13 @@ def _sizes(
         exposed: shares of the waits.
         groups: group of every stratum, and whether it has too few windows of its own. Such a stratum is taken to be
             a slow form of the one that lends its windows: what its steps last longer counts as excess.
+        stands_for: `[n_steps]`, as for `fit_cells`.
     """
     waits = np.column_stack([sampled.times.input_ps, sampled.times.compile_ps]).astype(np.float64)
     work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
     work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
-    median = np.array([median_of(work[sampled.stratum == i]) for i in range(len(sampled.strata))])
+    median = np.array([_median(work, sampled.stratum == i, stands_for) for i in range(len(sampled.strata))])
     group, borrowed = groups
     for lender in np.flatnonzero(~borrowed).tolist():
         borrowers = borrowed & (group == group[lender])
@@ -216,12 +226,21 @@ def _lent(shares: CellShares | None) -> CellShares | None:
     return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
 
 
-def _rest(sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools) -> tuple[Floats, Floats]:
+def _median(work: Floats, mine: Bools, stands_for: Floats | None) -> float:
+    return median_of(work[mine]) if stands_for is None else weighted_median(work[mine], stands_for[mine])
+
+
+def _rest(
+    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats | None
+) -> tuple[Floats, Floats]:
     """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps.
 
-    A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps.
+    A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps. A step that
+    stands for others stands for blocks of steps like itself.
     """
     n = len(borrowed)
+    if stands_for is not None:
+        return _weighted_rest(sizes, stratum, row, borrowed, stands_for)
     rest = np.ones(len(stratum), bool)
     rest[row] = False
     totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
@@ -235,6 +254,17 @@ def _rest(sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools
         totals[:, cell] = np.bincount(owner, size, n)
         squares[:, cell] = np.bincount(owner, size**2, n)
     return totals, squares
+
+
+def _weighted_rest(
+    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats
+) -> tuple[Floats, Floats]:
+    n, weight = len(borrowed), stands_for.copy()
+    weight[row] = 0
+    totals: Floats = np.column_stack([np.bincount(stratum, weight * size, n) for size in sizes]).astype(np.float64)
+    block = np.minimum(weight, BLOCK_STEPS)
+    squares = np.column_stack([np.bincount(stratum, weight * block * size**2, n) for size in sizes])
+    return totals, np.asarray(np.where(borrowed[:, None], totals**2, squares), np.float64)
 
 
 def _spread(ratios: Sequence[Floats], k: int) -> Floats:

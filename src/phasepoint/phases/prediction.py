@@ -54,6 +54,30 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
     return Prediction(parts, extra, known)
 
 
+def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
+    """What each step's time went into by the shares of its cells: `[n_steps, len(PARTS)]`, adding up to dur_ps.
+
+    Args:
+        fit: shares and sizes; at least one step was captured.
+        stratum: `[n_steps]`.
+        dur_ps: `[n_steps]`.
+    """
+    exact = np.zeros((len(dur_ps), len(PARTS)))
+    for group, base in enumerate(fit.base):
+        mine = np.flatnonzero(fit.group[stratum] == group)
+        if base is None or not len(mine):
+            continue
+        for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
+            exact[mine, :N_WORK] += fit.sizes[mine, cell, None] * shares.ratio[:N_WORK]
+    exact[:, N_WORK] = exposed_part(fit.input) * fit.sizes[:, WAIT]
+    exact[:, N_WORK + 1] = exposed_part(fit.compiling) * fit.sizes[:, COMPILE]
+    exact = np.maximum(exact, 0)
+    scale = dur_ps / np.maximum(exact.sum(axis=1), 1e-300)
+    parts: Int64s = np.floor(exact * scale[:, None] * (1 - 1e-12)).astype(np.int64)
+    parts[np.arange(len(parts)), exact.argmax(axis=1)] += dur_ps - parts.sum(axis=1)
+    return parts
+
+
 def half_widths(fit: Fit, members: Sequence[int], confidence: float, *, summed: Floats | None = None) -> list[int]:
     """Half the interval of each quantity over some strata, in ps, rounded up.
 
@@ -64,7 +88,7 @@ def half_widths(fit: Fit, members: Sequence[int], confidence: float, *, summed: 
         summed: `[len(PARTS) + k]` zeros and ones: the sum of these quantities instead of each; its scatter is taken
             to be no more than that of its members together.
     """
-    variances, freedoms = _variances(fit, members)
+    variances, freedoms = part_variances(fit, members)
     if not len(variances):
         return [0] * (N_WAITS + len(fit.spread))
     freedom = satterthwaite_freedom(variances, freedoms)
@@ -76,8 +100,13 @@ def half_widths(fit: Fit, members: Sequence[int], confidence: float, *, summed: 
     return [int(width) for width in half.tolist()]
 
 
-def _variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
-    """One row of variances `[len(PARTS) + k]` per source of error, and their degrees of freedom."""
+def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
+    """One row of variances `[len(PARTS) + k]` per source of error, and their degrees of freedom.
+
+    Args:
+        fit: shares and sizes.
+        members: the strata that are added up.
+    """
     rows: list[Floats] = []
     freedoms: list[float] = []
     chosen = np.array(members, np.int64)

@@ -41,7 +41,7 @@ def summarize(analysis: Analysis) -> RunSummary:
         gaps=tables["gaps"],
         problems=run.problems,
     )
-    host = _reference_host(clock)
+    host = reference_host(clock)
     elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
     hosts = compare_hosts(clock, tables["steps"], tables["windows"])
     summary = RunSummary(
@@ -83,7 +83,7 @@ def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSumma
     return tuple(sorted(rows, key=lambda row: (row.start_ps, row.host)))
 
 
-def _reference_host(clock: RunClock) -> int | None:
+def reference_host(clock: RunClock) -> int | None:
     """The host with most steps, of equals the lowest."""
     hosts = sorted({session.host for session in clock.sessions})
     return min(hosts, key=lambda host: (-int((clock.host == host).sum()), host), default=None)

@@ -1,0 +1,208 @@
+"""`compact_run`: the cheapest windows and weights that stand for a run, and what they say of the whole.
+
+Steps are chosen with all that the step clock knows (`replay/step_choice.py`); the estimate is then made of the chosen
+steps and of the sizes of their strata alone (`replay/compact_estimate.py`). See docs/compact.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.encoding import renumber
+from phasepoint.core.errors import NoDataError, UsageError
+from phasepoint.core.units import format_ratio
+from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.captured import PARTS, Captured
+from phasepoint.phases.clock import sum_ps
+from phasepoint.phases.strata import StepTimes
+from phasepoint.phases.summary import reference_host
+from phasepoint.replay.compact_estimate import Interval, Seen, estimate_run
+from phasepoint.replay.compact_result import Compact, CompactWindow, PartEstimate
+from phasepoint.replay.step_choice import Choice, Steps, choose_steps
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DEFAULT_BUDGET = 0.05
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class HostSteps:
+    """The steps of one host, in the run's order.
+
+    Attributes:
+        host: rank.
+        row: `[n]`, rows of the run's clock.
+        times: what the clock measured of each.
+        captured: the captured ones; rows are positions among the host's steps, windows are numbered through all
+            attempts.
+        phase: `[n]`, phase id.
+    """
+
+    host: int
+    row: Int64s
+    times: StepTimes
+    captured: Captured
+    phase: Int64s
+
+    def choose(self, sample: int, seed: int) -> Choice:
+        """Choose that many of them."""
+        window = np.full(len(self.row), -1, np.int64)
+        window[self.captured.row] = self.captured.window
+        by_chance = np.zeros(len(self.row), bool)
+        by_chance[self.captured.row] = np.isfinite(self.captured.weight)
+        columns = (self.times.dur_ps, self.times.input_ps, self.times.compile_ps)
+        steps = Steps(np.column_stack(columns).astype(np.float64), self.phase, window, by_chance)
+        return choose_steps(steps, sample, np.random.default_rng(seed))
+
+    def seen(self, choice: Choice) -> Seen:
+        """What the chosen steps show."""
+        index = choice.index
+        times = StepTimes(self.times.dur_ps[index], self.times.input_ps[index], self.times.compile_ps[index])
+        at = self.captured.index_of(index)
+        row = np.flatnonzero(at >= 0)
+        at = at[row]
+        mine = self.captured
+        captured = Captured(row, mine.window[at], mine.weight[at], mine.parts_ps[at])
+        return Seen(choice.stratum, self.phase[index], times, captured, choice.size, choice.phases)
+
+
+def compact_run(analysis: Analysis, *, budget: float = DEFAULT_BUDGET, seed: int = 0) -> Compact:
+    """Choose steps that stand for a run, and estimate the run from them.
+
+    Args:
+        analysis: of the run.
+        budget: share of the steps that may be chosen, above 0, at most 1.
+        seed: of the choice, ≥ 0.
+
+    Returns:
+        The windows, and the time inside the steps of the host with most steps. With a budget of 1 it is exact.
+
+    Raises:
+        UsageError: the budget is not above 0 and at most 1, or comes to less than one step.
+        NoDataError: the run has no steps.
+    """
+    steps = read_host_steps(analysis)
+    n = len(steps.row)
+    choice = steps.choose(_sample_size(budget, n), seed)
+    seen = steps.seen(choice)
+    found = estimate_run(seen, confidence=CONFIDENCE)
+    actual_ps = sum_ps(steps.times.dur_ps)
+    wall_ps = sum(session.wall_ps for session in analysis.clock.of_host(steps.host))
+    return Compact(
+        run=analysis.run.path,
+        host=steps.host,
+        budget=budget,
+        seed=seed,
+        confidence=CONFIDENCE,
+        steps_used=len(choice.index),
+        steps_total=n,
+        estimate_ps=found.total.estimate_ps,
+        low_ps=found.total.low_ps,
+        high_ps=found.total.high_ps,
+        actual_ps=actual_ps,
+        outside_ps=max(wall_ps - actual_ps, 0),
+        by_category=_categories(found.parts, steps),
+        by_phase=_phases(found.phases, steps, analysis.names),
+        windows=_windows(analysis, steps, choice, seen),
+        notes=tuple(_notes(analysis, steps, choice, seen)),
+    )
+
+
+def read_host_steps(analysis: Analysis) -> HostSteps:
+    """The steps of the host with most of them.
+
+    Raises:
+        NoDataError: the run has no steps.
+    """
+    clock, host = analysis.clock, reference_host(analysis.clock)
+    if host is None or not clock.n_steps:
+        raise NoDataError(f"{analysis.run.path}: no steps were recorded; wrap the loop's loader in run.steps(loader)")
+    row = np.flatnonzero(clock.host == host)
+    seen = analysis.estimates.seen
+    mine = np.flatnonzero(clock.host[seen.row] == host)
+    attempt = clock.attempt[seen.row[mine]]
+    window = renumber(attempt * (int(seen.window.max(initial=0)) + 1) + seen.window[mine])[1]
+    captured = Captured(np.searchsorted(row, seen.row[mine]), window, seen.weight[mine], seen.parts_ps[mine])
+    times = StepTimes(clock.dur_ps[row], clock.input_ps[row], clock.compile_ps[row])
+    return HostSteps(host, row, times, captured, analysis.labels[row])
+
+
+def _sample_size(budget: float, n: int) -> int:
+    if not 0 < budget <= 1:
+        raise UsageError(f"budget {budget:g}: expected a share of the steps above 0 and at most 1, such as 0.05 or 5%")
+    sample = int(budget * n + 1e-9)
+    if sample < 1:
+        least = format_ratio(1 / n)
+        raise UsageError(f"budget {100 * budget:g} % of {n:,} steps is less than one step; give at least {least}")
+    return sample
+
+
+def _categories(parts: Mapping[str, Interval], steps: HostSteps) -> tuple[PartEstimate, ...]:
+    whole = len(steps.captured.row) == len(steps.row)
+    actual = [sum_ps(column) if whole else None for column in steps.captured.parts_ps.T]
+    found = (_part(name, None, parts[name], time) for name, time in zip(PARTS, actual, strict=True) if name in parts)
+    return tuple(part for part in found if part.high_ps or part.actual_ps or part.estimate_ps)
+
+
+def _phases(found: Mapping[int, Interval], steps: HostSteps, names: Mapping[int, str]) -> tuple[PartEstimate, ...]:
+    return tuple(
+        _part(names[phase], int(mine.sum()), interval, sum_ps(steps.times.dur_ps[mine]))
+        for phase, interval in found.items()
+        if (mine := steps.phase == phase).any()
+    )
+
+
+def _part(name: str, n_steps: int | None, interval: Interval, actual_ps: int | None) -> PartEstimate:
+    return PartEstimate(name, n_steps, interval.estimate_ps, interval.low_ps, interval.high_ps, actual_ps)
+
+
+def _windows(analysis: Analysis, steps: HostSteps, choice: Choice, seen: Seen) -> tuple[CompactWindow, ...]:
+    """Neighbours of one stratum, phase and window as one."""
+    row, n = steps.row[choice.index], len(choice.index)
+    if not n:
+        return ()
+    step, attempt = analysis.clock.step[row], analysis.clock.attempt[row]
+    window = np.full(n, -1, np.int64)
+    window[seen.captured.row] = seen.captured.window
+    same = (step[1:] == step[:-1] + 1) & (attempt[1:] == attempt[:-1]) & (choice.stratum[1:] == choice.stratum[:-1])
+    same &= (window[1:] == window[:-1]) & (seen.phase[1:] == seen.phase[:-1])
+    first = np.concatenate(([0], np.flatnonzero(~same) + 1))
+    last = np.concatenate((first[1:] - 1, [n - 1]))
+    return tuple(
+        CompactWindow(
+            host=steps.host,
+            attempt=int(attempt[start]),
+            first_step=int(step[start]),
+            last_step=int(step[end]),
+            phase=analysis.names[int(seen.phase[start])],
+            dur_ps=sum_ps(seen.times.dur_ps[start : end + 1]),
+            weight=float(seen.weight[start]),
+            captured=bool(window[start] >= 0),
+        )
+        for start, end in zip(first.tolist(), last.tolist(), strict=True)
+    )
+
+
+def _notes(analysis: Analysis, steps: HostSteps, choice: Choice, seen: Seen) -> list[str]:
+    notes = []
+    hosts = len({session.host for session in analysis.clock.sessions})
+    if hosts > 1:
+        notes.append(f"the steps of host {steps.host} are meant, which has most; {hosts - 1} more are left out")
+    if not len(steps.captured.row):
+        notes.append("the run has no converted capture window: nothing is known of what its time went into")
+    elif not len(seen.captured.row):
+        notes.append("no capture window fits into the budget: nothing is said of what the time went into")
+    elif len(seen.captured.row) < len(choice.index):
+        n, windows = len(seen.captured.row), len(np.unique(seen.captured.window))
+        notes.append(
+            f"categories rest on {n:,} captured steps in {windows:,} windows, time on all {len(choice.index):,}"
+        )
+    if any(len(counts) > 1 for counts in seen.phases):
+        notes.append("too few steps for each phase to have its own: phases with like steps are taken together")
+    if bool((np.bincount(seen.stratum) < np.minimum(seen.size, 2)).any()):
+        notes.append("one step stands for several: how sure the estimate is is not known; a larger budget tells")
+    return notes

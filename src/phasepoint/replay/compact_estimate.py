@@ -1,0 +1,125 @@
+"""What chosen steps say of the whole run: a function of their rows and of the sizes of their strata, nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.phases.captured import PARTS, Captured
+from phasepoint.phases.strata import StepTimes
+from phasepoint.replay.step_parts import fill_parts
+from phasepoint.replay.weighted_steps import ChosenSteps, Totals, estimate_from_steps, half_widths, round_closing
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """The chosen steps, and the sizes of their strata.
+
+    Attributes:
+        stratum: `[n]`, from 0.
+        phase: `[n]`, phase id.
+        times: of the chosen steps, `[n]`.
+        captured: what went into those that a window saw; rows are positions among the chosen.
+        size: `[n_strata]`, steps of the run in each.
+        phases: per stratum, how many of its steps are of each phase.
+    """
+
+    stratum: Int64s
+    phase: Int64s
+    times: StepTimes
+    captured: Captured
+    size: Int64s
+    phases: tuple[Mapping[int, int], ...]
+
+    @property
+    def weight(self) -> Floats:
+        """`[n]`, steps of the run that each chosen step stands for."""
+        return (self.size / np.maximum(np.bincount(self.stratum, minlength=len(self.size)), 1))[self.stratum]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate in ps with its interval; `high_ps` None where two steps or more would be needed to know."""
+
+    estimate_ps: int
+    low_ps: int
+    high_ps: int | None
+
+
+@dataclass(frozen=True)
+class RunEstimate:
+    """The run from the chosen steps.
+
+    Attributes:
+        total: time inside steps.
+        parts: of `PARTS`, by name, adding up to it; empty where no chosen step was captured.
+        phases: by id, adding up to it.
+    """
+
+    total: Interval
+    parts: Mapping[str, Interval]
+    phases: Mapping[int, Interval]
+
+
+def estimate_run(seen: Seen, *, confidence: float = 0.95) -> RunEstimate:
+    """Estimate the run.
+
+    Args:
+        seen: the chosen steps.
+        confidence: of the intervals, 0–1.
+
+    Returns:
+        Estimates that close to the picosecond. Where every step is chosen they are exact and the intervals nil; for
+        parts that needs every step captured, too.
+    """
+    dur_ps = seen.times.dur_ps
+    time = estimate_from_steps(ChosenSteps(seen.stratum, dur_ps[:, None], seen.size))
+    total_ps = _rounded(time.totals[0])
+    half = half_widths(time.variances, time.freedom, confidence)[0]
+    least_ps = sum(dur_ps.tolist())
+    return RunEstimate(
+        total=_interval(total_ps, half, least_ps),
+        parts=_parts(seen, total_ps, confidence) if len(seen.captured.row) else {},
+        phases=_phases(seen, time, total_ps, confidence),
+    )
+
+
+def _parts(seen: Seen, total_ps: int, confidence: float) -> dict[str, Interval]:
+    filled = fill_parts(seen.times, seen.captured, seen.phase, seen.weight)
+    found = estimate_from_steps(ChosenSteps(seen.stratum, filled.parts_ps, seen.size))
+    variances = np.vstack([found.variances, filled.variances])
+    halves = half_widths(variances, np.concatenate([found.freedom, filled.freedom]), confidence)
+    estimates = round_closing(list(found.totals), total_ps)
+    least_ps = [sum(column) for column in seen.captured.parts_ps.T.tolist()]
+    return {name: _interval(*row) for name, *row in zip(PARTS, estimates, halves, least_ps, strict=True)}
+
+
+def _phases(seen: Seen, time: Totals, total_ps: int, confidence: float) -> dict[int, Interval]:
+    ids = sorted({phase for counts in seen.phases for phase in counts})
+    exact, halves = [], []
+    for phase in ids:
+        counts = [counts.get(phase, 0) for counts in seen.phases]
+        means = (count * mean[0] for count, mean in zip(counts, time.means, strict=True))
+        exact.append(sum(means, Fraction(0)))
+        part = np.array(counts) / np.maximum(seen.size, 1)
+        variances = np.where(part[:, None] > 0, time.variances * part[:, None] ** 2, 0)
+        halves.append(half_widths(variances, time.freedom, confidence)[0])
+    return {
+        phase: _interval(estimate, half, 0)
+        for phase, estimate, half in zip(ids, round_closing(exact, total_ps), halves, strict=True)
+    }
+
+
+def _interval(estimate_ps: int, half_ps: int | None, least_ps: int) -> Interval:
+    """An interval that does not reach below what the chosen steps took themselves."""
+    low_ps = min(least_ps, estimate_ps) if half_ps is None else max(estimate_ps - half_ps, min(least_ps, estimate_ps))
+    return Interval(estimate_ps, low_ps, None if half_ps is None else estimate_ps + half_ps)
+
+
+def _rounded(value: Fraction) -> int:
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
