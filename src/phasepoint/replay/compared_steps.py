@@ -1,27 +1,29 @@
 """Which steps of a phase a replay can compare, and how far it has to run for enough of them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phasepoint.phases.clock import Int64s
 from phasepoint.replay.course import Course
-from phasepoint.replay.targets import BRIDGE, Target
-
-Bools = NDArray[np.bool_]
+from phasepoint.replay.targets import BRIDGE, Bools, Target
 
 _MOST_CAPTURED = 0.5
 """Where more of a phase's steps were captured, the others are too few to compare with, and all of them are compared."""
 
 
 class ComparedSteps:
-    """Which steps of a phase a replay can compare, and how far it must go for enough of them."""
+    """The steps of one phase in one session."""
 
     def __init__(self, course: Course, mine: Bools, captured: Bools) -> None:
+        """Take the session's steps, which of them `[n]` are of the phase, and which were captured."""
         plain = mine & ~captured
         if plain.sum() < (1 - _MOST_CAPTURED) * mine.sum():
             plain = mine
-        self._course, self._mine = course, mine
+        self._course = course
         self._counts: Int64s = np.concatenate(([0], np.cumsum(plain))).astype(np.int64)
+        self._rows: Int64s = np.flatnonzero(mine).astype(np.int64)
+        # Positions in `_rows` of the last step before more than `BRIDGE` others, and of the last of all.
+        cuts = np.flatnonzero(np.diff(self._rows) > BRIDGE + 1)
+        self._lasts: Int64s = np.append(cuts, len(self._rows) - 1).astype(np.int64)
 
     def extend(self, from_step: int, target: Target, wanted: int) -> tuple[int, int]:
         """The last step to run, and how many steps from `from_step` on can then be compared.
@@ -37,18 +39,11 @@ class ComparedSteps:
         before = int(counts[begin] - counts[first])
         if before >= wanted:
             return target.last_step, before
-        stop = self._end_of_stretch(end)
-        reached = int(np.searchsorted(counts[: stop + 1], counts[end] + wanted - before))
-        last = min(reached, stop)
+        stop = self._end_of_stretch(end - 1)
+        last = min(int(np.searchsorted(counts, counts[end] + wanted - before)), stop)
         return int(course.step[last - 1]), before + int(counts[last] - counts[end])
 
-    def _end_of_stretch(self, end: int) -> int:
-        """One past the last step of the phase that is reached from `end` with no more than `BRIDGE` others between."""
-        where = np.flatnonzero(self._mine[end:])
-        if not len(where):
-            return end
-        gaps = np.diff(np.concatenate(([-1], where)))
-        stops = np.flatnonzero(gaps > BRIDGE + 1)
-        if len(stops):
-            where = where[: stops[0]]
-        return end + int(where[-1]) + 1 if len(where) else end
+    def _end_of_stretch(self, row: int) -> int:
+        """One past the last step of the phase that is reached from one with no more than `BRIDGE` others between."""
+        place = int(np.searchsorted(self._rows, row))
+        return int(self._rows[self._lasts[np.searchsorted(self._lasts, place)]]) + 1

@@ -95,7 +95,9 @@ class CostBook:
             return one.size_bytes * write_ps // size_bytes, (
                 "its size at the rate of the checkpoints that the job waited for stands in for reading it"
             )
-        return None, "not known: the time to write the checkpoint was not seen; it is not in the cost"
+        if one.asynchronous is not True:
+            return None, "not known: the time to write the checkpoint was not measured; not in the cost"
+        return None, "not known: the checkpoint was written in the background; not in the cost"
 
     def _skip(self, point: RestartPoint | None, first_step: int) -> tuple[int | None, str]:
         before = self.course.index_of(first_step)

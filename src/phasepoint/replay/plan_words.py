@@ -30,11 +30,16 @@ def write_notes(phase: str, way: Way, wanted_steps: int) -> tuple[str, ...]:
         wanted_steps: steps that were to be compared.
     """
     notes, target, representative = [], way.target, way.representative
-    if target.window is None:
+    if representative.window is None:
         notes.append(
             f"no window captured {phase}: the step clock chose the target, and there are no ops to compare with"
         )
-    if target is not representative:
+    elif target.window is None:
+        notes.append(
+            f"the phase's captured windows (steps {representative.first_step}–{representative.last_step} and others) "
+            f"leave no {LEAD_STEPS} steps to warm up after a checkpoint: the target is other steps of it"
+        )
+    elif target is not representative:
         notes.append(
             f"not the representative window (steps {representative.first_step}–{representative.last_step}): "
             "another captured window of the phase costs less to reach"

@@ -1,16 +1,18 @@
 """The planner of a run's replays: which captured steps of a phase, from which checkpoint, at which cost."""
 
+import numpy as np
+
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
 from phasepoint.core.units import format_ps
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.result import Phase
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
-from phasepoint.replay.compared_steps import Bools, ComparedSteps
+from phasepoint.replay.compared_steps import ComparedSteps
 from phasepoint.replay.course import course_of
 from phasepoint.replay.plan_cost import CostBook, write_rate, write_time_ps
 from phasepoint.replay.plan_words import advise_interval, name_count
 from phasepoint.replay.restart_points import BEFORE_ALL, count_refused, find_restart_points
-from phasepoint.replay.targets import Target, find_targets
+from phasepoint.replay.targets import Target, find_targets, uncaptured_targets
 from phasepoint.replay.ways import LEAD_STEPS, Way
 
 COMPARED_STEPS = 20
@@ -41,6 +43,7 @@ class Planner:
             if session.end_row > session.first_row
         }
         self._points = find_restart_points(self.index.checkpoints, self._courses)
+        self._last: tuple[tuple[tuple[int, int], int], ComparedSteps] | None = None
         rate, clock = write_rate(self.index.checkpoints), analysis.clock
         self._books = {
             key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS)
@@ -50,12 +53,13 @@ class Planner:
     def choose(self, phase: Phase) -> Way:
         """The way to a phase; raises as `replay.plan.plan_replay`."""
         targets = find_targets(self._analysis, phase)
-        mine = self._analysis.labels == phase.id
-        first = self._way(targets[0], targets[0], mine)
+        first = self._way(phase, targets[0], targets[0])
         if first is not None and first.after_step == self._nearest(targets[0]):
             return first
-        others = (self._way(target, targets[0], mine) for target in targets[1:])
+        others = (self._way(phase, target, targets[0]) for target in targets[1:])
         ways = [way for way in (first, *others) if way is not None]
+        if not ways and not self._from_start:
+            ways = self._uncaptured_ways(phase, targets[0])
         if not ways:
             raise self._refuse(phase, targets[0])
         return min(ways, key=lambda way: way.cost.cost_ps)  # of equals the first, which is the representative
@@ -69,20 +73,39 @@ class Planner:
         point = None if self._from_start else self._points[target.host, target.attempt].newest_before(target.first_step)
         return point.after_step if point else None
 
-    def _way(self, target: Target, representative: Target, mine: Bools) -> Way | None:
+    def _uncaptured_ways(self, phase: Phase, representative: Target) -> list[Way]:
+        """Ways to steps of the phase that no window captured: the longest targets alone."""
+        targets: list[Target] = []
+        for key, points in self._points.items():
+            warm_from = np.array([point.after_step + 1 + LEAD_STEPS for point in points.usable], np.int64)
+            targets += uncaptured_targets(self._analysis, phase, key, warm_from)
+        longest = max(map(_length, targets), default=0)
+        ways = (self._way(phase, target, representative) for target in targets if _length(target) == longest)
+        return [way for way in ways if way is not None]
+
+    def _way(self, phase: Phase, target: Target, representative: Target) -> Way | None:
         """How a target is reached, None where it is not."""
         key = target.host, target.attempt
-        points, course = self._points[key], self._courses[key]
+        points = self._points[key]
         point = None if self._from_start else points.newest_before(target.first_step - LEAD_STEPS)
         # Where a restarted attempt began is its program's affair: it has no start of its own to go back to.
         if point is None and (not self._from_start or target.attempt):
             return None
         first_step = point.after_step + 1 if point else 0
-        rows = course.session.rows
-        compared = ComparedSteps(course, mine[rows], self._analysis.estimates.captured[rows])
-        last_step, n_compared = compared.extend(first_step + (LEAD_STEPS if point else 0), target, self.steps)
+        last_step, n_compared = self._compared(key, phase).extend(
+            first_step + (LEAD_STEPS if point else 0), target, self.steps
+        )
         cost = self._books[key].price(point, first_step, last_step)
         return Way(target, representative, point, points, first_step, last_step, n_compared, cost)
+
+    def _compared(self, key: tuple[int, int], phase: Phase) -> ComparedSteps:
+        """Those of a phase in one session; the last ones asked for are kept, since a phase has many targets."""
+        if self._last is None or self._last[0] != (key, phase.id):
+            course = self._courses[key]
+            rows = course.session.rows
+            mine = self._analysis.labels[rows] == phase.id
+            self._last = (key, phase.id), ComparedSteps(course, mine, self._analysis.estimates.captured[rows])
+        return self._last[1]
 
     def _refuse(self, phase: Phase, target: Target) -> PhasepointError:
         """Why a phase cannot be replayed, and what to do."""
@@ -120,6 +143,10 @@ class Planner:
         run_ps = max(self.full_ps(session.host) for session in self._analysis.clock.sessions)
         most_steps = max(len(course.step) for course in self._courses.values())
         return advise_interval(write_time_ps(self.index.checkpoints), run_ps, most_steps)
+
+
+def _length(target: Target) -> int:
+    return target.last_step - target.first_step + 1
 
 
 def _check(analysis: Analysis) -> None:

@@ -1,13 +1,16 @@
 """The steps of a phase that a replay may capture: stretches of its captured windows, the representative one first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import Int64s
 from phasepoint.phases.phase_summary import representative_row
 from phasepoint.phases.result import Phase
+
+Bools = NDArray[np.bool_]
 
 MOST_STEPS = 20
 """Steps captured at most: a run may be one window from end to end, and what a phase's ops take is settled long before:
@@ -50,7 +53,7 @@ def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
     chosen = representative_row(clock, analysis.result, phase, analysis.estimates)
     rows = np.flatnonzero(mine & analysis.estimates.captured)
     if not len(rows):
-        return (_uncaptured(analysis, mine, chosen),)
+        return (_uncaptured(analysis, mine, chosen, is_representative=True),)
     targets: list[Target] = []
     for first, last in _runs(analysis, rows):
         if first <= chosen <= last:
@@ -58,6 +61,28 @@ def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
         else:
             targets.append(_target(analysis, *_shorten(first, last, first), is_representative=False))
     return tuple(targets)
+
+
+def uncaptured_targets(analysis: Analysis, phase: Phase, key: tuple[int, int], warm_from: Int64s) -> tuple[Target, ...]:
+    """Steps of a phase that the clock alone knows: the first of it that run warm after each place to start from.
+
+    Args:
+        analysis: of the run.
+        phase: the phase.
+        key: host and attempt whose steps are looked through.
+        warm_from: steps from which on a replay runs warm, one for each checkpoint.
+
+    Returns:
+        One target for each place after which the phase comes, of `UNCAPTURED_STEPS` where it lasts so long, in order.
+    """
+    clock, session = analysis.clock, analysis.clock.session(*key)
+    if session is None:
+        return ()
+    mine = analysis.labels == phase.id
+    rows = np.flatnonzero(mine[session.rows]) + session.first_row
+    firsts = np.searchsorted(clock.step[rows], warm_from)
+    starts = rows[np.unique(firsts[firsts < len(rows)])]
+    return tuple(_uncaptured(analysis, mine, int(row), is_representative=False) for row in starts)
 
 
 def _runs(analysis: Analysis, rows: Int64s) -> list[tuple[int, int]]:
@@ -81,7 +106,7 @@ def _shorten(first: int, last: int, around: int) -> tuple[int, int]:
     return first, first + MOST_STEPS - 1
 
 
-def _uncaptured(analysis: Analysis, mine: np.ndarray[tuple[int], np.dtype[np.bool_]], chosen: int) -> Target:
+def _uncaptured(analysis: Analysis, mine: Bools, chosen: int, *, is_representative: bool) -> Target:
     clock = analysis.clock
     session = clock.session(int(clock.host[chosen]), int(clock.attempt[chosen]))
     end = min(chosen + UNCAPTURED_STEPS, session.end_row if session else chosen + 1)
@@ -89,7 +114,7 @@ def _uncaptured(analysis: Analysis, mine: np.ndarray[tuple[int], np.dtype[np.boo
     goes_on = own & (steps == steps[0] + np.arange(end - chosen))
     stops = np.flatnonzero(~goes_on)
     last = chosen + (int(stops[0]) if len(stops) else end - chosen) - 1
-    return _target(analysis, chosen, last, is_representative=True)
+    return replace(_target(analysis, chosen, last, is_representative=is_representative), window=None)
 
 
 def _target(analysis: Analysis, first: int, last: int, *, is_representative: bool) -> Target:
