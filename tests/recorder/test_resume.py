@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, fake_record, still
@@ -54,8 +55,7 @@ class Job:
                 self.done.append((epoch, batch))
 
     def events(self):
-        with open(self.request.handshake) as lines:
-            return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in Path(self.request.handshake).read_text().splitlines()]
 
     def names(self):
         return [event["event"] for event in self.events()]
@@ -114,7 +114,7 @@ def test_steps_keep_the_originals_numbers_and_only_the_target_is_captured(reques
     assert [entry[1] for entry in job.session.log if entry[0] == "start"] == [True]
     assert job.names() == ["begun", "resume-read", "skipped", "done"]
     assert job.events()[2]["batches"] == 13
-    assert not os.path.exists(request_.original)
+    assert not Path(request_.original).exists()
 
 
 def test_an_ordinary_run_has_nothing_to_resume(tmp_path):
@@ -153,7 +153,7 @@ def test_a_program_that_does_not_restore_is_stopped_before_its_first_step(reques
     assert job.done == []
     assert job.names() == ["begun", "ignored"]
     assert "without reading run.resume; expected it to restore ckpt/12" in capsys.readouterr().err
-    assert not os.path.exists(request_.original)
+    assert not Path(request_.original).exists()
 
 
 def test_a_target_over_two_loops_is_captured_on_both_sides(request_, monkeypatch):
@@ -175,15 +175,19 @@ def test_a_long_window_is_not_cut(request_, monkeypatch):
 
 def test_marked_steps_end_the_process_after_the_last_one(request_, monkeypatch):
     job = Job(request_, monkeypatch)
-    marks = 0
-    with pytest.raises(SystemExit) as ended, job.recording as run:
-        assert run.resume is not None
-        while True:
-            run.mark_step()
-            marks += 1
-            job.clock.tick(5)
+
+    def train():
+        with job.recording as run:
+            assert run.resume is not None
+            while True:
+                run.mark_step()
+                job.done.append(run.recorder.next_step)
+                job.clock.tick(5)
+
+    with pytest.raises(SystemExit) as ended:
+        train()
     assert ended.value.code == 0
-    assert marks == 8
+    assert job.done == list(range(13, 21))
     assert [row["step"] for row in job.table("steps")] == list(range(13, 21))
     assert job.names() == ["begun", "resume-read", "marked", "done"]
 
@@ -223,23 +227,32 @@ def test_a_job_that_ends_before_the_last_step_says_so(request_, monkeypatch):
 
 def test_an_error_of_the_program_passes_and_is_told(request_, monkeypatch):
     job = Job(request_, monkeypatch)
-    with pytest.raises(ZeroDivisionError), job.recording as run:
-        assert run.resume is not None
-        for batch in run.steps(range(40), resume=True):
-            1 / (batch - 15)
+
+    def train():
+        with job.recording as run:
+            assert run.resume is not None
+            for batch in run.steps(range(40), resume=True):
+                1 / (batch - 15)
+
+    with pytest.raises(ZeroDivisionError):
+        train()
     assert job.events()[-1]["reason"] == "the program failed: ZeroDivisionError: division by zero"
 
 
 def test_a_fault_of_the_recorder_ends_the_replay(request_, monkeypatch, capsys):
     job = Job(request_, monkeypatch)
-    done = []
-    with pytest.raises(SystemExit) as ended, job.recording as run:
-        assert run.resume is not None
-        for batch in run.steps(range(40), resume=True):
-            done.append(batch)
-            job.clock.fails = batch == 14
+
+    def train():
+        with job.recording as run:
+            assert run.resume is not None
+            for batch in run.steps(range(40), resume=True):
+                job.done.append(batch)
+                job.clock.fails = batch == 14
+
+    with pytest.raises(SystemExit) as ended:
+        train()
     assert ended.value.code == 17
-    assert done == [13, 14]
+    assert job.done == [13, 14]
     assert job.names()[-1] == "failed"
     assert "the recorder switched itself off: OSError" in capsys.readouterr().err
 

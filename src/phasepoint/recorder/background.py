@@ -15,6 +15,7 @@ from phasepoint.recorder.idle_converter import IdleConverter
 from phasepoint.recorder.memory import memory_limit_bytes, resident_bytes
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.rows import MemorySample, Row, cost_rows, gap_row, steps_table, window_row
+from phasepoint.recorder.scalars import ScalarLog
 from phasepoint.recorder.session import ProfilerSession
 from phasepoint.recorder.step_clock import StepClock
 from phasepoint.recorder.windows import CapturedWindow, WindowRunner
@@ -35,6 +36,7 @@ class Inbox:
     captured: deque[CapturedWindow] = field(default_factory=deque)
     rows: deque[tuple[str, Row | Callable[[], Row]]] = field(default_factory=deque)
     """Table name, and the row or what makes it when it is written; that must not raise."""
+    scalars: ScalarLog = field(default_factory=ScalarLog)
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Background:
             return
         while parts.inbox.captured:
             self._write_window(parts.inbox.captured.popleft())
+        parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
         if final or now_ps - self._flushed_ps >= self._flush_ps or parts.steps.fill_ratio > 0.5:
             self._flushed_ps = now_ps
             self._flush(final)

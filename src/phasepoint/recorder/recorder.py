@@ -4,7 +4,7 @@ The hot path is `ask` and `got`, once a step: two clock readings and seven integ
 every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -179,6 +179,11 @@ class Recorder:
         """The user says that a checkpoint was written."""
         now_ns = self._steps.now()
         self.checkpoint(CheckpointWritten(path, now_ns, now_ns, "user", step))
+
+    @guarded
+    def log(self, scalars: Mapping[str, object]) -> None:
+        """The user logs values for the step in progress."""
+        self._parts.inbox.scalars.add(self._steps.step if self._steps.is_open else None, scalars)
 
     @guarded
     def on_compile(

@@ -237,6 +237,16 @@ class Recording:
         if self._recorder is not None:
             self._recorder.user_checkpoint(os.fspath(path), step)
 
+    def log(self, **scalars: object) -> None:
+        """Keep values by step: `run.log(loss=loss)`. Nothing waits for a device, and nothing is raised.
+
+        Args:
+            scalars: numbers, or arrays of NumPy, JAX or PyTorch that hold one; those are read later, in the
+                background. What is no number, or a JAX array that was donated before it was read, is kept as null.
+        """
+        if self._recorder is not None:
+            self._recorder.log(scalars)
+
     @property
     def cost(self) -> RecorderCost | None:
         """What recording has cost so far; None where it is off from the start."""
