@@ -62,6 +62,12 @@ COMMANDS: tuple[Command, ...] = (
         "plan",
         "Say which checkpoint and steps reach a phase again, and at what cost.",
     ),
+    Command(
+        "replay run",
+        "phasepoint.cli.replay_run",
+        "run",
+        "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
+    ),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),

@@ -192,10 +192,15 @@ class LateRecording:
 
 
 class AutoRecorder:
-    """Installs a step clock for each framework as it is imported."""
+    """Installs a step clock for each framework as it is imported.
 
-    def __init__(self, options: AutoOptions) -> None:
-        self.late = LateRecording(options)
+    Args:
+        options: where and how to record.
+        late: what to do with the steps; None records them.
+    """
+
+    def __init__(self, options: AutoOptions, late: LateRecording | None = None) -> None:
+        self.late = late or LateRecording(options)
         self.guard = self.late.guard
 
     @guarded

@@ -57,29 +57,39 @@ def launch(command: Sequence[str], options: AutoOptions, *, environ: Mapping[str
             "there is no command to record; write it after two dashes: phasepoint record -- python train.py"
         )
     began_ns = time.monotonic_ns()
+    process = start_command(command, injected_environ(environ, {VARIABLE: options.to_environ()}))
+    with signals_go_to(process):
+        code = process.wait()
+    return Launched(exit_code_of(code), (time.monotonic_ns() - began_ns) * PS_PER_NS)
+
+
+def start_command(command: Sequence[str], environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a command with this environment and our standard streams.
+
+    Raises:
+        RecordError: it cannot be started.
+    """
     try:
-        process = subprocess.Popen(list(command), env=_recording_environ(options, environ))
+        return subprocess.Popen(list(command), env=dict(environ))
     except FileNotFoundError as error:
         raise RecordError(f"{command[0]}: command not found; is it installed, and on the PATH?") from error
     except OSError as error:
         raise RecordError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
-    with _signals_go_to(process):
-        code = process.wait()
-    return Launched(code if code >= 0 else _SIGNAL_BASE - code, (time.monotonic_ns() - began_ns) * PS_PER_NS)
 
 
-def _recording_environ(options: AutoOptions, environ: Mapping[str, str]) -> dict[str, str]:
+def exit_code_of(code: int) -> int:
+    """A process's exit code; 128 plus the number of the signal that ended it, as shells have it."""
+    return code if code >= 0 else _SIGNAL_BASE - code
+
+
+def injected_environ(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which every Python begins by looking for steps, with more variables in it."""
     folders = [str(INJECT_FOLDER), *([environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else [])]
-    return {
-        **environ,
-        "PYTHONPATH": os.pathsep.join(folders),
-        VARIABLE: options.to_environ(),
-        LAUNCH_VARIABLE: uuid4().hex,
-    }
+    return {**environ, "PYTHONPATH": os.pathsep.join(folders), LAUNCH_VARIABLE: uuid4().hex, **more}
 
 
 @contextmanager
-def _signals_go_to(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+def signals_go_to(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Pass signals on to the command while it runs; what a terminal sends to both of us it gets by itself."""
 
     def forward(number: int, frame: FrameType | None) -> None:

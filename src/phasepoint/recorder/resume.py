@@ -16,13 +16,25 @@ from phasepoint.core.errors import ReplayError
 VARIABLE = "PHASEPOINT_REPLAY"
 """Environment variable that holds a `ReplayRequest` as JSON."""
 
-Event = Literal["begun", "resume-read", "skipped", "restored", "marked", "done", "ended-early", "ignored", "failed"]
+Event = Literal[
+    "begun",
+    "resume-read",
+    "skipped",
+    "restored",
+    "marked",
+    "done",
+    "ended-early",
+    "ignored",
+    "unrecorded",
+    "failed",
+]
 """What a line of the handshake file says.
 
 begun: the recording was begun. resume-read: the program has read `run.resume`. skipped, restored: a loop was brought
 to the first step, by drawing batches or by the loader's state. marked: steps come from `mark_step`. done: the last
 step is over and the run is written. ended-early: the recording was over before. ignored: the program went on to its
-first step without reading `run.resume`. failed: the protocol could not be followed.
+first step without reading `run.resume`. unrecorded: the program trains without recording. failed: the protocol could
+not be followed.
 """
 
 

@@ -1,0 +1,67 @@
+"""In a replay, ends a program that trains without ever having called `phasepoint.record`.
+
+Such a program knows nothing of the request: it would train from its beginning, into the user's files. Its steps are
+seen as `phasepoint record` sees them. A program may well do a few before it calls `record` (a warm-up), so some are
+let pass; once it has called it, nothing is looked for any more.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from phasepoint.recorder.autosteps import AutoOptions, AutoRecorder, Framework, LateRecording, PastStep
+from phasepoint.recorder.guard import guarded
+from phasepoint.recorder.resume import VARIABLE, ReplayRequest, end_process, tell
+
+MOST_STEPS = {"torch": 8, "jax": 24}
+"""Steps that a program may do before it calls `record`. More with JAX, where repeated executions of any jitted function
+count: those that make parameters, mostly."""
+
+
+class UnrecordedSteps(LateRecording):
+    """Counts the steps of a process that records none, and ends it when it has seen enough."""
+
+    def __init__(self, request: ReplayRequest) -> None:
+        super().__init__(AutoOptions(request.path, 0, 1))
+        self._request = request
+        self._count = 0
+
+    @guarded
+    def open(self, framework: Framework, past: Sequence[PastStep], *, finish: Callable[[], object]) -> None:
+        """Steps were seen; takes the place of opening a recording."""
+        self.is_open = True
+        self.framework = framework
+        self._add(len(past))
+
+    def ask(self) -> None:
+        """Another step begins."""
+        if not self.guard.off:
+            self._add(1)
+
+    def _add(self, steps: int) -> None:
+        self._count += steps
+        if self.framework is not None and self._count >= MOST_STEPS[self.framework]:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        reason = (
+            f"the program did {self._count} training steps without calling phasepoint.record; expected it to record "
+            "itself and to restore run.resume.checkpoint (docs/replay.md)"
+        )
+        tell(self._request, "unrecorded", reason=reason)
+        end_process(reason)
+
+
+def start_from_environ() -> None:
+    """Begin to look for steps, if a replay is asked of this process. A broken request is told by `record`."""
+    from phasepoint.core.errors import ReplayError
+
+    value = os.environ.get(VARIABLE)
+    if value is None:
+        return
+    try:
+        request = ReplayRequest.from_environ(value)
+    except ReplayError:
+        return
+    late = UnrecordedSteps(request)
+    AutoRecorder(AutoOptions(request.path, 0, 1), late).install()
