@@ -56,10 +56,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _WORDS: tuple[tuple[Part, frozenset[str]], ...] = (
-    (
-        "iterator",
-        _words("iterator iterators iter dataloader dataloaders loader sampler samplers dataset data grain datapipe"),
-    ),
+    ("iterator", _words("iterator iterators iter dataloader dataloaders loader sampler samplers dataset grain")),
     ("prng", _words("rng rngs prng prngs prngkey random")),
     ("optimizer", _words("optimizer optimizers optim optims opt adam adamw sgd momentum")),
     (
@@ -69,17 +66,12 @@ _WORDS: tuple[tuple[Part, frozenset[str]], ...] = (
             "hyperparameters version scheduler schedulers scaler callbacks loops time lr seed history best"
         ),
     ),
-    (
-        "model",
-        _words(
-            "model models params param parameters module net network weights weight bias kernel embedding ema "
-            "generator discriminator encoder decoder backbone"
-        ),
-    ),
+    ("model", _words("model models params param parameters module net network weights weight bias ema")),
 )
+"""What the words of a name tell, in the order in which they count."""
+
 _WHOLE_NAMES: dict[str, Part] = {
     "key": "prng",
-    "keys": "prng",
     "prng_key": "prng",
     "dropout_key": "prng",
     "state_dict": "model",
@@ -87,34 +79,54 @@ _WHOLE_NAMES: dict[str, Part] = {
     "batch_stats": "model",
     "hyper_parameters": "other",
 }
+_WRAPPERS = _words("state states train_state trainstate app app_state default checkpoint ckpt payload trainer")
+"""Names that hold the parts and are none."""
+
+_PARAMETERS = _words("weight bias kernel scale embedding gamma beta running_mean running_var num_batches_tracked")
+"""How the name of a parameter or of a layer's statistics ends."""
+
+_RANDOM = _words("rng rngs prng_key rng_state")
+_STEPS = re.compile(r"[./]")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
-def part_of(name: str) -> Part | None:
-    """The part of a job's state that a name tells of, `other` for counters, settings and the like; None: no telling.
+def parts_of(name: str) -> frozenset[Part]:
+    """The parts of a job's state that a name tells of; `other` for counters and settings; none where it tells nothing.
 
-    A name is told by its words (`torch_rng_state`, `optimizer.0`); of several, the first of iterator, prng, optimizer,
-    other, model counts, so that `model_optimizer` is an optimizer's.
+    A name is a path (`train_state.params.Dense_0.kernel`). Its first component that is no mere wrapper (`state`, `app`)
+    tells by its words (`torch_rng_state`); of several, the first of iterator, prng, optimizer, other, model counts, so
+    that `model_optimizer` is an optimizer's. Where that tells nothing, a path that ends as parameters do (`weight`)
+    is the model's. A random generator may stand deep within a model: `dropout.rngs.count`.
     """
-    lowered = name.lower()
-    whole = _WHOLE_NAMES.get(lowered)
+    components = [one for one in _STEPS.split(name.lower()) if one]
+    while len(components) > 1 and components[0] in _WRAPPERS:
+        del components[0]
+    if not components:
+        return frozenset()
+    parts = {_part_by_words(components[0])}
+    if None in parts and components[-1] in _PARAMETERS:
+        parts = {"model"}
+    if not _RANDOM.isdisjoint(components):
+        parts.add("prng")
+    return frozenset(part for part in parts if part is not None)
+
+
+def _part_by_words(component: str) -> Part | None:
+    whole = _WHOLE_NAMES.get(component)
     if whole is not None:
         return whole
-    words = set(_SEPARATORS.split(lowered))
+    words = set(_SEPARATORS.split(component))
     return next((part for part, telling in _WORDS if words & telling), None)
 
 
-def tell_contents(names: Iterable[str], *, complete: bool = True) -> CheckpointContents:
-    """What is in a checkpoint by the names of its parts.
+def tell_contents(names: Iterable[str]) -> CheckpointContents:
+    """What is in a checkpoint by the names of all its parts: keys, items, tensors.
 
     A part that is named is there. A part that is not named is absent if every name tells of something, and not known
     otherwise: it may stand under a name that tells nothing.
-
-    Args:
-        names: names of the parts: top-level keys, items, tensors.
-        complete: whether these are all names.
     """
-    parts = {part_of(name) for name in names}
-    absent = False if complete and parts and None not in parts else None
-    found = [True if part in parts else absent for part in ("model", "optimizer", "prng", "iterator")]
-    return CheckpointContents(*found)
+    told = [parts_of(name) for name in names]
+    found = frozenset[Part]().union(*told)
+    absent = False if told and all(told) else None
+    has = [True if part in found else absent for part in ("model", "optimizer", "prng", "iterator")]
+    return CheckpointContents(*has)

@@ -1,14 +1,20 @@
 """The formats of checkpoints. A new format is one module and one row of `FORMATS`. Nothing in them is unpickled."""
 
+import glob
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
 from phasepoint.core.errors import StoreError
+from phasepoint.sources.checkpoint_dcp import inspect_dcp, is_dcp
 from phasepoint.sources.checkpoint_facts import CheckpointFacts
+from phasepoint.sources.checkpoint_orbax import TEMPORARY_MARK, inspect_orbax, is_orbax
 from phasepoint.sources.checkpoint_other import inspect_other, is_other
 from phasepoint.sources.checkpoint_place import CheckpointPlace, open_place
+from phasepoint.sources.checkpoint_safetensors import inspect_safetensors, is_safetensors
+from phasepoint.sources.checkpoint_torch import inspect_torch, is_torch
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,17 @@ class CheckpointFormat:
     inspect: Callable[[CheckpointPlace], CheckpointFacts]
 
 
-FORMATS: tuple[CheckpointFormat, ...] = (CheckpointFormat("other", is_other, inspect_other),)
+FORMATS: tuple[CheckpointFormat, ...] = (
+    CheckpointFormat("orbax", is_orbax, inspect_orbax),
+    CheckpointFormat("dcp", is_dcp, inspect_dcp),
+    CheckpointFormat("safetensors", is_safetensors, inspect_safetensors),
+    CheckpointFormat("torch", is_torch, inspect_torch),
+    CheckpointFormat("other", is_other, inspect_other),
+)
+"""The first that recognises a place reads it."""
+
+
+_OF_FILES = ("safetensors", "torch")
 
 
 def inspect_checkpoint(path: str, framework: str | None = None) -> CheckpointFacts:
@@ -39,7 +55,7 @@ def inspect_checkpoint(path: str, framework: str | None = None) -> CheckpointFac
     try:
         place = open_place(path)
         if place is None:
-            return CheckpointFacts(None, "missing", "it is not there any more")
+            return _not_there(path)
         if place.truncated:
             return CheckpointFacts(None, "unknown", f"it has more than {len(place.files)} files: not looked at")
         return _format_of(place, framework).inspect(place)
@@ -47,8 +63,19 @@ def inspect_checkpoint(path: str, framework: str | None = None) -> CheckpointFac
         return CheckpointFacts(None, "unknown", f"it cannot be looked at: {error}")
 
 
+def _not_there(path: str) -> CheckpointFacts:
+    """Nothing, or what Orbax left of it under its temporary name."""
+    local = Path(path.removeprefix("file://"))
+    if "://" not in str(local) and local.parent.is_dir():
+        left = sorted(one.name for one in local.parent.glob(f"{glob.escape(local.name)}{TEMPORARY_MARK}*"))
+        if left:
+            return CheckpointFacts("orbax", "incomplete", f"{left[0]}: it was being written when its writer ended")
+    return CheckpointFacts(None, "missing", "it is not there any more")
+
+
 def _format_of(place: CheckpointPlace, framework: str | None) -> CheckpointFormat:
     found = next(one for one in FORMATS if one.is_it(place))
     if found.name != "other":
         return found
-    return next((one for one in FORMATS if one.name == framework), found)
+    named = next((one for one in FORMATS if one.name == framework), found)
+    return named if place.is_file == (named.name in _OF_FILES) else found
