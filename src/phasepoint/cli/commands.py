@@ -68,6 +68,12 @@ COMMANDS: tuple[Command, ...] = (
         "run",
         "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
     ),
+    Command(
+        "replay estimate",
+        "phasepoint.cli.replay_estimate",
+        "estimate",
+        "Say what the whole run would take and cost if a phase went as in its replay.",
+    ),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
