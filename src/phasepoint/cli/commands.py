@@ -50,6 +50,12 @@ COMMANDS: tuple[Command, ...] = (
         _WRAPS_A_COMMAND,
     ),
     Command(
+        "replay check",
+        "phasepoint.cli.replay_check",
+        "check",
+        "Hold a replay against the run that it replays: faithful, or what is other.",
+    ),
+    Command(
         "replay compact",
         "phasepoint.cli.replay_compact",
         "compact",

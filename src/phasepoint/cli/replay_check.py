@@ -1,0 +1,64 @@
+"""`phasepoint replay check`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
+
+if TYPE_CHECKING:
+    from phasepoint.replay.fidelity import Fidelity
+
+ReplayPath = Annotated[str, typer.Argument(metavar="REPLAY", help="What `phasepoint replay run` wrote.")]
+Strict = Annotated[bool, typer.Option("--strict", help="End with exit code 17 if the replay is not faithful.")]
+
+
+def check(
+    path: RunPath,
+    replay: ReplayPath,
+    *,
+    method: Method = DEFAULT_METHOD,
+    strict: Strict = False,
+    as_json: AsJson = False,
+) -> None:
+    """Hold a replay against the run that it replays: ops, step times, programs, loss, devices.
+
+    Says "faithful", or what is other: data, shapes, program, device, versions, a slower machine.
+    """
+    from phasepoint.cli.console import result_console, write_notes
+
+    found = _compare(path, replay, method)
+    write_notes(found.notes)
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        typer.echo(to_json("replay check", found))
+    else:
+        from phasepoint.report.replay_fidelity_terminal import render_fidelity
+
+        render_fidelity(found, result_console())
+    if strict and not found.faithful:
+        from phasepoint.core.errors import ReplayError
+
+        what = ", ".join(one.code for one in found.differences) or "nothing could be compared"
+        raise ReplayError(f"{replay}: {found.verdict}: {what}; expected a faithful replay (--strict)")
+
+
+def _compare(path: str, replay: str, method: str) -> "Fidelity":
+    from phasepoint.cli.console import busy
+    from phasepoint.cli.opening import open_analysis, open_converted
+    from phasepoint.core.errors import NoDataError
+
+    original = open_analysis(path, method)
+    run = open_converted(replay)
+    with busy("comparing"):
+        from phasepoint.replay.fidelity import compare_replay
+        from phasepoint.replay.record import read_replay
+
+        record = read_replay(run.path)
+        if record is None:
+            raise NoDataError(
+                f"{run.path}: is no replay: replay.json is missing; expected what `phasepoint replay run` wrote. "
+                "Any two runs are compared by `phasepoint diff`"
+            )
+        return compare_replay(original, run, record)

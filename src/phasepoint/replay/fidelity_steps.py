@@ -1,0 +1,108 @@
+"""The steps that a replay and its original both did, number by number, and how a window stood to each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.captured import StepKeys, step_keys
+from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.ways import LEAD_STEPS
+from phasepoint.store import Run
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+CLEAR, CAPTURED, AFTER = 0, 1, 2
+"""How a window stands to a step: not at all, it saw it, it was closed just before (which costs that step time)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommonSteps:
+    """Steps of the replay that the original has too, `[n]` each, by host and step.
+
+    Attributes:
+        host: rank.
+        step: number.
+        original: row in the original's steps table.
+        replay: row in the replay's steps table.
+        original_state, replay_state: CLEAR, CAPTURED or AFTER.
+        of_phase: whether the original's step is of the replayed phase.
+        target: whether it is one of the steps that the replay was made for.
+        warm: whether the replay had run a few steps before, as the original had.
+    """
+
+    host: Int64s
+    step: Int64s
+    original: Int64s
+    replay: Int64s
+    original_state: Int64s
+    replay_state: Int64s
+    of_phase: Bools
+    target: Bools
+    warm: Bools
+
+    @property
+    def alike(self) -> Bools:
+        """Steps whose times can be compared: a window stands to them in the same way on both sides."""
+        return np.asarray(self.original_state == self.replay_state, np.bool_)
+
+
+def match_steps(original: Analysis, replay: Run, record: ReplayRecord) -> CommonSteps:
+    """Match the replay's steps with the original's: by host and number, in the attempt that was replayed.
+
+    Raises:
+        StoreError: a table cannot be read.
+    """
+    steps = replay.table("steps")
+    theirs = step_keys(steps)
+    attempt = {host: _attempt(original, record, host) for host in np.unique(theirs.host).tolist()}
+    wanted = pa.table(
+        {
+            "host": pa.array(theirs.host),
+            "attempt": pa.array([attempt[host] for host in theirs.host.tolist()], pa.int64()),
+            "step": pa.array(theirs.step),
+        }
+    )
+    row = original.keys.rows_of(wanted)
+    both = np.flatnonzero(row >= 0)
+    rows, step = row[both], theirs.step[both]
+    return CommonSteps(
+        host=theirs.host[both],
+        step=step,
+        original=rows,
+        replay=both,
+        original_state=window_states(original.keys, original.tables["windows"])[rows],
+        replay_state=window_states(theirs, replay.table("windows"))[both],
+        of_phase=original.labels[rows] == record.phase_id,
+        target=(step >= record.target_first) & (step <= record.target_last),
+        warm=np.full(len(step), record.checkpoint is None) | (step >= record.first_step + LEAD_STEPS),
+    )
+
+
+def window_states(keys: StepKeys, windows: pa.Table) -> Int64s:
+    """How a window stands to each step, `[n_steps]`."""
+    first, last = (np.asarray(windows.column(name).to_numpy(), np.int64) for name in ("first_step", "last_step"))
+    length = np.maximum(last - first + 1, 0)
+    window = np.repeat(np.arange(len(first)), length)
+    within = np.arange(len(window)) - np.repeat(np.cumsum(length) - length, length)
+    state = np.full(len(keys.step), CLEAR, np.int64)
+    saw = np.flatnonzero(length)
+    state[_rows(keys, windows, saw, last[saw] + 1)] = AFTER
+    state[_rows(keys, windows, window, first[window] + within)] = CAPTURED
+    return state
+
+
+def _rows(keys: StepKeys, windows: pa.Table, window: Int64s, step: Int64s) -> Int64s:
+    """Rows of steps by number in the host and attempt of a window each; those that the table has."""
+    where = windows.select(["host", "attempt"]).take(pa.array(window))
+    row = keys.rows_of(where.append_column("step", pa.array(step)))
+    return row[row >= 0]
+
+
+def _attempt(original: Analysis, record: ReplayRecord, host: int) -> int:
+    """The attempt of a host whose steps were replayed: the record's, or the host's last where it has none such."""
+    attempts = [session.attempt for session in original.clock.of_host(host)]
+    return record.attempt if record.attempt in attempts or not attempts else attempts[-1]
