@@ -243,3 +243,73 @@ def test_torch_imported_later_is_hooked_too(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=120
     ).stdout
     assert output == f"['{tmp_path / 'later.pt'}'] 0\n"
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_distributed_checkpoints_of_one_process(tmp_path):
+    torch = pytest.importorskip("torch")
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    before = dcp.save, dcp.async_save
+    seen = []
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
+    state = {"model": {"w": torch.ones(4)}}
+    dcp.save(state, checkpoint_id=str(tmp_path / "a"), no_dist=True)
+    dcp.async_save({**state, "dataloader": 1}, checkpoint_id=tmp_path / "b", no_dist=True).result()
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(tmp_path / "c"), no_dist=True)
+    remove()
+    assert [(w.framework, w.path, w.bytes, w.asynchronous, w.has_iterator) for w in seen] == [
+        ("dcp", str(tmp_path / "a"), None, False, None),
+        ("dcp", str(tmp_path / "b"), None, True, True),
+        ("dcp", str(tmp_path / "c"), None, False, None),
+    ]
+    assert (dcp.save, dcp.async_save) == before
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["torch", "numpy", "flax"])
+def test_safetensors_files(tmp_path, kind):
+    np = pytest.importorskip("numpy")
+    module = pytest.importorskip(f"safetensors.{kind}")
+    make = {"torch": lambda: pytest.importorskip("torch").ones(3), "numpy": lambda: np.ones(3)}
+    tensors = {"w": make.get(kind, lambda: pytest.importorskip("jax.numpy").ones(3))()}
+    before = module.save_file
+    seen = []
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
+    module.save_file(tensors, tmp_path / "a.safetensors")
+    module.save_file(tensors, filename=str(tmp_path / "b.safetensors"))
+    remove()
+    assert [(w.framework, w.path, w.bytes, w.asynchronous) for w in seen] == [
+        ("safetensors", str(tmp_path / name), (tmp_path / name).stat().st_size, False)
+        for name in ("a.safetensors", "b.safetensors")
+    ]
+    assert module.save_file is before
+
+
+@pytest.mark.jax
+@pytest.mark.filterwarnings("ignore")
+def test_orbax_v1(tmp_path):
+    v1 = pytest.importorskip("orbax.checkpoint.experimental.v1")
+    np = pytest.importorskip("numpy")
+    before = v1.save, v1.training.Checkpointer.save
+    seen = []
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
+    state = {"w": np.ones(4)}
+    v1.save(tmp_path / "one", state)
+    v1.save_async(tmp_path / "two", state).result()
+    v1.save_checkpointables(tmp_path / "three", {"state": state, "dataset": {"at": np.ones(1)}})
+    with v1.training.Checkpointer(tmp_path / "managed") as checkpointer:
+        assert checkpointer.save(3, state)
+        assert checkpointer.save_async(4, state).result()
+        policy = v1.training.save_decision_policies.FixedIntervalPolicy(10)
+    with v1.training.Checkpointer(tmp_path / "rare", save_decision_policy=policy) as checkpointer:
+        assert not checkpointer.save(7, state)
+    remove()
+    assert [(w.framework, w.path, w.asynchronous, w.has_iterator) for w in seen] == [
+        ("orbax", str(tmp_path / "one"), False, None),
+        ("orbax", str(tmp_path / "two"), True, None),
+        ("orbax", str(tmp_path / "three"), False, True),
+        ("orbax", str(tmp_path / "managed" / "3"), False, None),
+        ("orbax", str(tmp_path / "managed" / "4"), True, None),
+    ]
+    assert (v1.save, v1.training.Checkpointer.save) == before

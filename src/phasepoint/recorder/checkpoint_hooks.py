@@ -25,7 +25,7 @@ class Saved:
     """What a finished call says about the checkpoint it wrote; None for what it does not say.
 
     Attributes:
-        framework: orbax or torch.
+        framework: orbax, torch, dcp or safetensors.
         path: where the checkpoint stands.
         bytes: its size, where it is known without a search.
         asynchronous: whether writing goes on.
@@ -130,7 +130,7 @@ def watch_checkpoints(
     *,
     guard: Guard,
 ) -> Remove:
-    """Notice checkpoints of `torch.save` and Orbax, whether these are imported already or later.
+    """Notice checkpoints of the frameworks of `_HOOKS`, whether these are imported already or later.
 
     Args:
         on_written: called on the saving thread after every checkpoint.
@@ -141,7 +141,7 @@ def watch_checkpoints(
         What takes the hooks out again.
     """
     watch = SaveWatch(on_written, on_waited, guard)
-    removes = [_Install(watch, "torch"), _Install(watch, "orbax.checkpoint")]
+    removes = [_Install(watch, module) for module in _HOOKS]
     forgets = [when_imported(install.module, install.run) for install in removes]
 
     def remove() -> None:
@@ -151,6 +151,49 @@ def watch_checkpoints(
             install.undo()
 
     return remove
+
+
+def _hook_torch(module: str, watch: SaveWatch) -> list[Remove]:
+    from phasepoint.recorder.torch_hook import hook_torch_save
+
+    return hook_torch_save(watch.wrap)
+
+
+def _hook_dcp(module: str, watch: SaveWatch) -> list[Remove]:
+    from phasepoint.recorder.dcp_hook import hook_dcp
+
+    return hook_dcp(watch.wrap)
+
+
+def _hook_safetensors(module: str, watch: SaveWatch) -> list[Remove]:
+    from phasepoint.recorder.safetensors_hook import hook_safetensors
+
+    return hook_safetensors(module, watch.wrap)
+
+
+def _hook_orbax(module: str, watch: SaveWatch) -> list[Remove]:
+    from phasepoint.recorder.orbax_hook import hook_orbax
+
+    return hook_orbax(watch.wrap, watch.wrap_wait)
+
+
+def _hook_orbax_v1(module: str, watch: SaveWatch) -> list[Remove]:
+    from phasepoint.recorder.orbax_v1_hook import hook_orbax_v1
+
+    return hook_orbax_v1(module, watch.wrap)
+
+
+_HOOKS: Mapping[str, Callable[[str, SaveWatch], list[Remove]]] = {
+    "torch": _hook_torch,
+    "torch.distributed.checkpoint": _hook_dcp,
+    "safetensors.torch": _hook_safetensors,
+    "safetensors.numpy": _hook_safetensors,
+    "safetensors.flax": _hook_safetensors,
+    "orbax.checkpoint": _hook_orbax,
+    "orbax.checkpoint.v1": _hook_orbax_v1,
+    "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
+}
+"""By module whose import brings them in, what puts the hooks in."""
 
 
 class _Install:
@@ -164,14 +207,7 @@ class _Install:
 
     @guarded
     def run(self) -> None:
-        if self.module == "torch":
-            from phasepoint.recorder.torch_hook import hook_torch_save
-
-            self._removes = hook_torch_save(self._watch.wrap)
-        else:
-            from phasepoint.recorder.orbax_hook import hook_orbax
-
-            self._removes = hook_orbax(self._watch.wrap, self._watch.wrap_wait)
+        self._removes = _HOOKS[self.module](self.module, self._watch)
 
     def undo(self) -> None:
         for remove in reversed(self._removes):

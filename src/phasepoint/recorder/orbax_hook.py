@@ -9,6 +9,7 @@ from typing import Any
 
 from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.redirection import destination
 from phasepoint.recorder.session import Remove
 
 CHECKPOINTERS = ("Checkpointer", "AsyncCheckpointer", "StandardCheckpointer", "PyTreeCheckpointer")
@@ -56,7 +57,7 @@ def _describe_manager(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: 
         return None
     manager, *_ = args
     step = args[1] if len(args) > 1 else kwargs.get("step")
-    return Saved("orbax", f"{manager.directory}/{step}", has_iterator=_has_iterator([*args[2:], *kwargs.values()]))
+    return Saved("orbax", f"{manager.directory}/{step}", has_iterator=has_iterator([*args[2:], *kwargs.values()]))
 
 
 def _describe_checkpointer(
@@ -67,13 +68,13 @@ def _describe_checkpointer(
         return None
     return Saved(
         "orbax",
-        str(directory),
+        destination(str(directory)),
         asynchronous=isinstance(args[0], asynchronous),
-        has_iterator=_has_iterator([*args[2:], *kwargs.values()]),
+        has_iterator=has_iterator([*args[2:], *kwargs.values()]),
     )
 
 
-def _has_iterator(values: Iterable[object]) -> bool | None:
+def has_iterator(values: Iterable[object]) -> bool | None:
     """True if an argument is Grain's or is a composite with an item of a telling name; else not known."""
     for value in values:
         if _is_grains(value):

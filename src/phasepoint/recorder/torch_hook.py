@@ -7,6 +7,7 @@ from typing import Any
 
 from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.redirection import destination
 from phasepoint.recorder.session import Remove
 
 ITERATOR_KEYS = ("dataloader", "data_loader", "sampler", "iterator", "data_iter", "dataset_state")
@@ -26,15 +27,16 @@ def describe_torch_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result
     target = args[1] if len(args) > 1 else kwargs.get("f")
     state = args[0] if args else kwargs.get("obj")
     if isinstance(target, str | os.PathLike):
-        path = Path(target)
-        return Saved("torch", str(path.absolute()), path.stat().st_size, False, _has_iterator(state))
+        path = Path(destination(os.fspath(target)))
+        return Saved("torch", str(path.absolute()), path.stat().st_size, False, has_iterator(state))
     name = getattr(target, "name", None)
     if isinstance(name, str):
-        return Saved("torch", str(Path(name).absolute()), None, False, _has_iterator(state))
+        return Saved("torch", str(Path(name).absolute()), None, False, has_iterator(state))
     return None
 
 
-def _has_iterator(state: object) -> bool | None:
+def has_iterator(state: object) -> bool | None:
+    """True if a key of a state tells of the data iterator; else not known."""
     if not isinstance(state, Mapping):
         return None
     found = any(part in str(key).lower() for key in state for part in ITERATOR_KEYS)

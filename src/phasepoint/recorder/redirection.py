@@ -1,0 +1,87 @@
+"""Where a save goes: to the place it names, or, in a replay, elsewhere if that is the original's.
+
+A place below a protected one keeps its path under the folder for such saves, so that two never meet there:
+`/data/ckpt/20` becomes `SAVES/data/ckpt/20`.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from phasepoint.recorder.session import Remove
+
+
+@dataclass
+class Redirection:
+    """Which places are protected, and where what would go there goes instead.
+
+    Attributes:
+        protected: folders and files.
+        saves: folder for saves that would go to them.
+        on_redirected: told every place, once, the first time that something is redirected from it.
+    """
+
+    protected: tuple[str, ...]
+    saves: str
+    on_redirected: Callable[[str], None] = lambda place: None
+    _told: set[str] = field(default_factory=set)
+
+    def destination(self, path: str) -> str:
+        """Where a save to a path goes; the path itself where nothing of it is protected."""
+        place = _normal(path)
+        if _is_within(place, _normal(self.saves)) or not any(_is_within(place, _normal(p)) for p in self.protected):
+            return path
+        target = f"{self.saves}/{place.replace('://', '/').lstrip('/')}"
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        if place not in self._told:
+            self._told.add(place)
+            self.on_redirected(place)
+        return target
+
+    def protects(self, path: str) -> bool:
+        """Whether a save to a path would be redirected."""
+        place = _normal(path)
+        return not _is_within(place, _normal(self.saves)) and any(_is_within(place, _normal(p)) for p in self.protected)
+
+
+@dataclass
+class _InForce:
+    redirection: Redirection | None = None
+
+
+_in_force = _InForce()
+
+
+def destination(path: str) -> str:
+    """Where a save of this process to a path goes: the path itself in all processes but replays."""
+    redirection = _in_force.redirection
+    return path if redirection is None else redirection.destination(path)
+
+
+def in_force() -> Redirection | None:
+    """What is redirected in this process."""
+    return _in_force.redirection
+
+
+def put_in_force(redirection: Redirection) -> Remove:
+    """Redirect saves of this process from now on; returns what ends it."""
+    before = _in_force.redirection
+    _in_force.redirection = redirection
+
+    def remove() -> None:
+        if _in_force.redirection is redirection:
+            _in_force.redirection = before
+
+    return remove
+
+
+def _normal(path: str) -> str:
+    """A path without links and dots, so that no other name of a protected place is taken for another place."""
+    if "://" in path and not path.startswith("file://"):
+        return path.rstrip("/")
+    return os.path.realpath(path.removeprefix("file://"))
+
+
+def _is_within(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(folder.rstrip("/") + "/")
