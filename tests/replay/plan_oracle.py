@@ -53,21 +53,19 @@ def _after(one):
 
 
 def _way(steps, phase, stretch, after, wanted):
-    first, last = after + 1, stretch[-1]
+    first = after + 1
     of_phase = [label == phase for _, _, _, label, _ in steps]
-    n_captured = sum(mine and row[4] >= 0 for mine, row in zip(of_phase, steps, strict=True))
-    all_count = n_captured > sum(of_phase) / 2
-
-    def counts(number):
-        return of_phase[number] and (all_count or steps[number][4] < 0)
-
-    compared = sum(counts(number) for number in range(first + LEAD, stretch[0]))
-    at, strange, more = last, 0, 0
-    while compared + more < wanted and at + 1 < len(steps) and strange <= BRIDGE:
-        at += 1
-        strange = 0 if of_phase[at] else strange + 1
-        more += counts(at)
-        last = at if of_phase[at] else last
+    for counted in ([mine and row[4] < 0 for mine, row in zip(of_phase, steps, strict=True)], of_phase):
+        compared = sum(counted[first + LEAD : stretch[0]])
+        at = last = stretch[-1]
+        strange = 0
+        while compared < wanted and at + 1 < len(steps) and strange <= BRIDGE:
+            at += 1
+            strange = 0 if of_phase[at] else strange + 1
+            if counted[at]:
+                compared, last = compared + 1, at
+        if compared >= wanted:
+            break
     forward_ps = sum(steps[number][1] for number in range(first, last + 1))
     skip_ps = sum(steps[number][2] for number in range(first))
-    return (stretch[0], stretch[-1]), after, first, last, compared + more, forward_ps, skip_ps
+    return (stretch[0], stretch[-1]), after, first, last, compared, forward_ps, skip_ps

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))  # made_run.py
+sys.path.append(str(Path(__file__).parents[1] / "replay"))  # replay_runs.py
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = [
@@ -42,6 +43,15 @@ def near(opened):
     run, summary, _ = opened
     shown = replace(summary.phases[0], representative_window=0, representative_step=10)
     return build_details(analyse_run(run), replace(summary, phases=(shown, *summary.phases[1:])))
+
+
+@pytest.fixture(scope="session")
+def forward(opened):
+    """What can be replayed of the same run."""
+    from phasepoint.phases.analysis import analyse_run
+    from phasepoint.replay.fast_forward import build_fast_forward
+
+    return build_fast_forward(analyse_run(opened[0]))
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 
 
 @pytest.fixture(scope="module")
-def page_path(opened, near, tmp_path_factory):
+def page_path(opened, near, forward, tmp_path_factory):
     _, summary, timeline = opened
     path = tmp_path_factory.mktemp("page") / "report.html"
-    html = summary_html(summary, timeline, sample_findings(summary.phases[0].name), near)
+    html = summary_html(summary, timeline, sample_findings(summary.phases[0].name), near, fast_forward=forward)
     path.write_text(html, encoding="utf-8")
     return path
 
@@ -232,6 +232,19 @@ def test_a_finding_leads_to_its_evidence(view, opened):
     command = page.evaluate("navigator.clipboard.readText()")
     assert command.startswith("phasepoint sql ")
     assert "select * from steps where" in command
+
+
+def test_a_phase_is_replayed_by_the_command_that_is_copied(view, forward):
+    page = view()
+    plan = forward.plans[0].plan
+    block = page.locator(f"#replay-{plan.phase_id}")
+    assert block.locator(".win").inner_text() == "2.13 s · 17.7 % of the run"
+    block.locator("summary").focus()
+    page.keyboard.press("Enter")
+    block.get_by_role("button", name="Copy the command").click()
+    page.wait_for_selector(f"#replay-{plan.phase_id} .said:has-text('copied')")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == f"phasepoint replay run {plan.run} --phase {plan.phase} -- python train.py"
 
 
 def test_a_link_unfolds_what_it_points_at(view, opened):

@@ -10,7 +10,7 @@ export interface Bins {
   start: number[]; end: number[]; first: number[]; n: number[]; p05: number[]; median: number[]; p95: number[];
   max: number[]; input_share: (number | null)[];
 }
-export interface Marks { start: number[]; dur: number[]; text: string[] }
+export interface Marks { start: number[]; dur: number[]; text: string[]; gone?: boolean[] }
 export interface Series { name: string; unit: string; at: number[]; values: number[] }
 export interface Timeline {
   all_steps: boolean; points: Points; bins: Bins; series: Series[];

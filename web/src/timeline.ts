@@ -156,10 +156,13 @@ function marksLane(host: HTMLElement, view: View, name: string, marks: Marks, ho
       context.fillStyle = colour(name === "gaps" ? "dim" : "accent");
       for (let i = 0; i < marks.start.length; i++) {
         const from = x(marks.start[i]), to = x(marks.start[i] + marks.dur[i]);
+        if (marks.gone) context.fillStyle = colour(marks.gone[i] ? "band" : "accent");
         context.globalAlpha = 0.45;
         context.fillRect(from, top + height * 0.3, to - from, height * 0.4);
         context.globalAlpha = 1;
-        context.fillRect(from, top + 1, Math.max(devicePixelRatio, 1), height - 2);
+        // What is gone is a stump of the mark that it was.
+        const cut = marks.gone?.[i] ? height * 0.55 : 0;
+        context.fillRect(from, top + 1 + cut, Math.max(devicePixelRatio, 1), height - 2 - cut);
       }
     },
   });

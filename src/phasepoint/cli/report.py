@@ -72,11 +72,14 @@ def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[st
         summary, found = summarize(analysis), judge_analysis(analysis)
         if form == "html":
             return build_page(analysis, summary, found, all_methods=all_methods)
+        from phasepoint.replay.fast_forward import build_fast_forward
+        from phasepoint.report.fast_forward_document import fast_forward_document
         from phasepoint.report.findings_document import findings_document
         from phasepoint.report.markdown import summary_markdown
 
-        findings = findings_document(found)
-        return summary_markdown(summary, findings), {"summary": summary, "findings": findings}
+        findings, forward = findings_document(found), build_fast_forward(analysis)
+        document = {"summary": summary, "findings": findings, "fast_forward": fast_forward_document(forward)}
+        return summary_markdown(summary, findings, forward), document
 
 
 def build_page(
@@ -85,14 +88,19 @@ def build_page(
     """The HTML page of a run, and everything it is drawn from by name."""
     from phasepoint.phases.report_details import build_details
     from phasepoint.phases.timeline import build_timeline
+    from phasepoint.replay.fast_forward import build_fast_forward
+    from phasepoint.report.checkpoint_words import tell_checkpoints
+    from phasepoint.report.fast_forward_document import fast_forward_document
     from phasepoint.report.findings_document import findings_document
     from phasepoint.report.html import summary_html
     from phasepoint.report.stack_document import overview_document
     from phasepoint.stack.overview import build_overview
 
-    findings, timeline = findings_document(found), build_timeline(analysis.run, summary, analysis)
+    findings, forward = findings_document(found), build_fast_forward(analysis)
+    tell = tell_checkpoints(forward.checkpoints)
+    timeline = build_timeline(analysis.run, summary, analysis, tell_checkpoint=tell)
     details = build_details(analysis, summary, every_method=all_methods)
     overview = build_overview(analysis.run, known={name: analysis.table(name) for name in ("steps", "spans")})
     document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
-    document["stack"] = overview_document(overview)
-    return summary_html(summary, timeline, findings, details, overview=overview), document
+    document |= {"stack": overview_document(overview), "fast_forward": fast_forward_document(forward)}
+    return summary_html(summary, timeline, findings, details, overview=overview, fast_forward=forward), document

@@ -74,12 +74,13 @@ class StepBin:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened at a time; `count` > 1 where several are drawn as one."""
+    """Something that happened at a time; `count` > 1 where several are drawn as one; `is_gone`: of no use any more."""
 
     start_ps: int
     dur_ps: int
     text: str
     count: int = 1
+    is_gone: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,20 @@ class Timeline:
     hints: tuple[Mark, ...]
 
 
-def build_timeline(run: Run, summary: RunSummary, analysis: Analysis | None = None) -> Timeline:
+Telling = Callable[[Mapping[str, object]], tuple[str, bool]]
+"""A row of `checkpoints` to what is said of it, and whether the checkpoint is gone."""
+
+
+def build_timeline(
+    run: Run, summary: RunSummary, analysis: Analysis | None = None, *, tell_checkpoint: Telling | None = None
+) -> Timeline:
     """The timeline of a summary's reference host.
 
     Args:
         run: the run.
         summary: of the run.
         analysis: of the run, whose tables and clock are then not read again.
+        tell_checkpoint: what to say of a checkpoint, where more is known than its row.
     """
     end_ps = summary.strip[-1].start_ps + summary.strip[-1].dur_ps if summary.strip else 0
     host = summary.reference_host
@@ -137,7 +145,10 @@ def build_timeline(run: Run, summary: RunSummary, analysis: Analysis | None = No
     steps = _steps_in_time(clock, host)
     all_steps = len(steps.start_ps) <= MAX_POINTS
     edges = np.array([i * end_ps // BINS for i in range(BINS + 1)], np.int64)
-    marks = {name: _marks(tables[name], name, host, offsets, end_ps) for name in _MARK_TEXTS}
+    tellings = {name: _plainly(text) for name, text in _MARK_TEXTS.items()}
+    if tell_checkpoint is not None:
+        tellings["checkpoints"] = tell_checkpoint
+    marks = {name: _marks(tables[name], name, tell, (host, offsets, end_ps)) for name, tell in tellings.items()}
     return Timeline(
         host=host,
         end_ps=end_ps,
@@ -281,14 +292,19 @@ _MARK_TEXTS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
 }
 
 
-def _marks(table: pa.Table, name: str, host: int, offsets: Mapping[int, int], end_ps: int) -> tuple[Mark, ...]:
-    """The rows of a table whose time is known, as marks in order of time."""
+def _plainly(text: Callable[[Mapping[str, object]], str]) -> Telling:
+    return lambda row: (text(row), False)
+
+
+def _marks(table: pa.Table, name: str, tell: Telling, axis: tuple[int, Mapping[int, int], int]) -> tuple[Mark, ...]:
+    """The rows of a table whose time is known, as marks in order of time; the axis: host, offsets of attempts, end."""
+    host, offsets, end_ps = axis
     table = _of_host(table, host)
     table = table.filter(pc.and_(pc.is_valid(table.column("start_ps")), pc.is_valid(table.column("dur_ps"))))
-    text = _MARK_TEXTS[name]
-    marks = [
-        Mark(row["start_ps"] + offsets.get(row["attempt"], 0), row["dur_ps"], text(row)) for row in table.to_pylist()
-    ]
+    marks = []
+    for row in table.to_pylist():
+        text, is_gone = tell(row)
+        marks.append(Mark(row["start_ps"] + offsets.get(row["attempt"], 0), row["dur_ps"], text, is_gone=is_gone))
     return _merge_marks(sorted(marks, key=lambda mark: mark.start_ps), name, end_ps)
 
 
@@ -307,7 +323,9 @@ def _merge_cell(marks: list[Mark], kind: str) -> Mark:
         return marks[0]
     start_ps = marks[0].start_ps
     end_ps = max(mark.start_ps + mark.dur_ps for mark in marks)
-    return Mark(start_ps, end_ps - start_ps, f"{len(marks)} {kind}, the first: {marks[0].text}", len(marks))
+    is_gone = all(mark.is_gone for mark in marks)
+    text = f"{len(marks)} {kind}, the first: {marks[0].text}"
+    return Mark(start_ps, end_ps - start_ps, text, len(marks), is_gone)
 
 
 def _of_host(table: pa.Table, host: int) -> pa.Table:

@@ -29,7 +29,7 @@ class ReplayPlan:
         iterator_state: the loader's state as it was recorded with the checkpoint, as JSON; None where it was not.
         first_step, last_step: steps that are run.
         forward_steps: how many these are.
-        compared_steps: those among them that are run without capture and whose step time is compared.
+        compared_steps: steps of the phase among them that run warm and without capture: their time is compared.
         startup_ps, compile_ps, restore_ps, skip_ps: see `replay.plan_cost.PlanCost`; None where not known.
         forward_ps: the steps `first_step`–`last_step` at their measured times.
         outside_ps: time between these steps that belongs to none.
@@ -175,7 +175,7 @@ def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
         first_step=way.first_step,
         last_step=way.last_step,
         forward_steps=way.last_step - way.first_step + 1,
-        compared_steps=way.compared_steps,
+        compared_steps=way.compared.steps,
         startup_ps=cost.startup_ps,
         compile_ps=cost.compile_ps,
         restore_ps=cost.restore_ps,

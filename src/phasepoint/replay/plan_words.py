@@ -15,8 +15,8 @@ def tell_what_for(phase: str, way: Way) -> tuple[str, ...]:
     n = target.last_step - target.first_step + 1
     steps = f"step {target.first_step}" if n == 1 else f"{n} steps ({target.first_step}–{target.last_step})"
     tells = [f"what the time of {phase} goes into, op by op: {steps} captured"]
-    if way.compared_steps:
-        tells.append(f"the step time of {phase}, from {name_count(way.compared_steps)} that run without capture")
+    if way.compared.steps:
+        tells.append(f"the step time of {phase}, from {name_count(way.compared.steps)} that run without capture")
     same = "whether it is still the same: programs, ops, step times and logged scalars against the original's"
     return (*tells, same)
 
@@ -48,8 +48,12 @@ def write_notes(phase: str, way: Way, wanted_steps: int) -> tuple[str, ...]:
         notes.append("from the start of the job: nothing is restored")
     else:
         notes += _checkpoint_notes(way.point, way)
-    if way.compared_steps < wanted_steps:
-        notes.append(f"the phase has {name_count(way.compared_steps)} there to compare, not {wanted_steps}")
+    if way.compared.steps < wanted_steps:
+        notes.append(f"the phase has {name_count(way.compared.steps)} there to compare, not {wanted_steps}")
+    if way.compared.captured:
+        notes.append(
+            f"{way.compared.captured:,} of the steps to compare were captured in the original, which slowed them"
+        )
     return tuple(notes)
 
 

@@ -92,11 +92,9 @@ class Planner:
         if point is None and (not self._from_start or target.attempt):
             return None
         first_step = point.after_step + 1 if point else 0
-        last_step, n_compared = self._compared(key, phase).extend(
-            first_step + (LEAD_STEPS if point else 0), target, self.steps
-        )
-        cost = self._books[key].price(point, first_step, last_step)
-        return Way(target, representative, point, points, first_step, last_step, n_compared, cost)
+        compared = self._compared(key, phase).extend(first_step + (LEAD_STEPS if point else 0), target, self.steps)
+        cost = self._books[key].price(point, first_step, compared.last_step)
+        return Way(target, representative, point, points, first_step, compared, cost)
 
     def _compared(self, key: tuple[int, int], phase: Phase) -> ComparedSteps:
         """Those of a phase in one session; the last ones asked for are kept, since a phase has many targets."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from phasepoint.replay.compared_steps import Compared
 from phasepoint.replay.plan_cost import PlanCost
 from phasepoint.replay.restart_points import RestartPoint, RestartPoints
 from phasepoint.replay.targets import Target
@@ -21,8 +22,8 @@ class Way:
         representative: steps that stand for the phase; the target itself, if it can be reached well.
         point: checkpoint to restore, None from the start of the job.
         passed_by: that attempt's checkpoints, used or not.
-        first_step, last_step: steps that are run.
-        compared_steps: steps among them whose step time is compared.
+        first_step: the first step that is run.
+        compared: the last one, and the steps whose time is compared.
         cost: what that takes.
     """
 
@@ -31,9 +32,13 @@ class Way:
     point: RestartPoint | None
     passed_by: RestartPoints
     first_step: int
-    last_step: int
-    compared_steps: int
+    compared: Compared
     cost: PlanCost
+
+    @property
+    def last_step(self) -> int:
+        """The last step that is run."""
+        return self.compared.last_step
 
     @property
     def after_step(self) -> int | None:

@@ -13,7 +13,9 @@ from typing import Any
 from phasepoint.phases.report_details import ReportDetails
 from phasepoint.phases.summary_types import RunSummary
 from phasepoint.phases.timeline import Timeline
+from phasepoint.replay.fast_forward import FastForward
 from phasepoint.report.html_data import script_data
+from phasepoint.report.html_fast_forward import fast_forward_section
 from phasepoint.report.html_findings import findings_section
 from phasepoint.report.html_phases import near_section, phases_section
 from phasepoint.report.html_sections import (
@@ -38,6 +40,7 @@ def summary_html(
     details: ReportDetails | None = None,
     *,
     overview: StackOverview | None = None,
+    fast_forward: FastForward | None = None,
 ) -> str:
     """The page.
 
@@ -47,6 +50,7 @@ def summary_html(
         findings: the JSON of `phasepoint findings RUN --json`; without it the page gives no advice.
         details: of the same run (`phases.report_details.build_details`); without them phases are tables alone.
         overview: of the same run (`stack.overview.build_overview`); without it the page has no stack.
+        fast_forward: of the same run (`replay.fast_forward.build_fast_forward`); without it the page has no replays.
     """
     style, script = _resource("page.css"), _resource("page.js")
     sections: list[Content] = [
@@ -55,9 +59,10 @@ def summary_html(
         phases_section(summary, details),
         time_section(summary),
         near_section(summary, details),
+        fast_forward_section(summary, fast_forward),
         stack_section(overview),
         methods_section(details),
-        events_section(summary),
+        events_section(summary, fast_forward.checkpoints if fast_forward else ()),
         hosts_section(summary),
         not_seen_section(summary),
         environment_section(summary),

@@ -96,7 +96,8 @@ def _bins(bins: Sequence[StepBin]) -> dict[str, list[Any]]:
 
 
 def _marks(marks: Sequence[Mark]) -> dict[str, list[Any]]:
-    return _columns(marks, {"start": "start_ps", "dur": "dur_ps", "text": "text"})
+    names = {"start": "start_ps", "dur": "dur_ps", "text": "text"}
+    return _columns(marks, {**names, "gone": "is_gone"} if any(mark.is_gone for mark in marks) else names)
 
 
 def _phase(one: PhaseDetails, phase: PhaseSummary) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.phases.method_comparison import MethodSummary
 from phasepoint.phases.report_details import ReportDetails
 from phasepoint.phases.summary_types import RunEvent, RunSummary
+from phasepoint.replay.checkpoints import IndexedCheckpoint
+from phasepoint.report.checkpoint_words import contents
 from phasepoint.report.html_breakdown import breakdown_table
 from phasepoint.report.html_tables import Cell, count, data_table, duration, figures, ratio, size, text
 from phasepoint.report.markup import Content, Markup, element, join
@@ -59,8 +61,8 @@ def time_section(summary: RunSummary) -> Markup:
     return element("div", account, categories, class_="columns", id="where-time-went")
 
 
-def events_section(summary: RunSummary) -> Markup:
-    """What was noticed, the costliest first where it is much, and the checkpoints."""
+def events_section(summary: RunSummary, indexed: Sequence[IndexedCheckpoint] = ()) -> Markup:
+    """What was noticed, the costliest first where it is much, and the checkpoints, with what is left of each."""
     blocks: list[Content] = []
     if summary.events:
         costliest = sorted(summary.events, key=lambda event: -(event.cost_ps or 0))[:_MOST_EVENTS]
@@ -69,7 +71,7 @@ def events_section(summary: RunSummary) -> Markup:
         title = element("summary", f"All {format_count(len(summary.events))}, in order of time")
         blocks.append(element("details", title, _events_table(summary.events, "All that was noticed")))
     if summary.checkpoints:
-        blocks.append(_checkpoints(summary))
+        blocks.append(_indexed(indexed) if indexed else _checkpoints(summary))
     aside = f"the {_MOST_EVENTS} with most at stake" if len(summary.events) > _MOST_EVENTS else ""
     return _section("Noticed", aside, *blocks, anchor="noticed") if blocks else _NOTHING
 
@@ -99,6 +101,32 @@ def _checkpoints(summary: RunSummary) -> Markup:
         for one in summary.checkpoints
     )
     title = element("summary", f"{format_count(len(summary.checkpoints))} checkpoints")
+    return element("details", title, data_table(columns, rows, label="Checkpoints"))
+
+
+def _indexed(checkpoints: Sequence[IndexedCheckpoint]) -> Markup:
+    columns = [
+        figures("after step", "step"),
+        figures("at", "start_ps"),
+        figures("the job waited", "dur_ps"),
+        figures("size", "bytes"),
+        text("state"),
+        text("in it", "contents"),
+        text("path"),
+    ]
+    rows = (
+        (
+            count(one.step),
+            duration(one.start_ps),
+            duration(one.dur_ps),
+            size(one.size_bytes),
+            element("span", one.state, title=one.problem or one.state),
+            contents(one) or "–",
+            element("code", one.path, title=one.path),
+        )
+        for one in checkpoints
+    )
+    title = element("summary", f"{format_count(len(checkpoints))} checkpoints")
     return element("details", title, data_table(columns, rows, label="Checkpoints"))
 
 

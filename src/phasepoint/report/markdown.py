@@ -6,7 +6,9 @@ from typing import Any
 
 from phasepoint.core.units import PS_PER_S, format_count, format_ps, format_ratio
 from phasepoint.phases.summary_types import Breakdown, RunSummary
+from phasepoint.replay.fast_forward import FastForward
 from phasepoint.report.names import printable
+from phasepoint.report.replay_commands import replay_command
 from phasepoint.report.wording import category_name, cost_line, estimate_basis, headline, part_interval
 
 _MOST_FINDINGS = 5
@@ -16,12 +18,15 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@&])")
 """What Markdown (and GitHub's, which notifies people by @name) gives a meaning; names are text."""
 
 
-def summary_markdown(summary: RunSummary, findings: Mapping[str, Any] | None = None) -> str:
+def summary_markdown(
+    summary: RunSummary, findings: Mapping[str, Any] | None = None, fast_forward: FastForward | None = None
+) -> str:
     """The Markdown text, ending in a newline.
 
     Args:
         summary: what to say.
         findings: the JSON of `phasepoint findings RUN --json`; without it the section is left out.
+        fast_forward: what can be replayed; without it, or with no plan, that section is left out.
     """
     blocks = [f"**{_text(summary.verdict)}**", _text(headline(summary))]
     blocks += [f"> {_text(note)}" for note in summary.notes]
@@ -31,6 +36,8 @@ def summary_markdown(summary: RunSummary, findings: Mapping[str, Any] | None = N
         blocks.append(_categories(summary.categories))
     if summary.phases:
         blocks.append(_phases(summary))
+    if fast_forward is not None:
+        blocks += _replays(fast_forward)
     blocks.append(_text(cost_line(summary.cost)))
     return "\n\n".join(blocks) + "\n"
 
@@ -63,6 +70,26 @@ def _phases(summary: RunSummary) -> str:
     table = _table(("phase", "share", "steps", "median step"), "lrrr", rows)
     more = len(summary.phases) - _MOST_PHASES
     return f"{table}\n\nand {more} smaller phases" if more > 0 else table
+
+
+def _replays(found: FastForward) -> list[str]:
+    """A line for each phase that can be replayed, and the command for the first."""
+    plans = [row.plan for row in found.plans if row.plan is not None][:_MOST_PHASES]
+    if not plans:
+        return []
+    rows = [
+        (
+            plan.phase,
+            "the start" if plan.checkpoint is None else f"step {format_count(plan.first_step)}",
+            format_count(plan.forward_steps),
+            format_ps(plan.cost_ps),
+            format_ratio(plan.ratio),
+        )
+        for plan in plans
+    ]
+    table = _table(("phase again", "from", "steps", "cost", "of the run"), "llrrr", rows)
+    first = plans[0]
+    return [table, f"    {replay_command(first.run, first.phase, found.command)}"]
 
 
 def _table(heads: Sequence[str], sides: str, rows: Sequence[Sequence[str]]) -> str:
