@@ -58,7 +58,7 @@ def demo(
     else:
         render_summary(summary, result_console(), found)
         _show_planted(planted)
-        typer.echo(f"\nwrote {page}")
+        typer.echo(f"\nwrote {page}\nnext: phasepoint replay plan {out} (which checkpoint leads to which phase)")
     missed = [event.name for event in planted if event.found is None]
     if missed:
         raise NoDataError(f"the summary does not name what was planted: {', '.join(missed)}")

@@ -1,6 +1,7 @@
 """The demo's training job: a convolutional network on scikit-learn's handwritten digits, on the CPU, with JAX.
 
-It is an ordinary script with the two lines of Phasepoint in it. What makes it a demo is the schedule in
+It is an ordinary script with the two lines of Phasepoint in it, and those that restore a checkpoint, so that
+`phasepoint replay run` can take it to any of its phases. What makes it a demo is the schedule in
 `demo.schedule`: an evaluation now and then, checkpoints, a stretch in which the input pipeline is slow, and
 a change of the batch size. The job writes down which step was which (`truth.json`), from its own knowledge of
 the schedule and not from any measurement, so that what the summary says can be held against it.
@@ -124,17 +125,21 @@ def train(run: Recording, seconds: float, *, seed: int = 0) -> TruthLog:
     folder = Path(str(run.path)).absolute() / "model"
     with ocp.StandardCheckpointer() as checkpointer:
         state, loss = model.state, float("nan")
+        if run.resume is not None and run.resume.checkpoint is not None:
+            state = checkpointer.restore(run.resume.checkpoint, state)
         for block in plan_schedule(seconds):
             if block.kind == "eval":
-                batches = eval_batches(eval_data, block.batch_size, block.steps)
+                eval_data_batches = eval_batches(eval_data, block.batch_size, block.steps)
                 with run.phase("eval"):
-                    for images, labels in run.steps(batches):
+                    for images, labels in run.steps(eval_data_batches, resume=True):
                         model.eval_step(state, images, labels).block_until_ready()
                 truth.add_block(block)
                 continue
-            for index, (images, labels) in enumerate(run.steps(train_batches(train_data, block, rng))):
+            batches = enumerate(train_batches(train_data, block, rng))
+            for index, (images, labels) in run.steps(batches, resume=True):
                 state, loss = model.train_step(state, images, labels)
                 loss.block_until_ready()
+                run.log(loss=loss)
                 if block.saves_at(index):
                     checkpointer.save(folder / f"step-{truth.n_steps + index:06d}", state)
                     checkpointer.wait_until_finished()
@@ -155,7 +160,7 @@ def main() -> None:
     with record(args.out, budget=args.budget, seed=args.seed) as run:
         truth = train(run, args.seconds, seed=args.seed)
     truth.wall_s = time.perf_counter() - started
-    truth.write(args.out)
+    truth.write(run.path)  # a replay's own folder, in a replay
 
 
 if __name__ == "__main__":
