@@ -16,7 +16,7 @@ import numpy as np
 
 from phasepoint.recorder import record
 
-BUDGET = 0.01
+BUDGET = 0.03
 CHECKPOINTS = 25
 POOL = 8
 """Batches that are made beforehand and used in turn: only the loader's job spends time on them."""
@@ -31,6 +31,8 @@ class Training:
     load: Callable[[str], None]
     batches: Callable[[int, int], Iterable[Any]]
     """(first step, steps) → the batches from the first step on."""
+    noticed: bool
+    """Whether the recorder notices saves by itself, as it does those of `torch.save`."""
 
 
 def train(training: Training, out: str, folder: str, steps: int) -> None:
@@ -48,7 +50,8 @@ def train(training: Training, out: str, folder: str, steps: int) -> None:
             if (number + 1) % every == 0:
                 path = str(Path(folder) / f"step-{number}.ckpt")
                 training.save(path)
-                run.checkpoint(path)
+                if not training.noticed:
+                    run.checkpoint(path)
 
 
 def in_turn(pool: list[Any]) -> Callable[[int, int], Iterable[Any]]:
@@ -88,7 +91,7 @@ def jax_training(loss_of: Callable[..., Any], params: Any, pool: list[Any]) -> T
             read = [jax.numpy.asarray(found[f"arr_{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
         state.update(jax.tree.unflatten(tree, read))
 
-    return Training(step, save, load, in_turn(pool))
+    return Training(step, save, load, in_turn(pool), noticed=False)
 
 
 def remat(changed: bool) -> Training:
@@ -169,7 +172,7 @@ def torch_training(net: Any, optimizer: Any, step: Callable[[Any], Any], batches
         optimizer.load_state_dict(found["optimizer"])
         optimizer.param_groups[0].update(ours)  # a state dict brings the other optimizer's flags
 
-    return Training(step, save, load, batches)
+    return Training(step, save, load, batches, noticed=True)
 
 
 def batch(changed: bool) -> Training:
