@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from phasepoint.findings.finding import Findings
     from phasepoint.phases.analysis import Analysis
     from phasepoint.phases.summary_types import RunSummary
+    from phasepoint.replay.fast_forward import FastForward
 
 FORMATS = ("html", "md")
 
@@ -72,12 +73,11 @@ def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[st
         summary, found = summarize(analysis), judge_analysis(analysis)
         if form == "html":
             return build_page(analysis, summary, found, all_methods=all_methods)
-        from phasepoint.replay.fast_forward import build_fast_forward
         from phasepoint.report.fast_forward_document import fast_forward_document
         from phasepoint.report.findings_document import findings_document
         from phasepoint.report.markdown import summary_markdown
 
-        findings, forward = findings_document(found), build_fast_forward(analysis)
+        findings, forward = findings_document(found), _fast_forward(analysis)
         document = {"summary": summary, "findings": findings, "fast_forward": fast_forward_document(forward)}
         return summary_markdown(summary, findings, forward), document
 
@@ -88,7 +88,6 @@ def build_page(
     """The HTML page of a run, and everything it is drawn from by name."""
     from phasepoint.phases.report_details import build_details
     from phasepoint.phases.timeline import build_timeline
-    from phasepoint.replay.fast_forward import build_fast_forward
     from phasepoint.report.checkpoint_words import tell_checkpoints
     from phasepoint.report.fast_forward_document import fast_forward_document
     from phasepoint.report.findings_document import findings_document
@@ -96,7 +95,7 @@ def build_page(
     from phasepoint.report.stack_document import overview_document
     from phasepoint.stack.overview import build_overview
 
-    findings, forward = findings_document(found), build_fast_forward(analysis)
+    findings, forward = findings_document(found), _fast_forward(analysis)
     tell = tell_checkpoints(forward.checkpoints)
     timeline = build_timeline(analysis.run, summary, analysis, tell_checkpoint=tell)
     details = build_details(analysis, summary, every_method=all_methods)
@@ -104,3 +103,20 @@ def build_page(
     document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
     document |= {"stack": overview_document(overview), "fast_forward": fast_forward_document(forward)}
     return summary_html(summary, timeline, findings, details, overview=overview, fast_forward=forward), document
+
+
+def _fast_forward(analysis: "Analysis") -> "FastForward":
+    """What can be replayed, and the replays beside the run."""
+    from phasepoint.cli.opening import open_converted
+    from phasepoint.core.errors import PhasepointError
+    from phasepoint.replay.fast_forward import build_fast_forward
+    from phasepoint.replay.nearby_replays import find_replays
+
+    found, unread = find_replays(analysis.run.path)
+    opened, problems = [], list(unread)
+    for one in found:
+        try:
+            opened.append((one, open_converted(one.path)))
+        except PhasepointError as error:
+            problems.append(str(error))
+    return build_fast_forward(analysis, opened, problems=problems)

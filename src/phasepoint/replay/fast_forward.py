@@ -16,7 +16,9 @@ from phasepoint.replay.checkpoints import CheckpointIndex, IndexedCheckpoint, in
 from phasepoint.replay.compact import compact_run
 from phasepoint.replay.compact_result import Compact
 from phasepoint.replay.folder_listing import find_gone
+from phasepoint.replay.nearby_replays import FoundReplay, NearbyReplay, hold_against
 from phasepoint.replay.plan import PhasePlan, plan_phases
+from phasepoint.store import Run
 
 MOST_LOOKED_AT = 48
 """Checkpoints looked at on disk: a look opens files, and a folder on a network answers in tens of milliseconds."""
@@ -45,6 +47,8 @@ class FastForward:
         unavailable: why there is no plan at all; None where there are plans.
         compact: few steps that stand for the run; None where it was not made.
         no_compact: why; None where it was made.
+        replays: the replays beside the run, compared with it.
+        problems: what of them could not be read, in words.
     """
 
     run: str
@@ -54,14 +58,25 @@ class FastForward:
     unavailable: str | None
     compact: Compact | None
     no_compact: str | None
+    replays: tuple[NearbyReplay, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
-def build_fast_forward(analysis: Analysis) -> FastForward:
-    """Plan every phase of a run and compact it, within what a report may take."""
+def build_fast_forward(
+    analysis: Analysis, replays: Sequence[tuple[FoundReplay, Run]] = (), *, problems: Sequence[str] = ()
+) -> FastForward:
+    """Plan every phase of a run and compact it, within what a report may take.
+
+    Args:
+        analysis: of the run.
+        replays: of it, opened and converted (`replay.nearby_replays.find_replays`).
+        problems: what of them could not be read.
+    """
     index, plans, unavailable = _plan(analysis)
     compact, no_compact = _compact(analysis)
     command = tuple(analysis.run.manifest.command)
-    return FastForward(analysis.run.path, command, index.checkpoints, plans, unavailable, compact, no_compact)
+    planned = (analysis.run.path, command, index.checkpoints, plans, unavailable)
+    return FastForward(*planned, compact, no_compact, hold_against(analysis, replays), tuple(problems))
 
 
 def _plan(analysis: Analysis) -> tuple[CheckpointIndex, tuple[PhasePlan, ...], str | None]:

@@ -7,6 +7,7 @@ from phasepoint.phases.summary_types import RunSummary
 from phasepoint.replay.compact_result import Compact, PartEstimate
 from phasepoint.replay.fast_forward import FastForward
 from phasepoint.replay.plan import PhasePlan, ReplayPlan
+from phasepoint.report.html_replays import replays_table
 from phasepoint.report.html_tables import Cell, Column, data_table, duration, figures, text
 from phasepoint.report.markup import Content, Markup, element, join, swatch
 from phasepoint.report.palette import OUTSIDE_COLOUR, part_colours, phase_colours
@@ -35,6 +36,7 @@ def fast_forward_section(summary: RunSummary, found: FastForward | None) -> Mark
     if found.unavailable is not None:
         blocks.append(element("p", f"No phase can be replayed: {found.unavailable}.", class_="dim"))
     blocks.append(_refused([row for row in found.plans if row.plan is None]))
+    blocks.append(replays_table(found))
     blocks.append(_compact(found, part_colours(summary)))
     aside = "a phase again, from its checkpoint, without the run before it"
     return element("section", element("h2", "Fast-forward ", element("small", aside)), *blocks, id="fast-forward")
