@@ -159,6 +159,14 @@ def test_too_few_steps_are_held_against_all_of_the_phase(compared):
     assert found.ratio == pytest.approx(1.5, abs=0.03)
 
 
+def test_steps_that_one_side_captured_tell_nothing_of_time(compared):
+    found = compared({"step_us": 3000, "first": 18}, original={"windows": ()}, asked={"first_step": 15})
+    assert (found.times.apart, found.times.steps) == (True, 7)
+    assert found.times.ratio == pytest.approx(1.5, abs=0.03)
+    assert "step-time" not in codes(found)
+    assert "but these steps were captured on one side alone" in "".join(found.unknown)
+
+
 def test_steps_that_one_side_compiled_are_left_out(compared):
     assert compared({"compiled": (15,)}).times.steps == 6
 

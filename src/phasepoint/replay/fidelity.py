@@ -40,6 +40,9 @@ ALIKE_RATIO = 0.8
 """Share of the op time that must be slower by one factor for the machine to be the cause."""
 
 
+Comparisons = tuple[OpMatch, StepTimeMatch, ProgramMatch, tuple[ScalarMatch, ...]]
+
+
 @dataclass(frozen=True)
 class Difference:
     """Something that is other in the replay.
@@ -114,11 +117,9 @@ def compare_replay(original: Analysis, replay: Run, record: ReplayRecord) -> Fid
     programs = match_programs(before, after, common, phase_rows)
     scalars = match_scalars((original.run, before.keys), (replay, after.keys), common)
     setting = compare_settings(original, replay.manifest, record)
-    differences = (
-        *(Difference(*one) for one in setting.differences),
-        *_differences(ops, times, programs, scalars),
-    )
-    unknown = tuple(_unknown(ops, times, programs, scalars))
+    comparisons = ops, times, programs, scalars
+    differences = (*(Difference(*one) for one in setting.differences), *_differences(*comparisons))
+    unknown = tuple(_unknown(*comparisons))
     return Fidelity(
         original=original.run.path,
         replay=replay.path,
@@ -128,7 +129,7 @@ def compare_replay(original: Analysis, replay: Run, record: ReplayRecord) -> Fid
         target_last=record.target_last,
         first_step=int(common.step.min()) if len(common.step) else None,
         last_step=int(common.step.max()) if len(common.step) else None,
-        verdict=_verdict(common, ops, times, differences),
+        verdict=_verdict(common, comparisons, differences),
         differences=differences,
         unknown=unknown,
         ops=ops,
@@ -150,11 +151,13 @@ def _check_original(original: Analysis, record: ReplayRecord) -> None:
         )
 
 
-def _verdict(common: CommonSteps, ops: OpMatch, times: StepTimeMatch, differences: tuple[Difference, ...]) -> str:
+def _verdict(common: CommonSteps, found: Comparisons, differences: tuple[Difference, ...]) -> str:
     if differences:
         return DIFFERS
-    reached = bool((common.target & common.of_phase).any())
-    return FAITHFUL if reached and (ops.cosine is not None or times.ratio is not None) else NOT_COMPARABLE
+    ops, times, programs, scalars = found
+    told = ops.cosine is not None or programs.same > 0 or any(one.values for one in scalars)
+    told |= times.ratio is not None and not times.apart
+    return FAITHFUL if told and (common.target & common.of_phase).any() else NOT_COMPARABLE
 
 
 def _record_notes(record: ReplayRecord) -> Iterator[str]:
@@ -208,7 +211,7 @@ def _tells(times: StepTimeMatch) -> bool:
     """Whether the time differs by more than it may, and by more than can be chance."""
     if times.ratio is None or abs(times.ratio - 1) <= MOST_TIME_RATIO:
         return False
-    if times.low is None or times.high is None or times.noise_ratio is None:
+    if times.apart or times.low is None or times.high is None or times.noise_ratio is None:
         return False
     beyond = times.low > 1 + MOST_TIME_RATIO or times.high < 1 - MOST_TIME_RATIO
     return beyond and abs(times.ratio - 1) > times.noise_ratio
@@ -241,6 +244,8 @@ def _unknown(
 
 
 def _why_unclear(times: StepTimeMatch) -> str:
+    if times.apart:
+        return "but these steps were captured on one side alone"
     if times.low is None or times.high is None or times.noise_ratio is None:
         return f"but of {times.steps} steps it cannot be told from chance"
     if abs((times.ratio or 1) - 1) <= times.noise_ratio:

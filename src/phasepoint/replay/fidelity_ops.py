@@ -1,10 +1,18 @@
-"""What the target's time went into, op by op, in the replay and in the original: the angle between both, and speed."""
+"""What the target's time went into, op by op, in the replay and in the original: the angle between both, and speed.
 
+A few steps are compared, and an op that was interrupted once by the machine's other work may take a hundred times as
+long in one of them. So an op's time is its median over the steps in which it ran, times the share of these steps; the
+angle between the plain means is given beside it.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median
 from phasepoint.replay.fidelity_steps import CommonSteps
 from phasepoint.replay.fidelity_tables import SideTables, renamed_ops
 
@@ -12,6 +20,12 @@ Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 OpName = tuple[str, str]
 """Program's name, empty where the op has none, and the op's."""
+
+StepTimes = dict[OpName, Int64s]
+"""Self time in ps in each of some steps, `[n_steps]`."""
+
+MOST_STEPS = 200
+"""Steps of the original that are compared at most, where they are not the target's own."""
 
 MOST_OPS = 20
 """Ops kept in the result, the largest; the cosine is of all."""
@@ -30,7 +44,7 @@ class OpTime:
     Attributes:
         program: name of its program, null for an op of none.
         op: its name.
-        original_ps, replay_ps: self time in a step.
+        original_ps, replay_ps: typical self time in a step.
     """
 
     program: str | None
@@ -44,7 +58,8 @@ class OpMatch:
     """The op vectors of both sides.
 
     Attributes:
-        cosine: of the angle between them, 0–1; null where there are not two.
+        cosine: of the angle between the ops' typical times, 0–1; null where there are not two vectors.
+        cosine_of_means: of that between their mean times.
         same_steps: whether both are of the same step numbers; else the original's is of all it captured of the phase.
         original_steps, replay_steps: captured steps that the vectors are of.
         renamed: ops that have another name in an equal program, and were matched by their place in it.
@@ -60,6 +75,7 @@ class OpMatch:
     original_steps: int
     replay_steps: int
     renamed: int = 0
+    cosine_of_means: float | None = None
     factor: float | None = None
     alike_ratio: float | None = None
     only_original: tuple[str, ...] = ()
@@ -89,56 +105,70 @@ def match_ops(original: SideTables, replay: SideTables, common: CommonSteps, pha
     if same:  # one step may lie beyond the window on either side
         both = mine & np.isin(common.original, base) & np.isin(common.replay, theirs)
         base, theirs = (common.original[both], common.replay[both]) if both.any() else (base, theirs)
-    before, after = _self_ps(original, base), _self_ps(replay, theirs)
+    before, after = _step_times(original, base), _step_times(replay, theirs)
     names = {} if after.keys() <= before.keys() else renamed_ops(original, replay)
     renamed = len(names.keys() & after.keys())
     after = _under_names(after, names) if renamed else after
     return _compare(before, after, OpMatch(None, same, len(base), len(theirs), renamed))
 
 
-def _under_names(times: dict[OpName, int], names: dict[OpName, str]) -> dict[OpName, int]:
-    """The same times under the names that `names` gives to some ops; they are exchanged all at once."""
-    found: dict[OpName, int] = {}
-    for name, time_ps in times.items():
-        other = name[0], names.get(name, name[1])
-        found[other] = found.get(other, 0) + time_ps
-    return found
-
-
-def _self_ps(side: SideTables, rows: Int64s) -> dict[OpName, int]:
-    """Self time by op over some captured steps."""
+def _step_times(side: SideTables, rows: Int64s) -> StepTimes:
+    """Self time by op in some captured steps; of very many steps some, evenly spread."""
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_STEPS)).astype(np.int64))]
     columns = side.columns
+    place = np.searchsorted(np.sort(rows), side.captured.row[columns.index])
     kept = np.isin(side.captured.row[columns.index], rows)
-    sums = np.zeros(len(columns.keys), np.int64)
-    np.add.at(sums, columns.op[kept], columns.self_ps[kept])
-    found: dict[OpName, int] = {}
-    for i in np.unique(columns.op[kept]).tolist():
+    used, op = renumber(columns.op[kept])
+    times = np.zeros((len(used), len(rows)), np.int64)
+    np.add.at(times, (op, place[kept]), columns.self_ps[kept])
+    found: StepTimes = {}
+    for i, values in zip(used.tolist(), times, strict=True):
         key = columns.keys[i]
         name = key.program or "", key.op
-        found[name] = found.get(name, 0) + int(sums[i])
+        found[name] = found[name] + values if name in found else values
     return found
 
 
-def _compare(before: dict[OpName, int], after: dict[OpName, int], match: OpMatch) -> OpMatch:
+def _under_names(times: StepTimes, names: dict[OpName, str]) -> StepTimes:
+    """The same times under the names that `names` gives to some ops; they are exchanged all at once."""
+    found: StepTimes = {}
+    for name, values in times.items():
+        other = name[0], names.get(name, name[1])
+        found[other] = found[other] + values if other in found else values
+    return found
+
+
+def _compare(before: StepTimes, after: StepTimes, match: OpMatch) -> OpMatch:
     names = sorted(before.keys() | after.keys())
-    base = np.array([before.get(name, 0) for name in names], np.float64) / max(match.original_steps, 1)
-    run = np.array([after.get(name, 0) for name in names], np.float64) / max(match.replay_steps, 1)
-    length = float(np.linalg.norm(base) * np.linalg.norm(run))
-    if not length:
-        side = "original" if not base.any() else "replay"
+    base, run = ([_typical(side.get(name)) for name in names] for side in (before, after))
+    cosine = _cosine(base, run)
+    if cosine is None:
+        side = "replay" if any(base) else "original"
         return replace(match, reason=f"no op took time in the captured steps of the {side}")
-    factor, alike = _common_factor(base, run)
-    largest = np.argsort(-np.maximum(base, run), kind="stable")[:MOST_OPS].tolist()
-    times = [OpTime(names[i][0] or None, names[i][1], round(base[i]), round(run[i])) for i in largest]
+    factor, alike = _common_factor(np.array(base), np.array(run))
+    means = ([float(side[name].mean()) if name in side else 0.0 for name in names] for side in (before, after))
+    largest = sorted(range(len(names)), key=lambda i: -max(base[i], run[i]))[:MOST_OPS]
     return replace(
         match,
-        cosine=min(float(base @ run) / length, 1.0),
+        cosine=cosine,
+        cosine_of_means=_cosine(*means),
         factor=factor,
         alike_ratio=alike,
         only_original=tuple(_shown(name) for name in names if name not in after),
         only_replay=tuple(_shown(name) for name in names if name not in before),
-        ops=tuple(times),
+        ops=tuple(OpTime(names[i][0] or None, names[i][1], round(base[i]), round(run[i])) for i in largest),
     )
+
+
+def _typical(step_ps: Int64s | None) -> float:
+    """Time of an op in a step: its median over the steps in which it ran, times the share of these."""
+    ran = step_ps[step_ps > 0] if step_ps is not None else np.empty(0, np.int64)
+    return median(ran) * len(ran) / len(step_ps) if step_ps is not None and len(ran) else 0.0
+
+
+def _cosine(base: Sequence[float], run: Sequence[float]) -> float | None:
+    length = float(np.linalg.norm(base) * np.linalg.norm(run))
+    return min(float(np.dot(base, run)) / length, 1.0) if length else None
 
 
 def _common_factor(base: Floats, run: Floats) -> tuple[float | None, float | None]:

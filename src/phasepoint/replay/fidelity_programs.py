@@ -60,11 +60,13 @@ def match_programs(original: SideTables, replay: SideTables, common: CommonSteps
         return ProgramMatch(reason="the capture gives no fingerprints of programs")
     before = _large(original.program_times(common.original[mine]), _COUNTS)
     before = before or _large(original.program_times(phase_rows), _MOST_OF)
-    if not before:
-        return ProgramMatch(reason="no window of the original captured a step of the phase")
     there, here = _prints(original.programs.values()), _prints(replay.programs.values())
     gone = {program for program in before if program.fingerprint not in here}
     new = {program for program in after if program.fingerprint not in there}
+    if not before and new:
+        return ProgramMatch(
+            reason="no window of the original captured a step of the phase, or any that ran its programs"
+        )
     return ProgramMatch(
         same=len(after - new),
         only_original=_names(gone),

@@ -1,7 +1,8 @@
 """Step times of the replay against the original's: a median with its interval, and how noisy the original is itself.
 
-Steps are compared number by number where there are enough of them, so that batches of unlike size do not matter. Only
-steps to which a capture window stood in the same way on both sides are compared: capturing costs time.
+Steps are compared number by number where there are enough of them, so that batches of unlike size do not matter. Steps
+to which a capture window stood in the same way on both sides are compared, as capturing costs time; where there are
+none, the ratio is given and nothing concluded from it.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.statistics import median
-from phasepoint.replay.fidelity_steps import CAPTURED, CLEAR, CommonSteps, window_states
+from phasepoint.replay.fidelity_steps import AFTER, CAPTURED, CLEAR, CommonSteps, window_states
 from phasepoint.replay.fidelity_tables import SideTables
 
 Int64s = NDArray[np.int64]
@@ -36,7 +37,8 @@ class StepTimeMatch:
         low, high: its 95 % interval; null where there are too few steps.
         steps: steps of the replay that it is made of.
         paired: whether they are compared with the same step numbers; else with all the original's steps of the phase.
-        captured: whether they are captured steps, because too few others are of the phase.
+        captured: whether captured steps are among them, because too few others are of the phase.
+        apart: whether they were captured on one side alone, because there are no others; then nothing follows from it.
         original_ps, replay_ps: median step time on both sides.
         noise_ratio: by how much stretches of as many steps of the phase differ from its median within the original, in
             95 % of cases; null where it has too few.
@@ -49,6 +51,7 @@ class StepTimeMatch:
     steps: int = 0
     paired: bool = True
     captured: bool = False
+    apart: bool = False
     original_ps: int | None = None
     replay_ps: int | None = None
     noise_ratio: float | None = None
@@ -64,14 +67,14 @@ def match_times(base: SideTables, replay: SideTables, common: CommonSteps, phase
         common: their common steps.
         phase_rows: rows of all steps of the phase in the original.
     """
-    usable = common.of_phase & common.warm & common.alike & ~_compiles_apart(base, replay, common)
-    for captured in (False, True):
-        states = (CLEAR, CAPTURED) if captured else (CLEAR,)
-        chosen = usable & np.isin(common.replay_state, states)
-        if chosen.sum() >= ENOUGH_STEPS or (captured and chosen.any()):
-            break
-    else:
+    usable = common.of_phase & common.warm & ~_compiles_apart(base, replay, common)
+    plain = usable & common.alike & (common.replay_state == CLEAR)
+    choices = (plain, usable & common.alike & (common.replay_state != AFTER), usable)
+    chosen = next((one for one in choices if one.sum() >= ENOUGH_STEPS), None)
+    chosen = next((one for one in choices[1:] if one.any()), None) if chosen is None else chosen
+    if chosen is None:
         return StepTimeMatch(reason=_why_none(common))
+    states = tuple(np.unique(common.original_state[chosen]).tolist())
     before = base.dur_ps[common.original[chosen]]
     after = replay.dur_ps[common.replay[chosen]]
     like = _of_phase(base, phase_rows, states)
@@ -84,6 +87,7 @@ def match_times(base: SideTables, replay: SideTables, common: CommonSteps, phase
         steps=len(after),
         paired=paired,
         captured=bool((common.replay_state[chosen] == CAPTURED).any()),
+        apart=not common.alike[chosen].all(),
         original_ps=round(median(before if paired else like)),
         replay_ps=round(median(after)),
         noise_ratio=stretch_noise(like, len(after)),
@@ -160,4 +164,4 @@ def _compiles(side: SideTables) -> Bools:
 def _why_none(common: CommonSteps) -> str:
     if not common.of_phase.any():
         return "no step of the replay is one of the phase's in the original"
-    return "the phase's steps in the replay were captured or compiled on one side alone, or were its first"
+    return "all steps of the phase in the replay were its first, or compiled on one side alone"

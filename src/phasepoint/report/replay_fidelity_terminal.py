@@ -58,14 +58,15 @@ def _ops(ops: OpMatch) -> str:
         return "–"
     where = "the same steps" if ops.same_steps else "the phase's captured steps"
     renamed = f"; {ops.renamed} renamed ops matched by their place" if ops.renamed else ""
-    return f"cosine {ops.cosine:.4f} over {ops.replay_steps} steps, against {where} of the original{renamed}"
+    means = "" if ops.cosine_of_means is None else f" ({ops.cosine_of_means:.4f} of the means)"
+    return f"cosine {ops.cosine:.4f}{means} over {ops.replay_steps} steps, against {where} of the original{renamed}"
 
 
 def _times(times: StepTimeMatch) -> str:
     if times.ratio is None:
         return "–"
     interval = "" if times.low is None or times.high is None else f" (95 %: {times.low:.3f}–{times.high:.3f})"
-    kind = "captured steps" if times.captured else "steps"
+    kind = "steps captured on one side alone" if times.apart else "captured steps" if times.captured else "steps"
     against = "number by number" if times.paired else "against all the original's of the phase"
     medians = f"{format_ps(times.replay_ps)} against {format_ps(times.original_ps)}"
     noise = "" if times.noise_ratio is None else f"; the original's own stretches differ by {times.noise_ratio:.1%}"
