@@ -262,8 +262,9 @@ def _weighted_rest(
     n, weight = len(borrowed), stands_for.copy()
     weight[row] = 0
     totals: Floats = np.column_stack([np.bincount(stratum, weight * size, n) for size in sizes]).astype(np.float64)
-    block = np.minimum(weight, BLOCK_STEPS)
-    squares = np.column_stack([np.bincount(stratum, weight * block * size**2, n) for size in sizes])
+    # What is in excess comes in single steps; base and waits last for blocks of steps.
+    block = [np.minimum(weight, 1 if cell in (LONG, FAR) else BLOCK_STEPS) for cell in range(N_CELLS)]
+    squares = np.column_stack([np.bincount(stratum, weight * b * x**2, n) for b, x in zip(block, sizes, strict=True)])
     return totals, np.asarray(np.where(borrowed[:, None], totals**2, squares), np.float64)
 
 

@@ -1,7 +1,7 @@
 """`compact_run`: the cheapest windows and weights that stand for a run, and what they say of the whole.
 
-Steps are chosen with all that the step clock knows (`replay/step_choice.py`); the estimate is then made of the chosen
-steps and of the sizes of their strata alone (`replay/compact_estimate.py`). See docs/compact.md.
+Steps are chosen with all that is known of the run (`replay/step_strata.py`, `replay/step_choice.py`); the estimate is then
+made of the chosen steps and of the sizes of their strata alone (`replay/compact_estimate.py`). See docs/compact.md.
 """
 
 from collections.abc import Mapping
@@ -20,13 +20,16 @@ from phasepoint.phases.strata import StepTimes
 from phasepoint.phases.summary import reference_host
 from phasepoint.replay.compact_estimate import Interval, Seen, estimate_run
 from phasepoint.replay.compact_result import Compact, CompactWindow, PartEstimate
-from phasepoint.replay.step_choice import Choice, Steps, choose_steps
+from phasepoint.replay.step_choice import Choice, SamplePlan, Steps, plan_sample
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DEFAULT_BUDGET = 0.05
 CONFIDENCE = 0.95
+TIME_WEIGHT = 2
+"""In a run captured in full, a step's time counts twice as much for the strata as each of its parts does. Measured on
+six jobs: with 1 the parts come out a fifth better and time twice worse, with nothing but the clock the other way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +51,25 @@ class HostSteps:
     captured: Captured
     phase: Int64s
 
-    def choose(self, sample: int, seed: int) -> Choice:
-        """Choose that many of them."""
+    def plan(self, sample: int, rng: np.random.Generator) -> SamplePlan:
+        """Strata and their shares of a sample of that many steps."""
         window = np.full(len(self.row), -1, np.int64)
         window[self.captured.row] = self.captured.window
         by_chance = np.zeros(len(self.row), bool)
         by_chance[self.captured.row] = np.isfinite(self.captured.weight)
-        columns = (self.times.dur_ps, self.times.input_ps, self.times.compile_ps)
-        steps = Steps(np.column_stack(columns).astype(np.float64), self.phase, window, by_chance)
-        return choose_steps(steps, sample, np.random.default_rng(seed))
+        return plan_sample(Steps(self._known(), self.phase, window, by_chance), sample, rng)
+
+    def choose(self, sample: int, seed: int) -> Choice:
+        """Choose that many of them."""
+        rng = np.random.default_rng(seed)
+        return self.plan(sample, rng).draw(rng)
+
+    def _known(self) -> Floats:
+        """What is known of every step and strata may go by: the clock's columns; of captured runs, the parts too."""
+        columns = [self.times.dur_ps, self.times.input_ps, self.times.compile_ps]
+        if len(self.captured.row) == len(self.row):
+            columns = [TIME_WEIGHT * self.times.dur_ps, *self.captured.parts_ps.T]
+        return np.column_stack(columns).astype(np.float64)
 
     def seen(self, choice: Choice) -> Seen:
         """What the chosen steps show."""

@@ -1,4 +1,4 @@
-"""Which steps stand for a run: chosen by chance within strata, with more where the clock says that time scatters more.
+"""Which steps stand for a run: chosen by chance within strata, with more where time scatters more.
 
 A run that was captured in most of its steps is sampled as it is. In one that was mostly not captured, capture windows
 come first, up to half of the budget: they alone say what time went into, and stand for themselves where time is asked
@@ -27,13 +27,13 @@ class Steps:
     """The steps of one host that there are to choose from.
 
     Attributes:
-        clock: `[n, k]` in ps: time, wait for input, compilation.
+        known: `[n, k]` in ps, what is known of each: its time, its wait for input, ….
         phase: `[n]`, phase id.
         window: `[n]`, number of the window that captured each; -1 for none.
         by_chance: `[n]`, whether that window was opened by chance.
     """
 
-    clock: Floats
+    known: Floats
     phase: Int64s
     window: Int64s
     by_chance: NDArray[np.bool_]
@@ -61,29 +61,52 @@ class Choice:
     phases: tuple[dict[int, int], ...]
 
 
-def choose_steps(steps: Steps, sample: int, rng: np.random.Generator) -> Choice:
-    """Choose that many steps, or all there are.
+@dataclass(frozen=True, eq=False)
+class SamplePlan:
+    """Strata, and how many steps are to be chosen in each.
+
+    Attributes:
+        phase: `[n]`, phase id of every step.
+        stratum: `[n]`, from 0.
+        allotted: `[n_strata]`, steps to choose.
+    """
+
+    phase: Int64s
+    stratum: Int64s
+    allotted: Int64s
+
+    def draw(self, rng: np.random.Generator) -> Choice:
+        """Choose the steps, each of a stratum with the same chance."""
+        order = np.argsort(self.stratum, kind="stable")
+        size = np.bincount(self.stratum, minlength=len(self.allotted))
+        strata = zip(size.cumsum().tolist(), size.tolist(), self.allotted.tolist(), strict=True)
+        picked = [rng.choice(order[end - size : end], count, replace=False) for end, size, count in strata]
+        index = np.sort(np.concatenate(picked))
+        return Choice(index, self.stratum[index], size, _phase_counts(self.stratum, self.phase, len(size)))
+
+
+def plan_sample(steps: Steps, sample: int, rng: np.random.Generator) -> SamplePlan:
+    """Strata for a sample of that many steps, or of all there are.
 
     Args:
         steps: to choose from.
         sample: how many, ≥ 1.
-        rng: chance.
+        rng: chance, for the choice among capture windows where not all fit into the budget.
     """
     sample = min(sample, steps.n)
     stratum = np.full(steps.n, -1, np.int64)
     chosen = np.zeros(steps.n, bool)
-    captured = steps.window >= 0
-    if captured.mean() < MOSTLY_CAPTURED:
+    if (steps.window >= 0).mean() < MOSTLY_CAPTURED:
         chosen = _choose_windows(steps, int(sample * WINDOWS_SHARE), rng)
         stratum[chosen] = renumber(steps.phase[chosen])[1]
+    allotted = np.bincount(stratum[chosen], minlength=int(stratum.max()) + 1)
     rest = np.flatnonzero(~chosen)
     if len(rest):
-        of_rest, picked = _choose_single(steps.clock[rest], steps.phase[rest], sample - int(chosen.sum()), rng)
-        stratum[rest] = of_rest + int(stratum.max()) + 1
-        chosen[rest[picked]] = True
-    index = np.flatnonzero(chosen)
-    size = np.bincount(stratum)
-    return Choice(index, stratum[index], size, _phase_counts(stratum, steps.phase, len(size)))
+        known, left = steps.known[rest], sample - int(chosen.sum())
+        of_rest = stratify_steps(known, steps.phase[rest], left)
+        stratum[rest] = of_rest + len(allotted)
+        allotted = np.concatenate([allotted, allot_sample(known, of_rest, left)])
+    return SamplePlan(steps.phase, stratum, allotted)
 
 
 def _choose_windows(steps: Steps, most: int, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -97,19 +120,6 @@ def _choose_windows(steps: Steps, most: int, rng: np.random.Generator) -> NDArra
     size = np.bincount(steps.window[chosen])
     taken = windows[size[windows].cumsum() <= most]
     return chosen & np.isin(steps.window, taken)
-
-
-def _choose_single(clock: Floats, phase: Int64s, sample: int, rng: np.random.Generator) -> tuple[Int64s, Int64s]:
-    """Stratum of each step, and the positions of those chosen."""
-    stratum = stratify_steps(clock, phase, sample)
-    allotted = allot_sample(clock, stratum, sample)
-    order = np.argsort(stratum, kind="stable")
-    ends = np.bincount(stratum, minlength=len(allotted)).cumsum()
-    picked = [
-        rng.choice(order[end - size : end], count, replace=False)
-        for end, size, count in zip(ends.tolist(), np.diff(ends, prepend=0).tolist(), allotted.tolist(), strict=True)
-    ]
-    return stratum, np.concatenate(picked)
 
 
 def _phase_counts(stratum: Int64s, phase: Int64s, n: int) -> tuple[dict[int, int], ...]:

@@ -42,23 +42,23 @@ class _Split:
     gain: float
 
 
-def stratify_steps(clock: Floats, phase: Int64s, sample: int) -> Int64s:
+def stratify_steps(known: Floats, phase: Int64s, sample: int) -> Int64s:
     """Stratum of every step.
 
     Args:
-        clock: `[n, k]`, what the step clock knows of each step, in one unit: its time, its wait for input, ….
+        known: `[n, k]`, what is known of each step, in one unit: its time, its wait for input, ….
         phase: `[n]`, phase of each.
         sample: steps that will be chosen, ≥ 1.
 
     Returns:
         `[n]`, from 0. Steps of two phases share a stratum only where the sample is too small for one per phase.
     """
-    nodes = _join_phases(clock, [np.flatnonzero(phase == one) for one in renumber(phase)[0].tolist()], sample)
+    nodes = _join_phases(known, [np.flatnonzero(phase == one) for one in renumber(phase)[0].tolist()], sample)
     most = max(len(nodes), min(sample // STEPS_PER_CLASS, MOST_CLASSES))
     needed = sum(_needed(rows) for rows in nodes)
-    loss = sum(_loss(clock[rows]) for rows in nodes)
+    loss = sum(_loss(known[rows]) for rows in nodes)
     queue: list[tuple[float, int, int]] = []
-    splits: list[_Split | None] = [_best_split(clock, rows) for rows in nodes]
+    splits: list[_Split | None] = [_best_split(known, rows) for rows in nodes]
     for index, split in enumerate(splits):
         _push(queue, index, split)
     while queue and len(nodes) < most:
@@ -73,8 +73,8 @@ def stratify_steps(clock: Floats, phase: Int64s, sample: int) -> Int64s:
         needed, loss = needed + more, loss - split.gain
         nodes[index] = split.low
         nodes.append(split.high)
-        splits[index] = _best_split(clock, split.low)
-        splits.append(_best_split(clock, split.high))
+        splits[index] = _best_split(known, split.low)
+        splits.append(_best_split(known, split.high))
         _push(queue, index, splits[index])
         _push(queue, len(nodes) - 1, splits[-1])
     stratum = np.zeros(len(phase), np.int64)
@@ -83,11 +83,11 @@ def stratify_steps(clock: Floats, phase: Int64s, sample: int) -> Int64s:
     return stratum
 
 
-def allot_sample(clock: Floats, stratum: Int64s, sample: int) -> Int64s:
+def allot_sample(known: Floats, stratum: Int64s, sample: int) -> Int64s:
     """Steps to choose in each stratum: as many as its size times its scatter asks for, at least two.
 
     Args:
-        clock: `[n, k]`, as for `stratify_steps`.
+        known: `[n, k]`, as for `stratify_steps`.
         stratum: `[n]`, from 0.
         sample: steps to choose, at least what `LEAST_SAMPLE` asks for, at most n.
 
@@ -98,7 +98,7 @@ def allot_sample(clock: Floats, stratum: Int64s, sample: int) -> Int64s:
     """
     n = int(stratum.max()) + 1
     size = np.bincount(stratum, minlength=n)
-    wanted = np.array([_loss(clock[stratum == index]) for index in range(n)])
+    wanted = np.array([_loss(known[stratum == index]) for index in range(n)])
     least = np.minimum(size, LEAST_SAMPLE)
     if least.sum() > sample:  # not even two each: one each, the largest first
         least = np.zeros(n, np.int64)
@@ -143,10 +143,10 @@ def _push(queue: list[tuple[float, int, int]], index: int, split: _Split | None)
         heapq.heappush(queue, (-split.gain, len(queue), index))
 
 
-def _best_split(clock: Floats, rows: Int64s) -> _Split | None:
+def _best_split(known: Floats, rows: Int64s) -> _Split | None:
     """The cut, over all columns, that lessens N σ most; None for fewer than two steps that differ."""
     best: _Split | None = None
-    values = clock[rows] - clock[rows].mean(axis=0) if len(rows) else clock[rows]
+    values = known[rows] - known[rows].mean(axis=0) if len(rows) else known[rows]
     n = len(rows)
     if n < 2:
         return None
@@ -172,13 +172,13 @@ def _side_losses(ranked: Floats) -> Floats:
     return np.asarray(count * np.sqrt(np.maximum(variance, 0)), np.float64)
 
 
-def _join_phases(clock: Floats, nodes: list[Int64s], sample: int) -> list[Int64s]:
+def _join_phases(known: Floats, nodes: list[Int64s], sample: int) -> list[Int64s]:
     """Phases joined with those most alike until the sample holds enough steps for each."""
-    nodes = sorted(nodes, key=lambda rows: float(clock[rows, 0].mean()))
+    nodes = sorted(nodes, key=lambda rows: float(known[rows, 0].mean()))
     most = max(sample // STEPS_PER_PHASE, 1)
     while len(nodes) > most and sum(map(len, nodes)) > sample:
         costs = [
-            _loss(clock[np.concatenate(pair)]) - _loss(clock[pair[0]]) - _loss(clock[pair[1]])
+            _loss(known[np.concatenate(pair)]) - _loss(known[pair[0]]) - _loss(known[pair[1]])
             for pair in pairwise(nodes)
         ]
         at = int(np.argmin(costs))

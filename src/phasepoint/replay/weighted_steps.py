@@ -2,7 +2,7 @@
 
 A total is Σ N mean over the strata, in fractions until the end; its variance Σ N² (1 − n/N) s²/n.
 
-Source: Cochran, Sampling Techniques (3rd ed.), 5.3 to 5.4; Satterthwaite (1946) for the degrees of freedom.
+Source: Cochran, Sampling Techniques (3rd ed.), 5.3 to 5.4; Welch (1947) for the degrees of freedom.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.core.statistics import satterthwaite_freedom, t_quantile
+from phasepoint.core.statistics import t_quantile
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_MOST_FREEDOM = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +98,27 @@ def half_widths(variances: Floats, freedom: Floats, confidence: float) -> list[i
         if np.isnan(total):
             found.append(None)
             continue
-        freedoms = satterthwaite_freedom(column[:, None], freedom)[0]
-        found.append(int(np.ceil(np.sqrt(total) * t_quantile(0.5 + confidence / 2, min(float(freedoms), 1e9)))))
+        found.append(int(np.ceil(np.sqrt(total) * t_quantile(0.5 + confidence / 2, welch_freedom(column, freedom)))))
     return found
+
+
+def welch_freedom(variances: Floats, freedom: Floats) -> float:
+    """Degrees of freedom of a sum of independent estimates of variance, most of which rest on two or three values.
+
+    Satterthwaite's formula puts estimates for what they estimate, and with one degree of freedom each their squares are
+    three times too large on average; this one allows for that, and is exact for a single estimate.
+
+    Args:
+        variances: `[m]`.
+        freedom: `[m]`, of each, ≥ 1.
+
+    Source: Welch, "The Generalization of Student's Problem when Several Different Population Variances are Involved"
+        (1947): ν + 2 = (Σ v)² / Σ v² / (ν + 2).
+    """
+    below = float((variances**2 / (freedom + 2)).sum())
+    if not below:
+        return _MOST_FREEDOM
+    return min(max(float(variances.sum()) ** 2 / below - 2, 1.0), _MOST_FREEDOM)
 
 
 def round_closing(parts: list[Fraction], total: int) -> list[int]:
