@@ -123,6 +123,10 @@ class _Assembly:
     def _install(self, recorder: Recorder, session: ProfilerSession, stack: ExitStack) -> None:
         from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
 
+        if self._options.request is not None:
+            from phasepoint.recorder.replay_saves import protect_checkpoints
+
+            protect_checkpoints(self._options.request, self.guard)  # until the process ends
         stack.callback(session.watch_compiles(recorder.on_compile))
         stack.callback(session.watch_user_profiler(recorder.before_user_profiler))
         stack.callback(watch_checkpoints(recorder.checkpoint, recorder.checkpoint_wait, guard=self.guard))

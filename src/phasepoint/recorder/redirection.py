@@ -19,28 +19,33 @@ class Redirection:
     Attributes:
         protected: folders and files.
         saves: folder for saves that would go to them.
+        checkpoint: path of the checkpoint that the replay begins with; None where it begins with the job.
         on_redirected: told every place, once, the first time that something is redirected from it.
     """
 
     protected: tuple[str, ...]
     saves: str
+    checkpoint: str | None = None
     on_redirected: Callable[[str], None] = lambda place: None
     _told: set[str] = field(default_factory=set)
 
     def destination(self, path: str) -> str:
-        """Where a save to a path goes; the path itself where nothing of it is protected."""
-        place = _normal(path)
-        if _is_within(place, _normal(self.saves)) or not any(_is_within(place, _normal(p)) for p in self.protected):
-            return path
-        target = f"{self.saves}/{place.replace('://', '/').lstrip('/')}"
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        if place not in self._told:
-            self._told.add(place)
-            self.on_redirected(place)
+        """Where a save to a path goes; the path itself where nothing of it is protected. The folder above is made."""
+        target = self.target(path)
+        if target != path:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            place = _normal(path)
+            if place not in self._told:
+                self._told.add(place)
+                self.on_redirected(place)
         return target
 
+    def target(self, path: str) -> str:
+        """Where a save to a path would go, or went."""
+        return f"{self.saves}/{_normal(path).replace('://', '/').lstrip('/')}" if self.protects(path) else path
+
     def protects(self, path: str) -> bool:
-        """Whether a save to a path would be redirected."""
+        """Whether a save to a path is redirected."""
         place = _normal(path)
         return not _is_within(place, _normal(self.saves)) and any(_is_within(place, _normal(p)) for p in self.protected)
 

@@ -26,6 +26,7 @@ Event = Literal[
     "ended-early",
     "ignored",
     "unrecorded",
+    "redirected",
     "failed",
 ]
 """What a line of the handshake file says.
@@ -33,7 +34,8 @@ Event = Literal[
 begun: the recording was begun. resume-read: the program has read `run.resume`. skipped, restored: a loop was brought
 to the first step, by drawing batches or by the loader's state. marked: steps come from `mark_step`. done: the last
 step is over and the run is written. ended-early: the recording was over before. ignored: the program went on to its
-first step without reading `run.resume`. unrecorded: the program trains without recording. failed: the protocol could
+first step without reading `run.resume`. unrecorded: the program trains without recording. redirected: a save to a
+place of the original went elsewhere. failed: the protocol could
 not be followed.
 """
 

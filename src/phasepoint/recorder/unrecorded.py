@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from phasepoint.recorder.autosteps import AutoOptions, AutoRecorder, Framework, LateRecording, PastStep
-from phasepoint.recorder.guard import guarded
+from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.replay_saves import protect_checkpoints
 from phasepoint.recorder.resume import VARIABLE, ReplayRequest, end_process, tell
 
 MOST_STEPS = {"torch": 8, "jax": 24}
@@ -53,7 +54,10 @@ class UnrecordedSteps(LateRecording):
 
 
 def start_from_environ() -> None:
-    """Begin to look for steps, if a replay is asked of this process. A broken request is told by `record`."""
+    """Begin to look for steps, if a replay is asked of this process, and keep its saves from what the original saved.
+
+    A broken request is told by `record`.
+    """
     from phasepoint.core.errors import ReplayError
 
     value = os.environ.get(VARIABLE)
@@ -63,5 +67,14 @@ def start_from_environ() -> None:
         request = ReplayRequest.from_environ(value)
     except ReplayError:
         return
+    guard = Guard()
+    guard.when_off(lambda: _end_unprotected(request, guard))
+    protect_checkpoints(request, guard)
     late = UnrecordedSteps(request)
     AutoRecorder(AutoOptions(request.path, 0, 1), late).install()
+
+
+def _end_unprotected(request: ReplayRequest, guard: Guard) -> NoReturn:
+    reason = f"saves cannot be kept away from the original's checkpoints: {guard.reason}"
+    tell(request, "failed", reason=reason)
+    end_process(reason)

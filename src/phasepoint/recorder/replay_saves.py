@@ -1,0 +1,171 @@
+"""In a replay, saves that would go where the original's checkpoints stand go elsewhere; nothing of those is lost.
+
+The save itself is done, for its time is part of the phase; only its place is another. The hooks go in when the process
+imports its framework (`replay run` sees to that) and stay until it ends: a program saves its last checkpoint, or closes
+its manager, after the recording is over.
+"""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from phasepoint.recorder.guard import Guard, guarded
+from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.redirection import Redirection, destination, in_force, put_in_force
+from phasepoint.recorder.resume import ReplayRequest, tell
+from phasepoint.recorder.session import Remove
+
+
+def protect_checkpoints(
+    request: ReplayRequest, guard: Guard, on_redirected: Callable[[str], None] | None = None
+) -> Remove:
+    """Redirect this process's saves away from `request.protected`, to `request.saves`, from now on.
+
+    Args:
+        request: what the replay is asked to do.
+        guard: catches what goes wrong in putting the hooks in.
+        on_redirected: called with every place, once, when the first save to it is redirected; None tells it in the
+            handshake.
+
+    Returns:
+        What takes the hooks out again; harmless where they had been put in before. In a replay they stay until the
+        process ends.
+    """
+    known = in_force()
+    if known is not None and (known.protected, known.saves) == (request.protected, request.saves):
+        return _nothing
+    on_redirected = on_redirected or (lambda place: tell(request, "redirected", place=place))
+    undo = [put_in_force(Redirection(request.protected, request.saves, request.checkpoint, on_redirected))]
+    if known is None:  # else they are there, and ask what is in force
+        undo += [_install(module, guard, hook) for module, hook in _HOOKS.items()]
+
+    def remove() -> None:
+        for forget in reversed(undo):
+            forget()
+
+    return remove
+
+
+def _install(module: str, guard: Guard, hook: Callable[[str], list[Remove]]) -> Remove:
+    """Put the hooks of one framework in when it has been imported; returns what takes them out."""
+    install = _Install(module, guard, hook)
+    forget = when_imported(module, install.run)
+
+    def remove() -> None:
+        forget()
+        install.undo()
+
+    return remove
+
+
+class _Install:
+    """The hooks of one framework."""
+
+    def __init__(self, module: str, guard: Guard, hook: Callable[[str], list[Remove]]) -> None:
+        self.guard = guard
+        self._module = module
+        self._hook = hook
+        self._removes: list[Remove] = []
+
+    @guarded
+    def run(self) -> None:
+        self._removes = self._hook(self._module)
+
+    def undo(self) -> None:
+        for remove in reversed(self._removes):
+            remove()
+        self._removes = []
+
+
+def redirect_argument(position: int, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator for a function that writes to the path it is given.
+
+    Args:
+        position: of the path among the arguments.
+        name: of the argument, where it is given by name.
+    """
+
+    def decorate(save: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(save)
+        def redirected(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > position:
+                args = (*args[:position], _elsewhere(args[position]), *args[position + 1 :])
+            elif name in kwargs:
+                kwargs = {**kwargs, name: _elsewhere(kwargs[name])}
+            return save(*args, **kwargs)
+
+        return redirected
+
+    return decorate
+
+
+def _elsewhere(place: Any) -> Any:
+    """A place to write, of the kind that was given; what is no path (an open file, a buffer) as it is."""
+    if not isinstance(place, str | os.PathLike):
+        return place
+    path = os.fspath(place)
+    if not isinstance(path, str):
+        return place
+    target = destination(path)
+    if target == path:
+        return place
+    return target if isinstance(place, str) else type(place)(target)  # type: ignore[call-arg]
+
+
+def _hook_torch(module: str) -> list[Remove]:
+    import torch
+
+    decorate = redirect_argument(1, "f")
+    return [patch_attribute(owner, "save", decorate) for owner in (torch, torch.serialization)]
+
+
+def _hook_dcp(module: str) -> list[Remove]:
+    import torch.distributed.checkpoint as dcp
+
+    decorate = redirect_argument(1, "checkpoint_id")  # by name alone
+    # A storage writer takes its place when it is made.
+    writer = redirect_argument(1, "path")
+    return [
+        *(patch_attribute(dcp, name, decorate) for name in ("save", "async_save")),
+        patch_attribute(dcp.FileSystemWriter, "__init__", writer),
+    ]
+
+
+def _hook_safetensors(module: str) -> list[Remove]:
+    import importlib
+
+    return [patch_attribute(importlib.import_module(module), "save_file", redirect_argument(1, "filename"))]
+
+
+def _hook_orbax(module: str) -> list[Remove]:
+    from phasepoint.recorder.orbax_saves import protect_orbax
+
+    return protect_orbax(redirect_argument(1, "directory"))
+
+
+def _hook_orbax_v1(module: str) -> list[Remove]:
+    import importlib
+
+    from phasepoint.recorder.orbax_v1_hook import SAVES
+
+    v1 = importlib.import_module(module)
+    return [patch_attribute(v1, name, redirect_argument(0, "path")) for name in SAVES]
+
+
+_HOOKS: dict[str, Callable[[str], list[Remove]]] = {
+    "torch": _hook_torch,
+    "torch.distributed.checkpoint": _hook_dcp,
+    "safetensors.torch": _hook_safetensors,
+    "safetensors.numpy": _hook_safetensors,
+    "safetensors.flax": _hook_safetensors,
+    "orbax.checkpoint": _hook_orbax,
+    "orbax.checkpoint.v1": _hook_orbax_v1,
+    "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
+}
+"""By module whose import brings them in, what puts the hooks in."""
+
+
+def _nothing() -> None:
+    return
