@@ -209,7 +209,10 @@ def test_a_job_that_ends_before_the_first_step_says_so(request_, monkeypatch):
     assert job.done == []
     last = job.events()[-1]
     assert last["event"] == "ended-early"
-    assert "ended before step 13, where the replay begins: its loops had 10 batches in all" in last["reason"]
+    assert (
+        "ended before step 13, where the replay begins: its loops with resume=True had 10 batches in all"
+        in last["reason"]
+    )
 
 
 def test_a_job_that_ends_before_the_last_step_says_so(request_, monkeypatch):

@@ -380,6 +380,7 @@ CHECKPOINTS = TableSpec(
         Column("asynchronous", pa.bool_(), "whether writing went on in the background", nullable=True),
         Column("has_iterator", pa.bool_(), "whether the data iterator's state is in it", nullable=True),
         _text("iterator_state", "state of the loader after the step, as JSON; null where not kept", nullable=True),
+        _text("loop_place", "batches that the loops had taken, as JSON; null without resume=True", nullable=True),
     ),
     ("start_ps",),
 )

@@ -78,7 +78,7 @@ def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSumma
     for row in table.to_pylist():
         session = clock.session(row["host"], row["attempt"])
         start_ps = row["start_ps"] + (session.offset_ps if session else 0)
-        values = {name: value for name, value in row.items() if name not in {"bytes", "iterator_state"}}
+        values = {name: value for name, value in row.items() if name not in {"bytes", "iterator_state", "loop_place"}}
         rows.append(CheckpointSummary(**{**values, "start_ps": start_ps, "size_bytes": row["bytes"]}))
     return tuple(sorted(rows, key=lambda row: (row.start_ps, row.host)))
 

@@ -29,13 +29,11 @@ class LoaderState:
     """Where a loader stood.
 
     Attributes:
-        loop: number of the loop, counted from 0 over the loops with `resume=True`.
         owner: whose state it is: loader, iterator.
         load: name of the method that takes it.
         state: the state.
     """
 
-    loop: int
     owner: str
     load: str
     state: Any
@@ -44,7 +42,7 @@ class LoaderState:
         """The state as JSON; None where it is too long or holds what cannot be written."""
         try:
             plain = _plain(self.state, [MOST_STATE_BYTES])
-            text = json.dumps({"loop": self.loop, "owner": self.owner, "load": self.load, "state": plain})
+            text = json.dumps({"owner": self.owner, "load": self.load, "state": plain})
         except (TypeError, ValueError, RecursionError):
             return None
         return text if len(text) <= MOST_STATE_BYTES else None
@@ -58,7 +56,7 @@ class LoaderState:
         """
         found = json.loads(text)
         try:
-            state = LoaderState(int(found["loop"]), found["owner"], found["load"], _rich(found["state"]))
+            state = LoaderState(found["owner"], found["load"], _rich(found["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no state of a loader: {error!r}") from error
         if (state.owner, state.load) not in {(owner, load) for owner, _, load in _WAYS}:
@@ -66,12 +64,12 @@ class LoaderState:
         return state
 
 
-def take_state(loader: Any, iterator: Any, loop: int) -> str | None:
+def take_state(loader: Any, iterator: Any) -> str | None:
     """State of a loader in the middle of a loop, after the batch given last; None where it offers none that fits."""
     for owner, give, load in _WAYS:
         source = loader if owner == "loader" else iterator
         if callable(getattr(source, give, None)) and callable(getattr(source, load, None)):
-            return LoaderState(loop, owner, load, getattr(source, give)()).to_text()
+            return LoaderState(owner, load, getattr(source, give)()).to_text()
     return None
 
 

@@ -4,14 +4,15 @@ The hot path is `ask` and `got`, once a step: two clock readings and seven integ
 every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Parts
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
+from phasepoint.recorder.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
 from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.rows import Row, gap_row
@@ -62,6 +63,7 @@ class Recorder:
         self._clocked_steps = parts.steps.step
         self._opening: Opening | None = None
         self._has_begun = False
+        self._places = LoopPlaces()
 
     @guarded
     def ask(self) -> None:
@@ -103,6 +105,16 @@ class Recorder:
         if self._windows.is_open:
             self._close_window()
             self._steps.begin_at(now_ns)
+
+    @guarded
+    def begin_placed(self, loader: Any, iterator: Iterator[Any]) -> LoopInProgress:
+        """A loop with `resume=True` begins: where it stands is kept with checkpoints."""
+        return self._places.begin(loader, iterator)
+
+    @guarded
+    def end_placed(self, loop: LoopInProgress, *, ended: bool) -> None:
+        """It is over; `ended` says whether its loader had no more batches."""
+        self._places.end(loop, ended=ended)
 
     @guarded
     def drop_step(self) -> None:
@@ -150,7 +162,7 @@ class Recorder:
     @guarded
     def checkpoint(self, written: CheckpointWritten) -> None:
         """A checkpoint was written; it becomes a row of `checkpoints`. May be called on any thread."""
-        row = {
+        row: Row = {
             "step": written.step if written.step is not None else self._step_in_progress(),
             "path": written.path,
             "start_ps": self._parts.epoch.to_ps(written.start_ns),
@@ -160,6 +172,8 @@ class Recorder:
             "asynchronous": written.asynchronous,
             "has_iterator": written.has_iterator,
         }
+        if written.step is None or written.step == self._step_in_progress():
+            row |= {"loop_place": self._places.place(), "iterator_state": self._places.loader_state()}
         self._parts.inbox.rows.append(("checkpoints", row))
         self._background.wanted = True
 

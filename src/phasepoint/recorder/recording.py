@@ -15,6 +15,7 @@ from phasepoint.recorder.background import Background
 from phasepoint.recorder.cost import RecorderCost
 from phasepoint.recorder.epoch import Clock
 from phasepoint.recorder.guard import Guard
+from phasepoint.recorder.loop_place import LoopInProgress
 from phasepoint.recorder.recorder import Recorder, Status
 from phasepoint.recorder.replaying import Replaying
 from phasepoint.recorder.resume import ReplayRequest, Resume, end_process, take_request, tell
@@ -113,6 +114,35 @@ def _iterate(batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
         recorder.end_loop()
 
 
+class PlacedSteps(Steps[Batch]):
+    """The same, and where the loop stands is kept with checkpoints."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        recorder, batches = self._recorder, iter(self._loader)
+        return batches if recorder is None else _iterate_placed(self._loader, batches, recorder)
+
+
+def _iterate_placed(loader: Iterable[Batch], batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
+    """As `_iterate`, counting the batches."""
+    ask, got = recorder.ask, recorder.got
+    loop = recorder.begin_placed(loader, batches) or LoopInProgress(loader, batches)
+    ended = False
+    try:
+        while True:
+            ask()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                ended = True
+                return
+            got()
+            loop.batches += 1
+            yield batch
+    finally:
+        recorder.end_loop()
+        recorder.end_placed(loop, ended=ended)
+
+
 class ReplaySteps(Steps[Batch]):
     """The same in a replay."""
 
@@ -191,11 +221,12 @@ class Recording:
             loader: gives the batches.
             resume: whether a replay may take the loader to its first step; the loops then must run as they did in the
                 original, from the job's first one on. False leaves the loader alone: the program has placed it. Makes
-                no difference in an ordinary run, but that the loader's state is kept with checkpoints.
+                no difference in an ordinary run, but that the place in the loops, and the loader's state where it gives
+                one, are kept with checkpoints.
         """
         if self._replaying is not None:
             return ReplaySteps(loader, self._replaying, resume=resume)
-        return Steps(loader, self._recorder)
+        return (PlacedSteps if resume else Steps)(loader, self._recorder)
 
     @property
     def resume(self) -> Resume | None:

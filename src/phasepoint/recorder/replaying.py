@@ -95,8 +95,8 @@ class Replaying:
             tell(request, "ended-early", reason=f"the program failed: {type(error).__name__}: {error}"[:1000])
         elif not self._skipping.is_there:
             reason = (
-                f"the job ended before step {request.first_step}, where the replay begins: its loops had "
-                f"{self._skipping.position} batches in all. Loops with resume=True must run as they did in the "
+                f"the job ended before step {request.first_step}, where the replay begins: its loops with resume=True "
+                f"had {self._skipping.drawn} batches in all. Loops with resume=True must run as they did in the "
                 "original, from the job's first one on"
             )
             tell(request, "ended-early", reason=reason)

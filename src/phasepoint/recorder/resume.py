@@ -56,6 +56,8 @@ class ReplayRequest:
         handshake: file to which this process appends what it has seen of the request, a JSON object a line.
         protected: folders and files that saves may not touch.
         saves: folder where such saves go instead.
+        loop_place: batches that the loops had taken after `checkpoint_step`, as `recorder.loop_place` writes it; None
+            where it was not recorded: a batch is a step then.
     """
 
     path: str
@@ -70,6 +72,7 @@ class ReplayRequest:
     handshake: str
     protected: tuple[str, ...]
     saves: str
+    loop_place: str | None = None
 
     @property
     def needs_restore(self) -> bool:
@@ -175,10 +178,11 @@ def end_process(reason: str) -> NoReturn:
     raise SystemExit(ReplayError.exit_code)
 
 
-def _checked(found: Any) -> dict[str, Any]:
+def _checked(value: Any) -> dict[str, Any]:
     """The fields of a request, each of its type."""
-    if not isinstance(found, dict):
-        raise TypeError(f"found {type(found).__name__}, not an object")
+    if not isinstance(value, dict):
+        raise TypeError(f"found {type(value).__name__}, not an object")
+    found: dict[str, Any] = {"loop_place": None, **value}
     names = {field.name for field in fields(ReplayRequest)}
     if set(found) != names:
         raise ValueError(f"fields {sorted(set(found) ^ names)} are missing or not known")
@@ -187,9 +191,9 @@ def _checked(found: Any) -> dict[str, Any]:
         _typed(found[name], name, str)
     for name in ("first_step", "target_first", "target_last", "last_step"):
         _typed(found[name], name, int)
-    for name, type_ in (("checkpoint", str), ("iterator_state", str), ("checkpoint_step", int)):
+    for name in ("checkpoint", "iterator_state", "loop_place", "checkpoint_step"):
         if found[name] is not None:
-            _typed(found[name], name, type_)
+            _typed(found[name], name, int if name == "checkpoint_step" else str)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phasepoint.core.errors import UsageError
 from phasepoint.core.units import PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.launch import exit_code_of, injected_environ, signals_go_to, start_command
+from phasepoint.recorder.loop_place import LoopPlace
 from phasepoint.recorder.resume import VARIABLE, ReplayRequest
 from phasepoint.replay.ending import end_processes
 from phasepoint.replay.handshake import REFUSALS, Handshake
@@ -249,7 +250,26 @@ def _request(plan: ReplayPlan, folder: Path) -> ReplayRequest:
         handshake=str(folder / HANDSHAKE_NAME),
         protected=tuple(_absolute(place) for place in plan.protected),
         saves=str(folder / SAVES_NAME),
+        loop_place=_loop_place(plan),
     )
+
+
+def _loop_place(plan: ReplayPlan) -> str | None:
+    """Where the loops stood at the plan's checkpoint, as it was recorded, with what later checkpoints tell of it."""
+    if plan.checkpoint is None:
+        return None
+    from phasepoint.store import open_run
+
+    rows = open_run(plan.run).table("checkpoints").to_pylist()
+    mine = [row for row in rows if (row["host"], row["attempt"]) == (plan.host, plan.attempt) and row["loop_place"]]
+    mine.sort(key=lambda row: row["start_ps"])
+    at = [i for i, row in enumerate(mine) if (row["step"], row["path"]) == (plan.checkpoint_step, plan.checkpoint)]
+    if not at:
+        return None
+    place = LoopPlace.from_text(mine[at[-1]]["loop_place"])
+    for row in mine[at[-1] + 1 :]:
+        place = place.settled(LoopPlace.from_text(row["loop_place"]))
+    return place.to_text()
 
 
 def _absolute(path: str) -> str:
