@@ -5,7 +5,7 @@ import pytest
 from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
 from phasepoint.recorder.guard import Guard
 from phasepoint.recorder.redirection import Redirection, destination
-from phasepoint.recorder.replay_saves import protect_checkpoints
+from phasepoint.recorder.replay_saves import protect_checkpoints, release_checkpoints
 from phasepoint.recorder.resume import ReplayRequest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -28,19 +28,25 @@ def request_of(folder, *, checkpoint=None, protected=("ckpt",)):
     )
 
 
+@pytest.fixture(autouse=True)
+def _unprotected():
+    """A replay's protection stays until its process ends; in-process tests of other files leave one behind."""
+    release_checkpoints()
+    yield
+    release_checkpoints()
+
+
 @pytest.fixture
 def protect(tmp_path):
-    """Puts the protection in force, and takes it out at the end; gives what was told to be redirected."""
-    guard, undo = Guard(), []
+    """Puts the protection in force; gives what was told to be redirected."""
+    guard = Guard()
 
     def protect(**more):
         told = []
-        undo.append(protect_checkpoints(request_of(tmp_path, **more), guard, told.append))
+        protect_checkpoints(request_of(tmp_path, **more), guard, told.append)
         return told
 
     yield protect
-    for remove in reversed(undo):
-        remove()
     assert guard.reason is None
 
 

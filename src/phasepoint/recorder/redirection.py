@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from phasepoint.recorder.session import Remove
-
 
 @dataclass
 class Redirection:
@@ -69,16 +67,9 @@ def in_force() -> Redirection | None:
     return _in_force.redirection
 
 
-def put_in_force(redirection: Redirection) -> Remove:
-    """Redirect saves of this process from now on; returns what ends it."""
-    before = _in_force.redirection
+def put_in_force(redirection: Redirection | None) -> None:
+    """Redirect saves of this process in this way from now on; None redirects none."""
     _in_force.redirection = redirection
-
-    def remove() -> None:
-        if _in_force.redirection is redirection:
-            _in_force.redirection = before
-
-    return remove
 
 
 def _normal(path: str) -> str:

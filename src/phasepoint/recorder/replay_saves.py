@@ -30,22 +30,27 @@ def protect_checkpoints(
             handshake.
 
     Returns:
-        What takes the hooks out again; harmless where they had been put in before. In a replay they stay until the
-        process ends.
+        `release_checkpoints`. A replay does not call it.
     """
     known = in_force()
     if known is not None and (known.protected, known.saves) == (request.protected, request.saves):
-        return _nothing
+        return release_checkpoints
     on_redirected = on_redirected or (lambda place: tell(request, "redirected", place=place))
-    undo = [put_in_force(Redirection(request.protected, request.saves, request.checkpoint, on_redirected))]
-    if known is None:  # else they are there, and ask what is in force
-        undo += [_install(module, guard, hook) for module, hook in _HOOKS.items()]
+    put_in_force(Redirection(request.protected, request.saves, request.checkpoint, on_redirected))
+    if not _hooks:  # else they are there, and ask what is in force
+        _hooks.extend(_install(module, guard, hook) for module, hook in _HOOKS.items())
+    return release_checkpoints
 
-    def remove() -> None:
-        for forget in reversed(undo):
-            forget()
 
-    return remove
+def release_checkpoints() -> None:
+    """End the protection of this process, if there is one, and take the hooks out."""
+    put_in_force(None)
+    while _hooks:
+        _hooks.pop()()
+
+
+_hooks: list[Remove] = []
+"""What takes out the hooks that this process has in."""
 
 
 def _install(module: str, guard: Guard, hook: Callable[[str], list[Remove]]) -> Remove:
@@ -165,7 +170,3 @@ _HOOKS: dict[str, Callable[[str], list[Remove]]] = {
     "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
 }
 """By module whose import brings them in, what puts the hooks in."""
-
-
-def _nothing() -> None:
-    return
