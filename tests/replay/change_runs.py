@@ -1,11 +1,9 @@
 """Runs and replays of known step times, for the tests of estimates under a change."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_rows
+from phasepoint.replay.record import ReplayRecord, write_replay
 from phasepoint.store import create_run, open_run, open_shard
 
 START_NS = 1_700_000_000_000_000_000
@@ -84,10 +82,10 @@ def write_run(
 
 def write_record(path, fields):
     usual = {
-        **{"version": 1, "original": "runs/job", "phase": "train", "phase_id": 0, "checkpoint": None, "first_step": 0},
-        **{"target_first": 0, "target_last": 0, "last_step": 0, "command": [], "status": "done", "reason": None},
+        **{"original": "runs/job", "phase": "train", "phase_id": 0, "checkpoint": None, "first_step": 0},
+        **{"target_first": 0, "target_last": 0, "last_step": 0, "command": (), "status": "done"},
     }
-    (Path(path) / "replay.json").write_text(json.dumps(usual | fields))
+    write_replay(path, ReplayRecord(**(usual | fields)))
 
 
 def _steps(dur_ps, start, first_step, compile_ps):

@@ -252,7 +252,8 @@ def test_bad_input_is_refused(job, tmp_path):
     with pytest.raises(NoDataError, match="no step of phase train can be compared"):
         estimate_change(job, [replay(tmp_path, 15, n=8)])
     with pytest.raises(
-        ReplayError, match=r"this replay ignored: run.resume was not read; an estimate needs one that was"
+        ReplayError,
+        match=r"this replay was ignored by its program: run.resume was not read; an estimate needs one that was",
     ):
         estimate_change(
             job, [replay(tmp_path, 15, name="i", record={"status": "ignored", "reason": "run.resume was not read"})]

@@ -45,8 +45,9 @@ def read_made_replay(run: Run) -> MadeReplay:
     """
     record = read_replay(run.path)
     if record is not None and record.status in {"ignored", "failed"}:
+        what = "failed" if record.status == "failed" else "was ignored by its program"
         reason = f": {record.reason}" if record.reason else ""
-        raise ReplayError(f"{run.path}: this replay {record.status}{reason}; an estimate needs one that was done")
+        raise ReplayError(f"{run.path}: this replay {what}{reason}; an estimate needs one that was done")
     tables = {name: run.table(name) for name in _TABLES}
     clock = read_clock(tables["steps"], run.shards, {})
     if not clock.n_steps:
