@@ -63,6 +63,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
     Command(
+        "replay",
+        "phasepoint.cli.replay",
+        "replay",
+        "List a run's checkpoints: what is left of each, and which phases it leads to.",
+    ),
+    Command(
         "replay plan",
         "phasepoint.cli.replay_plan",
         "plan",
