@@ -1,7 +1,7 @@
 """What chosen steps say of the whole run: a function of their rows and of the sizes of their strata, nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -82,21 +82,28 @@ def estimate_run(seen: Seen, *, confidence: float = 0.95) -> RunEstimate:
     total_ps = _rounded(time.totals[0])
     half = half_widths(time.variances, time.freedom, confidence)[0]
     least_ps = sum(dur_ps.tolist())
+    total = _interval(total_ps, half, least_ps)
     return RunEstimate(
-        total=_interval(total_ps, half, least_ps),
-        parts=_parts(seen, total_ps, confidence) if len(seen.captured.row) else {},
+        total=total,
+        parts=_parts(seen, total, confidence) if len(seen.captured.row) else {},
         phases=_phases(seen, time, total_ps, confidence),
     )
 
 
-def _parts(seen: Seen, total_ps: int, confidence: float) -> dict[str, Interval]:
+def _parts(seen: Seen, total: Interval, confidence: float) -> dict[str, Interval]:
     filled = fill_parts(seen.times, seen.captured, seen.phase, seen.weight)
     found = estimate_from_steps(ChosenSteps(seen.stratum, filled.parts_ps, seen.size))
     variances = np.vstack([found.variances, filled.variances])
     halves = half_widths(variances, np.concatenate([found.freedom, filled.freedom]), confidence)
-    estimates = round_closing(list(found.totals), total_ps)
+    estimates = round_closing(list(found.totals), total.estimate_ps)
     least_ps = [sum(column) for column in seen.captured.parts_ps.T.tolist()]
-    return {name: _interval(*row) for name, *row in zip(PARTS, estimates, halves, least_ps, strict=True)}
+    parts = {name: _interval(*row) for name, *row in zip(PARTS, estimates, halves, least_ps, strict=True)}
+    return {name: replace(one, high_ps=_least(one.high_ps, total.high_ps)) for name, one in parts.items()}
+
+
+def _least(high_ps: int | None, whole_ps: int | None) -> int | None:
+    """A part is at most the whole."""
+    return whole_ps if high_ps is None else high_ps if whole_ps is None else min(high_ps, whole_ps)
 
 
 def _phases(seen: Seen, time: Totals, total_ps: int, confidence: float) -> dict[int, Interval]:
