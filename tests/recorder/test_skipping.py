@@ -178,20 +178,24 @@ def test_generators_are_put_back_and_shuffles_are_the_originals(job):
         if state is not None:
             assert run.resume is not None
             state.put_back()
-        for batch in run.steps(Loader(), resume=True):
-            see((batch, random.random(), np.random.random()))
-            save(RandomState.take())
+        for epoch in range(3):
+            for batch in run.steps(Loader(), resume=True):
+                see((epoch, batch, random.random(), np.random.random()))
+                save(RandomState.take())
+            random.random()
 
-    job(train).check_all(6)
+    job(train).check_all(18)
 
 
-def test_torch_generator_and_loader(job):
+@pytest.mark.parametrize("own", [True, False])
+def test_torch_generator_and_loader(job, own):
+    """The loader shuffles by its own generator, or by the global one, from which the steps draw as well."""
     torch = pytest.importorskip("torch")
     data = torch.arange(12)
 
     def train(run, see, save, state):
         torch.manual_seed(1)
-        shuffle = torch.Generator().manual_seed(2)
+        shuffle = torch.Generator().manual_seed(2) if own else None
         loader = torch.utils.data.DataLoader(data, batch_size=2, shuffle=True, generator=shuffle)
         if state is not None:
             torch.set_rng_state(state)
@@ -453,6 +457,10 @@ def test_a_later_place_tells_that_a_loop_was_left():
 
 def test_places_survive_their_text():
     place = LoopPlace((PastLoops(5, True, 3), PastLoops(2, False, 1)), 4)
+    drawn = LoopPlace((), 1, RandomState.take())
+    here = random.random(), np.random.random()
+    LoopPlace.from_text(drawn.to_text()).generators.put_back()
+    assert (random.random(), np.random.random()) == here
     assert LoopPlace.from_text(place.to_text()) == place
     assert place.loop == 4
     assert [place.past_loop(loop).batches for loop in range(4)] == [5, 5, 5, 2]

@@ -109,7 +109,23 @@ def _file_name(phase: str) -> str:
 
 
 def _compared(analysis: "Analysis", outcome: "ReplayOutcome") -> "ReplayOutcome":
-    return outcome
+    """The outcome with the comparison, where the replay was done; why there is none is a note."""
+    from dataclasses import replace
+
+    from phasepoint.cli.console import busy
+    from phasepoint.cli.opening import open_converted
+    from phasepoint.core.errors import PhasepointError
+
+    if outcome.status != "done":
+        return outcome
+    try:
+        run = open_converted(outcome.run)
+        with busy("comparing"):
+            from phasepoint.replay.fidelity import compare_replay
+
+            return outcome.with_fidelity(compare_replay(analysis, run, outcome.record))
+    except PhasepointError as error:  # the replay is there; only nobody can say how faithful it is
+        return replace(outcome, notes=(*outcome.notes, f"not compared with the original: {error}"))
 
 
 def _say(outcome: "ReplayOutcome", *, as_json: bool) -> None:

@@ -41,7 +41,7 @@ class LoaderState:
     def to_text(self) -> str | None:
         """The state as JSON; None where it is too long or holds what cannot be written."""
         try:
-            plain = _plain(self.state, [MOST_STATE_BYTES])
+            plain = plain_state(self.state)
             text = json.dumps({"owner": self.owner, "load": self.load, "state": plain})
         except (TypeError, ValueError, RecursionError):
             return None
@@ -56,12 +56,27 @@ class LoaderState:
         """
         found = json.loads(text)
         try:
-            state = LoaderState(found["owner"], found["load"], _rich(found["state"]))
+            state = LoaderState(found["owner"], found["load"], rich_state(found["state"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no state of a loader: {error!r}") from error
         if (state.owner, state.load) not in {(owner, load) for owner, _, load in _WAYS}:
             raise ValueError(f"no state of a loader: {state.owner}.{state.load} is not known")
         return state
+
+
+def plain_state(value: Any) -> Any:
+    """A state as JSON has it, from which `rich_state` makes it again.
+
+    Raises:
+        TypeError: it holds what cannot be written.
+        ValueError: it is too long.
+    """
+    return _plain(value, [MOST_STATE_BYTES])
+
+
+def rich_state(plain: Any) -> Any:
+    """The state that `plain_state` was given; raises KeyError, TypeError or ValueError where it is not of its form."""
+    return _rich(plain)
 
 
 def take_state(loader: Any, iterator: Any) -> str | None:

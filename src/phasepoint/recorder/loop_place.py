@@ -2,7 +2,8 @@
 
 Step numbers alone do not say it: an evaluation inside a training step counts its batches as steps, too, and is not
 gone through when the training loop is taken to its place. So loops inside of others are left out here, and a replay
-takes from each loop as many batches as the original did.
+takes from each loop as many batches as the original did. The generators from which the loader of the loop in progress
+may have taken its order are kept, too: by then the job itself has drawn from them.
 """
 
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from phasepoint.recorder.loader_state import take_state
+from phasepoint.recorder.random_state import RandomState
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,18 @@ class LoopPlace:
     Attributes:
         past: loops that were over, in order.
         batches: taken by the loop in progress; None between loops.
+        generators: the global generators of random numbers when that loop began; None where not kept.
     """
 
     past: tuple[PastLoops, ...]
     batches: int | None
+    generators: RandomState | None = None
 
     def to_text(self) -> str:
         """As JSON."""
         past = [[one.batches, one.ended, one.times] for one in self.past]
-        return json.dumps({"past": past, "batches": self.batches})
+        generators = None if self.generators is None else self.generators.to_plain()
+        return json.dumps({"past": past, "batches": self.batches, "generators": generators})
 
     @staticmethod
     def from_text(text: str) -> "LoopPlace":
@@ -56,8 +61,9 @@ class LoopPlace:
         try:
             found = json.loads(text)
             past = tuple(PastLoops(int(n), bool(ended), int(times)) for n, ended, times in found["past"])
-            batches = found["batches"]
-            return LoopPlace(past, None if batches is None else int(batches))
+            batches, plain = found["batches"], found["generators"]
+            generators = None if plain is None else RandomState.from_plain(plain)
+            return LoopPlace(past, None if batches is None else int(batches), generators)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no place of loops: {error!r}") from error
 
@@ -89,12 +95,14 @@ class LoopInProgress:
 
     Attributes:
         loader, iterator: what it goes through.
+        generators: of random numbers, when it began.
         batches: taken so far; the loop itself counts.
     """
 
-    def __init__(self, loader: Any, iterator: Iterator[Any]) -> None:
+    def __init__(self, loader: Any, iterator: Iterator[Any], generators: RandomState | None) -> None:
         self.loader = loader
         self.iterator = iterator
+        self.generators = generators
         self.batches = 0
 
 
@@ -106,13 +114,15 @@ class LoopPlaces:
         self._current: LoopInProgress | None = None
         self._thread: int | None = None
 
-    def begin(self, loader: Any, iterator: Iterator[Any]) -> LoopInProgress:
+    def generators(self) -> RandomState | None:
+        """Of random numbers, for a loop that is about to begin: its loader may shuffle by them. None inside of one."""
+        return RandomState.take() if self._current is None else None
+
+    def begin(self, loop: LoopInProgress) -> None:
         """A loop begins."""
-        loop = LoopInProgress(loader, iterator)
         if self._current is None:
             self._current = loop
             self._thread = threading.get_ident()
-        return loop
 
     def end(self, loop: LoopInProgress, *, ended: bool) -> None:
         """A loop is over; `ended` says whether its loader had no more batches."""
@@ -129,7 +139,10 @@ class LoopPlaces:
         """Where the loops stand, as text; None on another thread than theirs, or before the first."""
         if threading.get_ident() != self._thread:
             return None
-        return LoopPlace(tuple(self._past), None if self._current is None else self._current.batches).to_text()
+        past, loop = tuple(self._past), self._current
+        if loop is None:
+            return LoopPlace(past, None).to_text()
+        return LoopPlace(past, loop.batches, loop.generators).to_text()
 
     def loader_state(self) -> str | None:
         """State of the loader of the loop in progress, as text; None where it gives none that can be kept."""

@@ -5,6 +5,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from phasepoint.recorder.loader_state import plain_state, rich_state
+
 
 @dataclass(frozen=True)
 class RandomState:
@@ -30,9 +32,20 @@ class RandomState:
     def put_back(self) -> None:
         """Let the generators go on from here."""
         random.setstate(self.python)
-        if self.numpy is not None:
-            sys.modules["numpy.random"].set_state(self.numpy)
-        if self.torch is not None:
-            sys.modules["torch"].set_rng_state(self.torch)
-        if self.cuda is not None:
-            sys.modules["torch"].cuda.set_rng_state_all(self.cuda)
+        numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+        if self.numpy is not None and numpy is not None:
+            numpy.set_state(self.numpy)
+        if self.torch is not None and torch is not None:
+            torch.set_rng_state(self.torch)
+        if self.cuda is not None and torch is not None:
+            torch.cuda.set_rng_state_all(self.cuda)
+
+    def to_plain(self) -> Any:
+        """The host's generators as JSON has them; loaders draw from no others."""
+        return plain_state([self.python, self.numpy, self.torch])
+
+    @staticmethod
+    def from_plain(plain: Any) -> "RandomState":
+        """The state from `to_plain`; raises KeyError, TypeError or ValueError where it is not of its form."""
+        python, numpy, torch = rich_state(plain)
+        return RandomState(python, numpy, torch, None)

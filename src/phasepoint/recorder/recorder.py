@@ -4,9 +4,9 @@ The hot path is `ask` and `got`, once a step: two clock readings and seven integ
 every 100 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Parts
@@ -14,6 +14,7 @@ from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
+from phasepoint.recorder.random_state import RandomState
 from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.rows import Row, gap_row
 from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
@@ -107,9 +108,14 @@ class Recorder:
             self._steps.begin_at(now_ns)
 
     @guarded
-    def begin_placed(self, loader: Any, iterator: Iterator[Any]) -> LoopInProgress:
-        """A loop with `resume=True` begins: where it stands is kept with checkpoints."""
-        return self._places.begin(loader, iterator)
+    def before_placed(self) -> RandomState | None:
+        """A loop with `resume=True` is about to begin: the generators that its loader may shuffle by."""
+        return self._places.generators()
+
+    @guarded
+    def begin_placed(self, loop: LoopInProgress) -> None:
+        """It begins: where it stands is kept with checkpoints."""
+        self._places.begin(loop)
 
     @guarded
     def end_placed(self, loop: LoopInProgress, *, ended: bool) -> None:

@@ -118,14 +118,18 @@ class PlacedSteps(Steps[Batch]):
     """The same, and where the loop stands is kept with checkpoints."""
 
     def __iter__(self) -> Iterator[Batch]:
-        recorder, batches = self._recorder, iter(self._loader)
-        return batches if recorder is None else _iterate_placed(self._loader, batches, recorder)
+        recorder = self._recorder
+        if recorder is None:
+            return iter(self._loader)
+        generators = recorder.before_placed()
+        batches = iter(self._loader)
+        return _iterate_placed(LoopInProgress(self._loader, batches, generators), batches, recorder)
 
 
-def _iterate_placed(loader: Iterable[Batch], batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
+def _iterate_placed(loop: LoopInProgress, batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
     """As `_iterate`, counting the batches."""
     ask, got = recorder.ask, recorder.got
-    loop = recorder.begin_placed(loader, batches) or LoopInProgress(loader, batches)
+    recorder.begin_placed(loop)
     ended = False
     try:
         while True:

@@ -4,9 +4,10 @@ Loops with `resume=True` are taken to run as they did in the original job, from 
 thrown away, loop after loop, as many from each as the original took (`recorder.loop_place`). Where the loader's state
 was recorded it is put back in the loop in which it was taken, and the loops before it are empty.
 
-Batches are drawn with the global generators of random numbers as they were when the program first read `run.resume`,
-which it does before it restores its own: a loader that shuffles by them then shuffles as it did in the original. Where
-the first step is reached the restored ones are put back.
+Batches of the loop that goes on are drawn with the global generators of random numbers as they were when it began in
+the original, those of loops before it with the ones of when the program first read `run.resume`, before it restored
+its own: a loader that takes its order from them when its loop begins then has the original's. Where the first step is
+reached the restored ones are put back.
 """
 
 import time
@@ -75,6 +76,8 @@ class Skipping:
             if loop + 1 == place.loop and place.batches is None:
                 self._arrive_drawn()
             return None
+        if place.generators is not None:
+            place.generators.put_back()
         return self._draw_place(loader, place.batches or 0, loop)
 
     def _begin(self) -> None:

@@ -23,6 +23,8 @@ from phasepoint.replay.record import ReplayRecord, ReplayStatus, write_replay
 if TYPE_CHECKING:
     import subprocess
 
+    from phasepoint.replay.fidelity import Fidelity
+
 
 STARTER = "phasepoint.recorder.unrecorded"
 """Module that looks for steps in a program that does not record itself."""
@@ -63,9 +65,9 @@ class ReplayOutcome:
     exit_code: int
     was_ended: bool
     notes: tuple[str, ...]
-    fidelity: Any = None
+    fidelity: "Fidelity | None" = None
 
-    def with_fidelity(self, fidelity: Any) -> "ReplayOutcome":
+    def with_fidelity(self, fidelity: "Fidelity") -> "ReplayOutcome":
         """The same, compared."""
         return replace(self, fidelity=fidelity)
 
@@ -223,6 +225,8 @@ def _note(event: dict[str, Any]) -> str | None:
         return f"{event.get('batches')} batches were drawn and thrown away in {format_ps(int(event.get('dur_ps', 0)))}"
     if name == "restored":
         return "the loader's recorded state was put back"
+    if name == "redirected":
+        return f"a save to {event.get('place')}, which is the original's, went into the replay's folder"
     if name == "marked":
         return (
             "the program marks its steps (run.mark_step): they agree with the original's only if it marks where a "

@@ -6,6 +6,7 @@ from rich.text import Text
 from phasepoint.core.units import format_count, format_ps
 from phasepoint.replay.runner import ReplayOutcome
 from phasepoint.report.names import printable
+from phasepoint.report.replay_fidelity_terminal import render_fidelity
 
 
 def render_outcome(outcome: ReplayOutcome, console: Console) -> None:
@@ -25,6 +26,6 @@ def render_outcome(outcome: ReplayOutcome, console: Console) -> None:
     console.print(Text(text, style="bold"), soft_wrap=True)
     captured = f"captured steps {record.target_first}–{record.target_last} of {record.first_step}–{record.last_step}"
     console.print(Text(f"{captured} into {printable(outcome.run)}"), soft_wrap=True)
-    if outcome.fidelity is None:
-        next_ = f"next: phasepoint replay check {record.original} {outcome.run}"
-        console.print(Text(printable(next_), style="dim"), soft_wrap=True)
+    if outcome.fidelity is not None:
+        console.print()
+        render_fidelity(outcome.fidelity, console)
