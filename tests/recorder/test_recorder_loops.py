@@ -480,6 +480,8 @@ def test_manifest_and_session_say_whose_run_it_is(job):
     assert session.profiler_clock == "the fake clock"
     assert session.epoch_unix_ns == job.clock.unix_offset_ns + 5_000_000_000
     assert session.notes["pid"] == str(os.getpid())
+    day_ps = 86_400 * 10**12
+    assert 0 < int(session.notes["process_age_ps"]) < day_ps
 
 
 def test_cost_ends_up_in_the_counters(tmp_path):

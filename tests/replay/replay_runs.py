@@ -26,6 +26,7 @@ def write_run(
     input_ms: int | None = 1,
     compile_ms: Mapping[int, int] | None = None,
     attempts: int = 1,
+    notes: Mapping[str, str] | None = None,
 ) -> str:
     """Write a run of one host and return its path.
 
@@ -39,12 +40,14 @@ def write_run(
         input_ms: wait for input in every step, None where it is not known.
         compile_ms: compilation by step, 0 elsewhere.
         attempts: the whole is recorded so often, each but the last one without an end.
+        notes: of the session.
     """
     create_run(path, command=("python", "train.py", "--lr", "0.1"), frameworks={"jax": "0.10.2"}, devices=("cpu",))
     steps = _steps(dur_ms, hints or {}, input_ms, compile_ms or {})
     for attempt in range(attempts):
         now = iter(range(EPOCH_NS, EPOCH_NS + 10**15, 10**9))
-        writer = open_shard(path, 0, epoch_unix_ns=EPOCH_NS + attempt * 3600 * 10**9, clock=lambda now=now: next(now))
+        epoch_ns = EPOCH_NS + attempt * 3600 * 10**9
+        writer = open_shard(path, 0, epoch_unix_ns=epoch_ns, clock=lambda now=now: next(now), notes=notes or {})
         tables = {"steps": steps, **_captured(steps, windows, window_steps)}
         tables["checkpoints"] = [_checkpoint(row, steps) for row in checkpoints if row.get("attempt", 0) == attempt]
         for name, rows in tables.items():

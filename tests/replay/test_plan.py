@@ -75,6 +75,18 @@ def test_the_cost_is_the_sum_of_what_was_measured(made):
     assert plan.ratio == plan.cost_ps / plan.full_ps
 
 
+def test_starting_counts_from_the_process_where_that_is_known(tmp_path):
+    def startup(name, notes):
+        rows = _checkpoints(tmp_path, (149,))
+        analysis = analysed(tmp_path / name, DUR_MS, windows=WINDOWS, checkpoints=rows, notes=notes)
+        return plan_replay(analysis, _names(analysis)[1]).startup_ps
+
+    age_ps = 2 * 10**12 + 7
+    assert startup("a", {"process_age_ps": str(age_ps)}) == FIRST_START_PS + age_ps
+    assert startup("b", {"process_age_ps": str(10**16)}) == FIRST_START_PS
+    assert startup("c", {"process_age_ps": "-5"}) == FIRST_START_PS
+
+
 def test_from_the_start_needs_no_checkpoint_and_no_lead(made):
     analysis = made(())
     fast, _ = _names(analysis)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
-from phasepoint.recorder import import_cost
+from phasepoint.recorder import import_cost, process_age
 from phasepoint.recorder.background import Background, Inbox, Parts
 from phasepoint.recorder.budget import BudgetController, WindowCost
 from phasepoint.recorder.cost import CostAccount
@@ -207,6 +207,7 @@ def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch)
         notes={
             "profiler_api": f"{probe.api}: {probe.reason}",
             "pid": str(os.getpid()),
+            **({} if epoch.process_age_ps is None else {process_age.NOTE: str(epoch.process_age_ps)}),
             **({} if options.budget is None else {"budget": str(options.budget)}),
             **({} if options.request is None else {"replay_of": options.request.original}),
         },

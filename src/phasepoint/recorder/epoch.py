@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.process_age import process_age_ps
 
 
 @dataclass(frozen=True)
@@ -15,11 +16,13 @@ class Clock:
         now_ns: monotonic nanoseconds (`time.perf_counter_ns`); every time in a run is a difference of two of these.
         unix_ns: Unix nanoseconds, read once for the epoch and then to notice that the machine's clock was set.
         cpu_ns: CPU nanoseconds of the calling thread.
+        process_age_ps: time since the process began, None where that is not known.
     """
 
     now_ns: Callable[[], int] = time.perf_counter_ns
     unix_ns: Callable[[], int] = time.time_ns
     cpu_ns: Callable[[], int] = time.thread_time_ns
+    process_age_ps: Callable[[], int | None] = process_age_ps
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,12 @@ class Epoch:
     Attributes:
         now_ns: the monotonic clock at the epoch.
         unix_ns: Unix nanoseconds at the epoch.
+        process_age_ps: age of the process then, None where it is not known.
     """
 
     now_ns: int
     unix_ns: int
+    process_age_ps: int | None = None
 
     def to_ps(self, now_ns: int) -> int:
         """Picoseconds from the epoch to a reading of the monotonic clock."""
@@ -44,4 +49,4 @@ def start_epoch(clock: Clock) -> Epoch:
     before_ns = clock.now_ns()
     unix_ns = clock.unix_ns()
     after_ns = clock.now_ns()
-    return Epoch((before_ns + after_ns) // 2, unix_ns)
+    return Epoch((before_ns + after_ns) // 2, unix_ns, clock.process_age_ps())

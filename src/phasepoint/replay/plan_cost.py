@@ -7,9 +7,13 @@ from fractions import Fraction
 import numpy as np
 
 from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import PS_PER_S
 from phasepoint.replay.checkpoints import IndexedCheckpoint
 from phasepoint.replay.course import Course
 from phasepoint.replay.restart_points import RestartPoint
+
+MOST_STARTUP_PS = 600 * PS_PER_S
+"""A process that is older when recording begins did other things first: a notebook, a server."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class PlanCost:
     """The parts of a replay's cost; None for what the run does not tell. `cost_ps` adds up what it does.
 
     Attributes:
-        startup_ps: from the begin of the recording to its first step.
+        startup_ps: from the start of the process (or, where that is not known, of the recording) to its first step.
         compile_ps: compiling again what the first steps compiled.
         restore_ps: reading the checkpoint.
         skip_ps: drawing the batches before the first step and throwing them away.
@@ -52,6 +56,7 @@ class CostBook:
         write_rate: time and bytes of a checkpoint that was written while the job waited, at the median rate of those;
             None where there is none with a size.
         lead: first steps of a program, in which it compiles.
+        process_age_ps: how long the process had run when recording began, None where it is not known.
     """
 
     course: Course
@@ -59,6 +64,7 @@ class CostBook:
     compile_known: bool
     write_rate: tuple[int, int] | None
     lead: int
+    process_age_ps: int | None
 
     def price(self, point: RestartPoint | None, first_step: int, last_step: int) -> PlanCost:
         """The cost of a replay from a checkpoint (None: from the start) that does `first_step`–`last_step`."""
@@ -66,7 +72,7 @@ class CostBook:
         skip_ps, skip_basis = self._skip(point, first_step)
         compile_ps, compile_basis = self._compile(first_step)
         forward_ps, forward_basis = self._forward(first_step, last_step)
-        startup_ps = int(self.course.start_ps[0]) if len(self.course.step) else None
+        startup_ps, startup_basis = self._startup()
         return PlanCost(
             startup_ps=startup_ps,
             compile_ps=compile_ps,
@@ -75,7 +81,7 @@ class CostBook:
             forward_ps=forward_ps,
             outside_ps=self.course.outside_between_ps(first_step, last_step),
             basis=(
-                ("startup", "begin of the recording to its first step; imports before it are not in it"),
+                ("startup", startup_basis),
                 ("compile", compile_basis),
                 ("restore", restore_basis),
                 ("skip", skip_basis),
@@ -83,6 +89,14 @@ class CostBook:
                 ("outside", "time between these steps that belongs to none"),
             ),
         )
+
+    def _startup(self) -> tuple[int | None, str]:
+        if not len(self.course.step):
+            return None, "not known: the session has no step"
+        recorded_ps = int(self.course.start_ps[0])
+        if self.process_age_ps is None or self.process_age_ps > MOST_STARTUP_PS:
+            return recorded_ps, "begin of the recording to its first step; imports before it are not in it"
+        return self.process_age_ps + recorded_ps, "start of the process to its first step, imports and all"
 
     def _restore(self, point: RestartPoint | None) -> tuple[int | None, str]:
         if point is None:

@@ -1,11 +1,14 @@
 """The planner of a run's replays: which captured steps of a phase, from which checkpoint, at which cost."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
 from phasepoint.core.units import format_ps
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.result import Phase
+from phasepoint.recorder import process_age
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.compared_steps import ComparedSteps
 from phasepoint.replay.course import course_of
@@ -45,8 +48,9 @@ class Planner:
         self._points = find_restart_points(self.index.checkpoints, self._courses)
         self._last: tuple[tuple[tuple[int, int], int], ComparedSteps] | None = None
         rate, clock = write_rate(self.index.checkpoints), analysis.clock
+        ages = {(shard.host, shard.attempt): _process_age_ps(shard.session.notes) for shard in analysis.run.shards}
         self._books = {
-            key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS)
+            key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS, ages.get(key))
             for key, course in self._courses.items()
         }
 
@@ -141,6 +145,12 @@ class Planner:
         run_ps = max(self.full_ps(session.host) for session in self._analysis.clock.sessions)
         most_steps = max(len(course.step) for course in self._courses.values())
         return advise_interval(write_time_ps(self.index.checkpoints), run_ps, most_steps)
+
+
+def _process_age_ps(notes: Mapping[str, str]) -> int | None:
+    """What the recorder noted; a run is untrusted input, so what is no number is not known."""
+    text = notes.get(process_age.NOTE, "")
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _length(target: Target) -> int:
