@@ -7,6 +7,7 @@ job reads the unchanged one's checkpoint.
 """
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,21 +65,20 @@ def in_turn(pool: list[Any]) -> Callable[[int, int], Iterable[Any]]:
 
 
 def jax_training(loss_of: Callable[..., Any], params: Any, pool: list[Any]) -> Training:
-    """Adam on a loss; the state is written as arrays."""
+    """Gradient descent with momentum; the state is written as arrays."""
     import jax
-    import optax
 
-    optimizer = optax.adam(1e-4)
-    state = {"params": params, "opt": optimizer.init(params)}
+    params = jax.tree.map(jax.numpy.asarray, params)
+    state = {"params": params, "momentum": jax.tree.map(jax.numpy.zeros_like, params)}
 
     @jax.jit
-    def update(params: Any, opt: Any, batch: Any) -> Any:
+    def update(params: Any, momentum: Any, batch: Any) -> Any:
         loss, grads = jax.value_and_grad(loss_of)(params, batch)
-        updates, opt = optimizer.update(grads, opt)
-        return optax.apply_updates(params, updates), opt, loss
+        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, grads)
+        return jax.tree.map(lambda p, m: p - 1e-3 * m, params, momentum), momentum, loss
 
     def step(batch: Any) -> Any:
-        state["params"], state["opt"], loss = update(state["params"], state["opt"], batch)
+        state["params"], state["momentum"], loss = update(state["params"], state["momentum"], batch)
         return loss.block_until_ready()
 
     def save(path: str) -> None:
@@ -94,38 +94,46 @@ def jax_training(loss_of: Callable[..., Any], params: Any, pool: list[Any]) -> T
     return Training(step, save, load, in_turn(pool), noticed=False)
 
 
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    import jax
+
+    return -jax.numpy.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1).mean()
+
+
 def remat(changed: bool) -> Training:
-    """A transformer in JAX; changed: each block is recomputed in the backward pass."""
+    """A transformer in JAX, its layers by `scan`; changed: each layer is recomputed in the backward pass."""
     import jax
     import jax.numpy as jnp
-    from flax import linen as nn
 
-    width, length, vocabulary = 128, 64, 256
-
-    class Block(nn.Module):
-        @nn.compact
-        def __call__(self, x: Any) -> Any:
-            x = x + nn.SelfAttention(num_heads=4)(nn.LayerNorm()(x))
-            return x + nn.Dense(width)(nn.gelu(nn.Dense(4 * width)(nn.LayerNorm()(x))))
-
-    class Net(nn.Module):
-        @nn.compact
-        def __call__(self, tokens: Any) -> Any:
-            x = nn.Embed(vocabulary, width)(tokens)
-            block = nn.remat(Block) if changed else Block
-            for i in range(4):
-                x = block(name=f"Block_{i}")(x)
-            return nn.Dense(vocabulary)(x)
-
+    width, heads, layers, length, vocabulary = 128, 4, 4, 96, 64
     rng = np.random.default_rng(0)
-    pool = [jnp.asarray(rng.integers(0, vocabulary, (4, length + 1))) for _ in range(POOL)]
-    net = Net()
+
+    def normal(*shape: int) -> Any:
+        return (rng.standard_normal(shape) / np.sqrt(shape[-2])).astype(np.float32)
+
+    shapes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
+    params = {
+        "embed": normal(vocabulary, width),
+        "layers": {name: normal(layers, *shape) for name, shape in shapes.items()},
+        "head": normal(width, vocabulary),
+    }
+
+    def scaled(x: Any) -> Any:
+        return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+
+    def layer(x: Any, weights: Any) -> Any:
+        q, k, v = jnp.split((scaled(x) @ weights["qkv"]).reshape(*x.shape[:2], heads, -1), 3, axis=-1)
+        attended = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+        x = x + attended.reshape(x.shape) @ weights["out"]
+        return x + jax.nn.gelu(scaled(x) @ weights["up"]) @ weights["down"], None
 
     def loss_of(params: Any, tokens: Any) -> Any:
-        logits = jax.nn.log_softmax(net.apply(params, tokens[:, :-1]))
-        return -jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1).mean()
+        step = jax.checkpoint(layer) if changed else layer
+        x, _ = jax.lax.scan(step, params["embed"][tokens[:, :-1]], params["layers"])
+        return cross_entropy(scaled(x) @ params["head"], tokens[:, 1:])
 
-    return jax_training(loss_of, jax.jit(net.init)(jax.random.key(0), pool[0][:, :-1]), pool)
+    pool = [jnp.asarray(rng.integers(0, vocabulary, (6, length + 1))) for _ in range(POOL)]
+    return jax_training(loss_of, params, pool)
 
 
 def float64(changed: bool) -> Training:
@@ -134,26 +142,26 @@ def float64(changed: bool) -> Training:
 
     jax.config.update("jax_enable_x64", True)
     import jax.numpy as jnp
-    from flax import linen as nn
 
-    dtype = jnp.float32 if changed else jnp.float64
-
-    class Net(nn.Module):
-        @nn.compact
-        def __call__(self, x: Any) -> Any:
-            for i, features in enumerate((24, 48, 48)):
-                x = nn.relu(nn.Conv(features, (3, 3), strides=1 + i % 2, param_dtype=dtype, dtype=dtype)(x))
-            return nn.Dense(10, param_dtype=dtype, dtype=dtype)(x.mean(axis=(1, 2)))
-
+    dtype = np.float32 if changed else np.float64
     rng = np.random.default_rng(0)
-    pool = [(jnp.asarray(rng.standard_normal((12, 24, 24, 3)), dtype), rng.integers(0, 10, 12)) for _ in range(POOL)]
-    net = Net()
+    channels = (3, 24, 48, 48)
+    shapes = [(3, 3, before, after) for before, after in itertools.pairwise(channels)]
+    params = [(rng.standard_normal(shape) / np.sqrt(9 * shape[2])).astype(dtype) for shape in shapes]
+    params.append((rng.standard_normal((channels[-1], 10)) / 7).astype(dtype))
 
     def loss_of(params: Any, batch: Any) -> Any:
-        logits = jax.nn.log_softmax(net.apply(params, batch[0]))
-        return -jnp.take_along_axis(logits, batch[1][:, None], axis=-1).mean()
+        x, labels = batch
+        for i, kernel in enumerate(params[:-1]):
+            strides = (1 + i % 2,) * 2
+            x = jax.nn.relu(
+                jax.lax.conv_general_dilated(x, kernel, strides, "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+            )
+        return cross_entropy(x.mean(axis=(1, 2)) @ params[-1], labels)
 
-    return jax_training(loss_of, jax.jit(net.init)(jax.random.key(0), pool[0][0]), pool)
+    images = [rng.standard_normal((12, 24, 24, 3)).astype(dtype) for _ in range(POOL)]
+    pool = [(jnp.asarray(image), jnp.asarray(rng.integers(0, 10, 12))) for image in images]
+    return jax_training(loss_of, params, pool)
 
 
 def torch_training(net: Any, optimizer: Any, step: Callable[[Any], Any], batches: Any) -> Training:
