@@ -1,5 +1,7 @@
 """The checkpoint index: which checkpoints a run wrote, in which phase, and what is left of them."""
 
+import pickle
+
 import msgspec
 import numpy as np
 import pytest
@@ -115,6 +117,21 @@ def test_an_empty_file_is_incomplete_and_a_place_that_cannot_be_opened_is_unknow
     assert (first.state, first.problem) == ("incomplete", "it is empty")
     assert second.state == "unknown"
     assert second.problem.startswith("it cannot be looked at: nosuch://bucket/ckpt")
+
+
+def test_a_file_of_another_size_was_written_by_somebody_else(tmp_path):
+    rows = [wrote(tmp_path / "a", 1, framework="torch")]
+    rows += [wrote(tmp_path / "b", 2, framework="torch", start_ms=5, bytes=6_000)]
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(pickle.dumps({"model": name}))
+    size_bytes = (tmp_path / "a").stat().st_size
+    rows[0]["bytes"] = size_bytes
+    first, second = index_of(write_run(tmp_path, rows)).checkpoints
+    assert (first.state, first.size_bytes) == ("whole", size_bytes)
+    assert (second.state, second.problem) == (
+        "missing",
+        f"overwritten: it has {size_bytes} bytes; when this run had written it, 6,000",
+    )
 
 
 @pytest.mark.parametrize("steps", [0, 3])

@@ -12,6 +12,9 @@ from phasepoint.store.process import this_process
 
 Row = Mapping[str, Any]
 
+_FILES = ("torch", "safetensors")
+"""Frameworks whose checkpoints are single files, of which the recorder notes the size once they are written."""
+
 
 @dataclass(frozen=True)
 class IndexedCheckpoint:
@@ -125,7 +128,16 @@ def _facts(analysis: Analysis, row: Row, last: Row, looks: dict[str, CheckpointF
     facts = looks[path]
     if facts.state == "missing" and "://" not in path and (problem := _unreachable(analysis, row)) is not None:
         return CheckpointFacts(None, "unknown", problem)
+    if facts.state in {"whole", "unknown"} and _another(row, facts):
+        problem = f"overwritten: it has {facts.size_bytes:,} bytes; when this run had written it, {row['bytes']:,}"
+        return CheckpointFacts(None, "missing", problem)
     return facts
+
+
+def _another(row: Row, facts: CheckpointFacts) -> bool:
+    """Whether what stands there is another checkpoint, by the size of a file that was complete when it was noted."""
+    known = row["framework"] in _FILES and row["bytes"] is not None and facts.size_bytes is not None
+    return bool(known and row["bytes"] != facts.size_bytes)
 
 
 def _unreachable(analysis: Analysis, row: Row) -> str | None:
