@@ -1,5 +1,7 @@
 """`plan_replay`: which steps, which checkpoint, and the cost to the picosecond."""
 
+from dataclasses import replace
+
 import pytest
 from replay_runs import FIRST_START_PS, analysed
 
@@ -79,12 +81,27 @@ def test_starting_counts_from_the_process_where_that_is_known(tmp_path):
     def startup(name, notes):
         rows = _checkpoints(tmp_path, (149,))
         analysis = analysed(tmp_path / name, DUR_MS, windows=WINDOWS, checkpoints=rows, notes=notes)
-        return plan_replay(analysis, _names(analysis)[1]).startup_ps
+        plan = plan_replay(analysis, _names(analysis)[1])
+        return plan.startup_ps, plan.full_ps - analysis.clock.wall_ps
 
     age_ps = 2 * 10**12 + 7
-    assert startup("a", {"process_age_ps": str(age_ps)}) == FIRST_START_PS + age_ps
-    assert startup("b", {"process_age_ps": str(10**16)}) == FIRST_START_PS
-    assert startup("c", {"process_age_ps": "-5"}) == FIRST_START_PS
+    assert startup("a", {"process_age_ps": str(age_ps)}) == (FIRST_START_PS + age_ps, age_ps)
+    for name, text in (("b", str(10**16)), ("c", "-5"), ("d", "9" * 40), ("e", "²")):
+        assert startup(name, {"process_age_ps": text}) == (FIRST_START_PS, 0)
+
+
+def analysed_with_costly_start(analysis):
+    """The same with a wait for input as long as its step in every step before the first."""
+    clock = analysis.clock
+    return replace(analysis, clock=replace(clock, input_ps=clock.dur_ps, compile_ps=clock.dur_ps * 100))
+
+
+def test_a_replay_that_costs_as_much_as_the_run_says_so(made):
+    analysis = made((99,))
+    _, slow = _names(analysis)
+    assert not any("costs as much" in note for note in plan_replay(analysis, slow).notes)
+    costly = analysed_with_costly_start(analysis)
+    assert any("this costs as much as the whole run" in note for note in plan_replay(costly, slow).notes)
 
 
 def test_from_the_start_needs_no_checkpoint_and_no_lead(made):

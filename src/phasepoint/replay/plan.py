@@ -34,7 +34,7 @@ class ReplayPlan:
         forward_ps: the steps `first_step`–`last_step` at their measured times.
         outside_ps: time between these steps that belongs to none.
         cost_ps: the known parts added up.
-        full_ps: what the whole run took.
+        full_ps: what the whole run took, from the start of its processes where that is known.
         ratio: cost_ps over full_ps.
         basis: (part of the cost, where its number comes from).
         tells: what the replay will tell, in words.
@@ -187,7 +187,7 @@ def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
         ratio=cost.cost_ps / full_ps if full_ps else 0.0,
         basis=cost.basis,
         tells=tell_what_for(phase.name, way),
-        notes=(*write_notes(phase.name, way, planner.steps), *planner.index.notes),
+        notes=(*write_notes(phase.name, way, planner.steps, full_ps), *planner.index.notes),
         protected=protected_places(planner.run, [one.path for one in planner.index.checkpoints]),
     )
 

@@ -7,13 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from phasepoint.core.statistics import median_ps
-from phasepoint.core.units import PS_PER_S
 from phasepoint.replay.checkpoints import IndexedCheckpoint
 from phasepoint.replay.course import Course
 from phasepoint.replay.restart_points import RestartPoint
-
-MOST_STARTUP_PS = 600 * PS_PER_S
-"""A process that is older when recording begins did other things first: a notebook, a server."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class CostBook:
         write_rate: time and bytes of a checkpoint that was written while the job waited, at the median rate of those;
             None where there is none with a size.
         lead: first steps of a program, in which it compiles.
-        process_age_ps: how long the process had run when recording began, None where it is not known.
+        process_age_ps: how long the process had run when recording began; None where it is not known, or tells nothing.
     """
 
     course: Course
@@ -94,7 +90,7 @@ class CostBook:
         if not len(self.course.step):
             return None, "not known: the session has no step"
         recorded_ps = int(self.course.start_ps[0])
-        if self.process_age_ps is None or self.process_age_ps > MOST_STARTUP_PS:
+        if self.process_age_ps is None:
             return recorded_ps, "begin of the recording to its first step; imports before it are not in it"
         return self.process_age_ps + recorded_ps, "start of the process to its first step, imports and all"
 

@@ -21,13 +21,14 @@ def tell_what_for(phase: str, way: Way) -> tuple[str, ...]:
     return (*tells, same)
 
 
-def write_notes(phase: str, way: Way, wanted_steps: int) -> tuple[str, ...]:
+def write_notes(phase: str, way: Way, wanted_steps: int, full_ps: int) -> tuple[str, ...]:
     """What the reader of a plan must know.
 
     Args:
         phase: its name.
         way: the way chosen.
         wanted_steps: steps that were to be compared.
+        full_ps: what the whole run took.
     """
     notes, target, representative = [], way.target, way.representative
     if representative.window is None:
@@ -54,6 +55,8 @@ def write_notes(phase: str, way: Way, wanted_steps: int) -> tuple[str, ...]:
         notes.append(
             f"{way.compared.captured:,} of the steps to compare were captured in the original, which slowed them"
         )
+    if way.cost.cost_ps >= full_ps:
+        notes.append(f"this costs as much as the whole run ({format_ps(full_ps)}): running that again tells more")
     return tuple(notes)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
-from phasepoint.core.units import format_ps
+from phasepoint.core.units import PS_PER_S, format_ps
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.result import Phase
 from phasepoint.recorder import process_age
@@ -21,6 +21,11 @@ from phasepoint.replay.ways import LEAD_STEPS, Way
 COMPARED_STEPS = 20
 """Steps of the phase that are run without capture beyond the lead, where the phase has them: with 5 % noise the
 standard error of their median is 1.4 % (1.25 × 5 % / √20)."""
+
+MOST_STARTUP_PS = 600 * PS_PER_S
+"""A process that is older when recording begins did other things first: a notebook, a server."""
+
+_MOST_DIGITS = 19
 
 
 class Planner:
@@ -48,9 +53,9 @@ class Planner:
         self._points = find_restart_points(self.index.checkpoints, self._courses)
         self._last: tuple[tuple[tuple[int, int], int], ComparedSteps] | None = None
         rate, clock = write_rate(self.index.checkpoints), analysis.clock
-        ages = {(shard.host, shard.attempt): _process_age_ps(shard.session.notes) for shard in analysis.run.shards}
+        self._ages = {(one.host, one.attempt): _process_age_ps(one.session.notes) for one in analysis.run.shards}
         self._books = {
-            key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS, ages.get(key))
+            key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS, self._ages.get(key))
             for key, course in self._courses.items()
         }
 
@@ -69,8 +74,9 @@ class Planner:
         return min(ways, key=lambda way: way.cost.cost_ps)  # of equals the first, which is the representative
 
     def full_ps(self, host: int) -> int:
-        """What the whole run took on a host."""
-        return sum(session.wall_ps for session in self._analysis.clock.of_host(host))
+        """What the whole run took on a host, its starts included as far as they are known."""
+        sessions = self._analysis.clock.of_host(host)
+        return sum(one.wall_ps + (self._ages.get((one.host, one.attempt)) or 0) for one in sessions)
 
     def _nearest(self, target: Target) -> int | None:
         """After which step the newest usable checkpoint before a target stands, however near; None from the start."""
@@ -150,7 +156,8 @@ class Planner:
 def _process_age_ps(notes: Mapping[str, str]) -> int | None:
     """What the recorder noted; a run is untrusted input, so what is no number is not known."""
     text = notes.get(process_age.NOTE, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    age_ps = int(text) if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS else None
+    return None if age_ps is None or age_ps > MOST_STARTUP_PS else age_ps
 
 
 def _length(target: Target) -> int:
