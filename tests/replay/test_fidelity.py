@@ -155,13 +155,13 @@ def test_a_ratio_within_the_originals_own_noise_is_not_known(compared):
 
 def test_too_few_steps_are_held_against_all_of_the_phase(compared):
     found = compared({"first": 18, "last": 22, "windows": (), "ops": None, "step_us": 3000}).times
-    assert (found.steps, found.paired) == (2, False)  # 18 and 19; the original captured 20 to 22
+    assert (found.steps, found.paired, found.apart) == (2, False, False)  # 18 and 19; the original captured 20 to 22
     assert found.ratio == pytest.approx(1.5, abs=0.03)
 
 
 def test_steps_that_one_side_captured_tell_nothing_of_time(compared):
-    found = compared({"step_us": 3000, "first": 18}, original={"windows": ()}, asked={"first_step": 15})
-    assert (found.times.apart, found.times.steps) == (True, 7)
+    found = compared({"step_us": 3000, "first": 20}, original={"windows": ()}, asked={"first_step": 15})
+    assert (found.times.apart, found.times.captured, found.times.steps) == (True, True, 5)
     assert found.times.ratio == pytest.approx(1.5, abs=0.03)
     assert "step-time" not in codes(found)
     assert "but these steps were captured on one side alone" in "".join(found.unknown)

@@ -68,10 +68,10 @@ def match_times(base: SideTables, replay: SideTables, common: CommonSteps, phase
         phase_rows: rows of all steps of the phase in the original.
     """
     usable = common.of_phase & common.warm & ~_compiles_apart(base, replay, common)
-    plain = usable & common.alike & (common.replay_state == CLEAR)
-    choices = (plain, usable & common.alike & (common.replay_state != AFTER), usable)
-    chosen = next((one for one in choices if one.sum() >= ENOUGH_STEPS), None)
-    chosen = next((one for one in choices[1:] if one.any()), None) if chosen is None else chosen
+    alike = usable & common.alike & (common.replay_state != AFTER)
+    plain = alike & (common.replay_state == CLEAR)
+    chosen = next((one for one in (plain, alike) if one.sum() >= ENOUGH_STEPS), None)
+    chosen = next((one for one in (alike, usable) if one.any()), None) if chosen is None else chosen
     if chosen is None:
         return StepTimeMatch(reason=_why_none(common))
     states = tuple(np.unique(common.original_state[chosen]).tolist())
