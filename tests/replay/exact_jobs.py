@@ -18,7 +18,6 @@ from unittest.mock import patch
 
 import numpy as np
 
-from phasepoint.recorder import Recording
 from phasepoint.recorder.resume import VARIABLE, ReplayRequest
 from phasepoint.store import open_run
 
@@ -97,17 +96,19 @@ class TorchState:
     def forgetting(self, part):
         import torch
 
-        restore, steps = self.example.Training.restore, Recording.steps
+        restore, load_data = self.example.Training.restore, self.example.load_data
 
-        def without_iterator(run, loader, *, resume):
-            return steps(run, loader)
+        def without_iterator():
+            loader, evaluation = load_data()
+            loader.generator.manual_seed(1)
+            return loader, evaluation
 
         def without_random(training, path):
             restore(training, path)
             torch.manual_seed(1)
 
         if part == "iterator":
-            return patch.object(Recording, "steps", without_iterator)
+            return patch.object(self.example, "load_data", without_iterator)
         return patch.object(self.example.Training, "restore", without_random)
 
 
@@ -130,16 +131,16 @@ def record(state, folder):
 
 def replay(state, folder):
     """Take up every checkpoint, and the one before the last two by programs that forget a part of the state."""
-    rows, last = checkpoints(folder / "run"), last_step(folder / "run")
-    asked = [(f"replay-{step}", path, step, None) for path, step in rows]
-    asked += [(f"without-{part}", *rows[-3], part) for part in ("iterator", "random")]
+    rows, last = checkpoints(folder / "run"), end_of(folder / "run")
+    asked = [(f"replay-{row['step']}", row, last, None) for row in rows]
+    asked += [(f"without-{part}", rows[-3], rows[-3]["step"] + 6, part) for part in ("iterator", "random")]
     found = {}
-    for name, path, step, part in asked:
+    for name, row, last_step, part in asked:
         state.steps = {}
-        request(folder, name, path, step, last)
+        request(folder, name, row, last_step)
         with state.forgetting(part) if part is not None else nullcontext():
             final = state.example.main(arguments(folder))
-        found[name] = {"checkpoint_step": step, "steps": state.steps, "final": state.of(final)}
+        found[name] = {"checkpoint_step": row["step"], "steps": state.steps, "final": state.of(final)}
     return found
 
 
@@ -148,29 +149,30 @@ def arguments(folder):
 
 
 def checkpoints(path):
-    """Path and step of every checkpoint of a run."""
-    rows = open_run(path).table("checkpoints").to_pylist()
-    return [(row["path"], row["step"]) for row in rows]
+    """The checkpoints of a run, in order."""
+    return open_run(path).table("checkpoints").to_pylist()
 
 
-def last_step(path):
+def end_of(path):
+    """Last step of a run."""
     return max(open_run(path).table("steps")["step"].to_pylist())
 
 
-def request(folder, name, path, step, last):
+def request(folder, name, row, last):
     """Ask this process to replay, as `phasepoint replay run` asks a process of its own."""
-    first = step + 1
+    first = row["step"] + 1
     target = min(first + 2, last)
     os.environ[VARIABLE] = ReplayRequest(
         path=str(folder / name),
         original=str(folder / "run"),
-        checkpoint=path,
-        checkpoint_step=step,
+        checkpoint=row["path"],
+        checkpoint_step=row["step"],
         first_step=first,
         target_first=target,
         target_last=min(target + 2, last),
         last_step=last,
-        iterator_state=None,
+        iterator_state=row["iterator_state"],
+        loop_place=row["loop_place"],
         handshake=str(folder / f"{name}.jsonl"),
         protected=(str(folder / "checkpoints"),),
         saves=str(folder / f"{name}-saves"),
