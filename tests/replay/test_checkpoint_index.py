@@ -134,6 +134,20 @@ def test_a_file_of_another_size_was_written_by_somebody_else(tmp_path):
     )
 
 
+def test_a_bucket_that_does_not_answer_is_asked_once(tmp_path, monkeypatch):
+    asked = []
+
+    def refuse(path):
+        asked.append(path)
+        raise OSError("no network")
+
+    monkeypatch.setattr("phasepoint.sources.checkpoints.open_place", refuse)
+    rows = [wrote(f"gs://bucket/{step}", step, start_ms=step) for step in (1, 2, 3)]
+    found = index_of(write_run(tmp_path, [*rows, wrote("s3://other/4", 4, start_ms=4)])).checkpoints
+    assert asked == ["gs://bucket/1", "s3://other/4"]
+    assert {(one.state, one.problem) for one in found} == {("unknown", "it cannot be looked at: no network")}
+
+
 @pytest.mark.parametrize("steps", [0, 3])
 def test_a_run_without_checkpoints_or_steps(tmp_path, steps):
     assert index_of(write_run(tmp_path, [], steps=steps)).checkpoints == ()

@@ -124,13 +124,24 @@ def _facts(analysis: Analysis, row: Row, last: Row, looks: dict[str, CheckpointF
         return CheckpointFacts(None, "missing", f"overwritten: the same path was written again {when}")
     path = row["path"]
     if path not in looks:
-        looks[path] = inspect_checkpoint(path, row["framework"])
+        looks[path] = _look(path, row["framework"], looks)
     facts = looks[path]
     if facts.state == "missing" and "://" not in path and (problem := _unreachable(analysis, row)) is not None:
         return CheckpointFacts(None, "unknown", problem)
     if facts.state in {"whole", "unknown"} and _another(row, facts):
         problem = f"overwritten: it has {facts.size_bytes:,} bytes; when this run had written it, {row['bytes']:,}"
         return CheckpointFacts(None, "missing", problem)
+    return facts
+
+
+def _look(path: str, framework: str, looks: dict[str, CheckpointFacts]) -> CheckpointFacts:
+    """Look at a path; one in a bucket that did not answer is not asked for, because each takes seconds to fail."""
+    bucket = "/".join(path.split("/", 3)[:3]) if "://" in path else None
+    if bucket is not None and bucket in looks:
+        return looks[bucket]
+    facts = inspect_checkpoint(path, framework)
+    if bucket is not None and facts.state == "unknown" and facts.format is None:
+        looks[bucket] = facts
     return facts
 
 

@@ -15,6 +15,9 @@ from phasepoint.store.filesystem import Location, open_location
 MOST_FILES = 200_000
 """Files that are looked at in one checkpoint; one with more is not judged."""
 
+RETRY_LIMIT_S = 10
+"""How long a bucket that does not answer is asked."""
+
 
 @dataclass(frozen=True)
 class CheckpointPlace:
@@ -77,8 +80,15 @@ def open_place(path: str) -> CheckpointPlace | None:
         StoreError: the URL is of no known kind.
         OSError: the place cannot be looked at: no permission, no network.
     """
-    location = open_location(path)
+    location = open_location(_with_short_retry(path))
     return _look_locally(path, location) if location.filesystem is None else _look_remotely(path, location)
+
+
+def _with_short_retry(path: str) -> str:
+    """Let Google's client give up within seconds; by itself it tries for 15 minutes where there is no way there."""
+    if not path.startswith("gs://") or "retry_limit_seconds" in path:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}retry_limit_seconds={RETRY_LIMIT_S}"
 
 
 def _look_locally(name: str, location: Location) -> CheckpointPlace | None:
