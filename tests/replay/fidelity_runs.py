@@ -33,6 +33,7 @@ class Job:
         loss: by step; None: nothing is logged.
         frameworks, devices, python: of the manifest.
         compiled: steps that compile for most of their time.
+        uneven: by how much the first op scatters from step to step.
     """
 
     first: int = 0
@@ -49,6 +50,7 @@ class Job:
     frameworks: dict[str, str] = field(default_factory=lambda: {"jax": "0.10.2"})
     devices: tuple[str, ...] = ("cpu:0 cpu",)
     compiled: tuple[int, ...] = ()
+    uneven: float = 0.0
 
 
 ORIGINAL = Job()
@@ -96,10 +98,10 @@ def _steps(job):
 
 
 def _window(number, first, by_step):
-    start_ps, last = by_step[first]["start_ps"], by_step[first + 4]
+    start_ps, last = by_step[first]["start_ps"], by_step[min(first + 4, max(by_step))]
     costs = dict.fromkeys(("start_cost_ps", "stop_cost_ps", "capture_cost_ps"), 0)
     return {
-        **{"window": number, "first_step": first, "last_step": first + 4, "start_ps": start_ps},
+        **{"window": number, "first_step": first, "last_step": last["step"], "start_ps": start_ps},
         **{"dur_ps": last["start_ps"] + last["dur_ps"] - start_ps, "reason": "sample", "probability": 0.1},
         **{**costs, "format": "xplane", "raw": None, "bytes": 1},
     }
@@ -107,7 +109,7 @@ def _window(number, first, by_step):
 
 def _captured(job):
     for window, first in enumerate(job.windows):
-        for step in range(first, first + 5):
+        for step in range(first, min(first + 5, job.last + 1)):
             yield window, step
 
 
@@ -119,8 +121,10 @@ def _breakdowns(job, by_step):
 
 
 def _ops(job):
+    rng = np.random.default_rng(job.seed)
     for window, step in _captured(job):
-        for op, time_us in job.ops.items():
+        for number, (op, mean_us) in enumerate(job.ops.items()):
+            time_us = round(mean_us * np.exp(job.uneven * rng.normal())) if number == 0 else mean_us
             where = {"window": window, "step": step, "device": "cpu:0", "level": "op", "category": "compute"}
             program = None if job.fingerprint is None else 1
             times = {"total_ps": time_us * 10**6, "self_ps": time_us * 10**6}

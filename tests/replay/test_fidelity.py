@@ -62,6 +62,40 @@ def test_the_cosine_is_that_of_the_op_times(compared):
     assert f"cosine {expected:.3f}" in found.differences[0].text
 
 
+def test_ops_that_scatter_in_the_original_itself_are_not_known_to_differ(compared):
+    windows = tuple(range(20, 110, 10))
+    uneven = {"uneven": 2.0, "windows": windows}
+    found = compared({"ops": {"dot.1": 200, "fusion.2": 300, "copy.3": 100}}, original=uneven)
+    assert found.ops.cosine < 0.98
+    assert found.ops.own_cosine < found.ops.cosine
+    assert (found.verdict, [one.startswith("ops: cosine 0.") for one in found.unknown]) == (FAITHFUL, [True])
+
+
+def test_ops_that_do_not_scatter_are_known_to_differ(compared):
+    found = compared({"ops": {"dot.1": 200, "fusion.2": 300, "copy.3": 100}}, original={"windows": (20, 40, 60, 80)})
+    assert found.ops.own_cosine == pytest.approx(1)
+    assert codes(found) == ["ops"]
+
+
+def test_one_step_is_held_against_what_single_steps_differ_by(compared):
+    asked = {"target_first": 24, "target_last": 24}
+    found = compared({"ops": {"dot.1": 200, "fusion.2": 300, "copy.3": 100}}, original={"windows": (24,)}, asked=asked)
+    assert found.ops.original_steps == found.ops.replay_steps == 1
+    assert found.ops.own_cosine == pytest.approx(1)  # five steps, one by one
+    assert codes(found) == ["ops"]
+
+
+def test_one_step_without_others_is_not_known_to_differ(compared):
+    asked = {"target_first": 24, "target_last": 24}
+    original = {"windows": (22,), "last": 24}
+    found = compared({"ops": {"dot.1": 200, "fusion.2": 300, "copy.3": 100}}, original=original, asked=asked)
+    assert found.ops.own_cosine is None
+    assert (found.verdict, found.unknown[0]) == (
+        FAITHFUL,
+        "ops: cosine 0.841, but of 1 steps it cannot be told from chance",
+    )
+
+
 def test_steps_that_the_original_did_not_capture_are_held_against_the_phase(compared):
     found = compared(original={"windows": (60,)})
     assert not found.ops.same_steps

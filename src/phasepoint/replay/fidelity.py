@@ -12,7 +12,7 @@ import numpy as np
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.units import format_ratio
 from phasepoint.phases.analysis import Analysis
-from phasepoint.replay.fidelity_ops import OpMatch, match_ops
+from phasepoint.replay.fidelity_ops import LEAST_COSINE, OpMatch, match_ops
 from phasepoint.replay.fidelity_programs import ProgramMatch, match_programs
 from phasepoint.replay.fidelity_scalars import ScalarMatch, match_scalars
 from phasepoint.replay.fidelity_setting import Setting, compare_settings
@@ -24,9 +24,6 @@ from phasepoint.store import Run
 
 FAITHFUL, DIFFERS, NOT_COMPARABLE = "faithful", "differs", "not comparable"
 
-LEAST_COSINE = 0.98
-"""Op vectors closer than this are of the same work."""
-
 MOST_TIME_RATIO = 0.05
 """A median step time within this of the original's is the same."""
 
@@ -35,6 +32,12 @@ ROUNDING_RATIO = 1e-4
 
 DRIFT_RATIO = 0.01
 """Scalars that come further apart than this later on do not show the same training any more."""
+
+MOST_APART_RATIO = 0.02
+"""Ops that one side alone has are other work where they take more of its time than this."""
+
+ENOUGH_CAPTURED = 3
+"""Fewer captured steps may be far from the original's by chance, where that does not show by how much."""
 
 ALIKE_RATIO = 0.8
 """Share of the op time that must be slower by one factor for the machine to be the cause."""
@@ -175,12 +178,23 @@ def _differences(
         yield Difference("shapes", f"other shapes go into {', '.join(programs.other_shapes)}")
     for scalar in scalars:
         yield from _other_scalar(scalar, programs)
-    if ops.cosine is not None and ops.cosine < LEAST_COSINE:
+    if _is_other_work(ops):
         yield Difference(
-            "ops", f"the time goes into other ops: cosine {ops.cosine:.3f}, at least {LEAST_COSINE} expected"
+            "ops", f"the time goes into other ops: cosine {ops.cosine:.3f}, expected {LEAST_COSINE} or more"
         )
     if times.ratio is not None and _tells(times):
         yield _other_speed(ops, times)
+
+
+def _is_other_work(ops: OpMatch) -> bool:
+    """Whether the op vectors are further apart than they may be, and than chance explains."""
+    if ops.cosine is None or ops.cosine >= LEAST_COSINE:
+        return False
+    if (ops.apart_ratio or 0.0) > MOST_APART_RATIO:
+        return True
+    if ops.own_cosine is not None:
+        return ops.cosine < ops.own_cosine
+    return min(ops.original_steps, ops.replay_steps) >= ENOUGH_CAPTURED
 
 
 def _other_programs(programs: ProgramMatch) -> str:
@@ -239,6 +253,10 @@ def _unknown(
     for scalar in scalars:
         if not scalar.values:
             yield f"{scalar.name}: no common step has it on both sides"
+    if ops.cosine is not None and ops.cosine < LEAST_COSINE and not _is_other_work(ops):
+        own = f"but the original's own come to no more than {ops.own_cosine:.3f} in one case of twenty"
+        few = f"but of {ops.replay_steps} steps it cannot be told from chance"
+        yield f"ops: cosine {ops.cosine:.3f}, {few if ops.own_cosine is None else own}"
     if times.ratio is not None and abs(times.ratio - 1) > MOST_TIME_RATIO and not _tells(times):
         yield f"step times: {times.ratio:.2f} × the original's, {_why_unclear(times)}"
 

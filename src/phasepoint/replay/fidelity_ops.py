@@ -5,6 +5,7 @@ long in one of them. So an op's time is its median over the steps in which it ra
 angle between the plain means is given beside it.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,12 @@ MOST_STEPS = 200
 
 MOST_OPS = 20
 """Ops kept in the result, the largest; the cosine is of all."""
+
+LEAST_COSINE = 0.98
+"""Op vectors closer than this are of the same work."""
+
+LEAST_STRETCHES = 4
+"""Fewer stretches of the original than this do not show how far apart its own steps are."""
 
 _LARGEST_RATIO = 0.9
 """Share of the op time whose ops say by how much the machine was slower."""
@@ -63,6 +70,9 @@ class OpMatch:
         same_steps: whether both are of the same step numbers; else the original's is of all it captured of the phase.
         original_steps, replay_steps: captured steps that the vectors are of.
         renamed: ops that have another name in an equal program, and were matched by their place in it.
+        own_cosine: what two stretches of as many captured steps of the phase in the original come to, in 95 % of cases
+            at least; null where it has too few, or where nothing depends on it.
+        apart_ratio: share of the time of either side that goes into ops which the other does not have, 0–1.
         factor: replay's over original's time of the op in the middle, among those that make up 90 % of the time.
         alike_ratio: share of those ops' time that lies within a tenth of `factor`, 0–1.
         only_original, only_replay: ops that the other side does not have.
@@ -76,6 +86,8 @@ class OpMatch:
     replay_steps: int
     renamed: int = 0
     cosine_of_means: float | None = None
+    own_cosine: float | None = None
+    apart_ratio: float | None = None
     factor: float | None = None
     alike_ratio: float | None = None
     only_original: tuple[str, ...] = ()
@@ -109,7 +121,10 @@ def match_ops(original: SideTables, replay: SideTables, common: CommonSteps, pha
     names = {} if after.keys() <= before.keys() else renamed_ops(original, replay)
     renamed = len(names.keys() & after.keys())
     after = _under_names(after, names) if renamed else after
-    return _compare(before, after, OpMatch(None, same, len(base), len(theirs), renamed))
+    found = _compare(before, after, OpMatch(None, same, len(base), len(theirs), renamed))
+    if found.cosine is None or found.cosine >= LEAST_COSINE:
+        return found
+    return replace(found, own_cosine=_own_cosine(_step_times(original, original.is_captured(phase_rows)), len(theirs)))
 
 
 def _step_times(side: SideTables, rows: Int64s) -> StepTimes:
@@ -152,6 +167,7 @@ def _compare(before: StepTimes, after: StepTimes, match: OpMatch) -> OpMatch:
         match,
         cosine=cosine,
         cosine_of_means=_cosine(*means),
+        apart_ratio=max(_only_ratio(before, after, base, names), _only_ratio(after, before, run, names)),
         factor=factor,
         alike_ratio=alike,
         only_original=tuple(_shown(name) for name in names if name not in after),
@@ -169,6 +185,23 @@ def _typical(step_ps: Int64s | None) -> float:
 def _cosine(base: Sequence[float], run: Sequence[float]) -> float | None:
     length = float(np.linalg.norm(base) * np.linalg.norm(run))
     return min(float(np.dot(base, run)) / length, 1.0) if length else None
+
+
+def _only_ratio(mine: StepTimes, theirs: StepTimes, times: Sequence[float], names: Sequence[OpName]) -> float:
+    """Share of one side's time in ops that the other does not have."""
+    only = sum(time for name, time in zip(names, times, strict=True) if name in mine and name not in theirs)
+    return only / (sum(times) or 1.0)
+
+
+def _own_cosine(times: StepTimes, length: int) -> float | None:
+    """The angle between neighbouring stretches of so many steps within one side: its 5 % quantile."""
+    n = min((len(values) for values in times.values()), default=0)
+    stretches = [slice(i, i + length) for i in range(0, n - length + 1, length)]
+    if len(stretches) < LEAST_STRETCHES:
+        return None
+    vectors = [[_typical(values[part]) for values in times.values()] for part in stretches]
+    found = [_cosine(*pair) for pair in itertools.pairwise(vectors)]
+    return float(np.quantile([0.0 if one is None else one for one in found], 0.05))
 
 
 def _common_factor(base: Floats, run: Floats) -> tuple[float | None, float | None]:
