@@ -254,9 +254,8 @@ def _unknown(
         if not scalar.values:
             yield f"{scalar.name}: no common step has it on both sides"
     if ops.cosine is not None and ops.cosine < LEAST_COSINE and not _is_other_work(ops):
-        own = f"but the original's own come to no more than {ops.own_cosine:.3f} in one case of twenty"
-        few = f"but of {ops.replay_steps} steps it cannot be told from chance"
-        yield f"ops: cosine {ops.cosine:.3f}, {few if ops.own_cosine is None else own}"
+        own = f"but stretches of the original come to {ops.own_cosine:.3f} with one another" if ops.own_cosine else None
+        yield f"ops: cosine {ops.cosine:.3f}, {own or f'but of {ops.replay_steps} steps it cannot be told from chance'}"
     if times.ratio is not None and abs(times.ratio - 1) > MOST_TIME_RATIO and not _tells(times):
         yield f"step times: {times.ratio:.2f} × the original's, {_why_unclear(times)}"
 
