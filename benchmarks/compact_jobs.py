@@ -22,7 +22,7 @@ TRAIN_STEPS, EVAL_STEPS = 120, 20
 VOCABULARY, WIDTH, HEADS, LAYERS = 128, 32, 2, 2
 LENGTHS, LENGTH_SHARES = (6, 12, 24), (0.5, 0.3, 0.2)
 BATCH = 8
-LEAST_STEPS, MOST_STEPS = 1400, 3000
+LEAST_STEPS, MOST_STEPS = 1400, 6000
 """A slow machine does the first number whatever time it takes; a quick one ends after the second."""
 
 Step = Callable[[np.ndarray], Any]

@@ -260,7 +260,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", action="append", default=[], help="a run recorded before; may be repeated")
     parser.add_argument("--record", metavar="FOLDER", help="record the jobs there first")
-    parser.add_argument("--seconds", type=float, default=16, help="length of each job")
+    parser.add_argument("--seconds", type=float, default=20, help="length of each job")
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--quick", action="store_true", help="two jobs of 6 s, 20 seeds")
     parser.add_argument("--workers", type=int, default=2, help="runs that are scored at the same time")

@@ -151,12 +151,10 @@ def _best_split(known: Floats, rows: Int64s) -> _Split | None:
     if n < 2:
         return None
     whole = _loss(values)
-    for column in range(values.shape[1]):
+    for column in np.flatnonzero(values.max(axis=0) > values.min(axis=0)).tolist():
         order = np.argsort(values[:, column], kind="stable")
         ranked = values[order]
         differ = ranked[1:, column] > ranked[:-1, column]
-        if not differ.any():
-            continue
         halves = _side_losses(ranked) + _side_losses(ranked[::-1])[::-1]
         at = int(np.argmin(np.where(differ, halves, np.inf)))
         if best is None or whole - halves[at] > best.gain:
