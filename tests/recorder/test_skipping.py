@@ -150,6 +150,30 @@ def test_evaluations_without_resume_are_not_gone_through(job):
     job(train).check_all(12)
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_program_that_goes_on_in_a_later_epoch(job, own):
+    """It restores the epoch, too, and so leaves out the loops before; what it does after each loop is not repeated."""
+    torch = pytest.importorskip("torch")
+
+    def train(run, see, save, state):
+        torch.manual_seed(1)
+        shuffle = torch.Generator().manual_seed(2) if own else None
+        loader = torch.utils.data.DataLoader(torch.arange(12), batch_size=2, shuffle=True, generator=shuffle)
+        rate, first_epoch = 1.0, 0
+        if state is not None:
+            first_epoch, rate, generator = state
+            torch.set_rng_state(generator)
+        for epoch in range(first_epoch, 4):
+            for index, batch in enumerate(run.steps(loader, resume=True, loop=epoch)):
+                see((epoch, rate, batch.tolist(), torch.rand(1).item()))
+                if index < 5:
+                    save((epoch, rate, torch.get_rng_state()))
+            rate *= 0.5
+            save((epoch + 1, rate, torch.get_rng_state()))
+
+    job(train).check_all(20, but_last=1)
+
+
 def test_loops_that_are_left_early(job):
     """An endless loader; each epoch takes four batches. Only a later checkpoint tells that the loop was left."""
 

@@ -116,7 +116,12 @@ class LoopPlaces:
 
     def generators(self) -> RandomState | None:
         """Of random numbers, for a loop that is about to begin: its loader may shuffle by them. None inside of one."""
-        return RandomState.take() if self._current is None else None
+        if self._current is not None:
+            return None
+        try:
+            return RandomState.take(with_devices=False)
+        except Exception:  # noqa: BLE001 - a library that is being imported: the job is recorded without them
+            return None
 
     def begin(self, loop: LoopInProgress) -> None:
         """A loop begins."""

@@ -18,10 +18,14 @@ class RandomState:
     cuda: Any
 
     @staticmethod
-    def take() -> "RandomState":
-        """The state now. Imports nothing and starts no device."""
+    def take(*, with_devices: bool = True) -> "RandomState":
+        """The state now. Imports nothing and starts no device.
+
+        Args:
+            with_devices: whether to ask devices that are in use for theirs; without, nothing waits for a device.
+        """
         numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
-        cuda = torch is not None and torch.cuda.is_initialized()
+        cuda = with_devices and torch is not None and torch.cuda.is_initialized()
         return RandomState(
             random.getstate(),
             None if numpy is None else numpy.get_state(),

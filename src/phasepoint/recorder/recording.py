@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from os import PathLike
 from types import TracebackType
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from phasepoint.recorder.assembly import RecordOptions, assemble, dismantle
 from phasepoint.recorder.background import Background
@@ -17,9 +17,11 @@ from phasepoint.recorder.epoch import Clock
 from phasepoint.recorder.guard import Guard
 from phasepoint.recorder.loop_place import LoopInProgress
 from phasepoint.recorder.recorder import Recorder, Status
-from phasepoint.recorder.replaying import Replaying
 from phasepoint.recorder.resume import ReplayRequest, Resume, end_process, take_request, tell
 from phasepoint.recorder.session import ProfilerSession
+
+if TYPE_CHECKING:
+    from phasepoint.recorder.replaying import Replaying
 
 Batch = TypeVar("Batch")
 
@@ -150,15 +152,18 @@ def _iterate_placed(loop: LoopInProgress, batches: Iterator[Batch], recorder: Re
 class ReplaySteps(Steps[Batch]):
     """The same in a replay."""
 
-    def __init__(self, loader: Iterable[Batch], replaying: Replaying | None, *, resume: bool) -> None:
+    def __init__(
+        self, loader: Iterable[Batch], replaying: "Replaying | None", *, resume: bool, loop: int | None
+    ) -> None:
         super().__init__(loader, None)
         self._replaying = replaying
         self._resume = resume
+        self._loop = loop
 
     def __iter__(self) -> Iterator[Batch]:
         if self._replaying is None:
             return iter(())
-        return self._replaying.iterate(self._loader, resume=self._resume)
+        return self._replaying.iterate(self._loader, resume=self._resume, loop=self._loop)
 
 
 class Recording:
@@ -192,8 +197,10 @@ class Recording:
             self._replaying = self._begin_replay(request)
         return self
 
-    def _begin_replay(self, request: ReplayRequest) -> Replaying:
+    def _begin_replay(self, request: ReplayRequest) -> "Replaying":
         if self._recorder is not None:
+            from phasepoint.recorder.replaying import Replaying
+
             return Replaying(request, self._recorder, self._end)
         reason = f"the recording could not be begun: {self._guard.reason or f'{OFF_VARIABLE} is set'}"
         tell(request, "failed", reason=reason)
@@ -216,7 +223,7 @@ class Recording:
             self._has_ended = True
             self._recorder.close(status)
 
-    def steps(self, loader: Iterable[Batch], *, resume: bool = False) -> Steps[Batch]:
+    def steps(self, loader: Iterable[Batch], *, resume: bool = False, loop: int | None = None) -> Steps[Batch]:
         """The loader's batches, each of them a step: the wait for it and what the loop's body does with it.
 
         A loop inside another one's step ends that step where it begins. Leaving the loop early ends its last step.
@@ -227,9 +234,12 @@ class Recording:
                 original, from the job's first one on. False leaves the loader alone: the program has placed it. Makes
                 no difference in an ordinary run, but that the place in the loops, and the loader's state where it gives
                 one, are kept with checkpoints.
+            loop: number of this loop among those with `resume=True`, for programs that go on in the middle of the
+                job's loops: `for epoch in range(restored_epoch, epochs): … run.steps(loader, resume=True, loop=epoch)`.
+                What lies before it is then drawn from this loader. Makes no difference in an ordinary run.
         """
         if self._replaying is not None:
-            return ReplaySteps(loader, self._replaying, resume=resume)
+            return ReplaySteps(loader, self._replaying, resume=resume, loop=loop)
         return (PlacedSteps if resume else Steps)(loader, self._recorder)
 
     @property
@@ -312,9 +322,9 @@ class LaterRecording(Recording):
     def __enter__(self) -> "Recording":
         return self
 
-    def steps(self, loader: Iterable[Batch], *, resume: bool = False) -> Steps[Batch]:
+    def steps(self, loader: Iterable[Batch], *, resume: bool = False, loop: int | None = None) -> Steps[Batch]:
         """Nothing."""
-        return ReplaySteps(loader, None, resume=resume)
+        return ReplaySteps(loader, None, resume=resume, loop=loop)
 
     def mark_step(self) -> None:
         """End the process: there is no loop to end."""

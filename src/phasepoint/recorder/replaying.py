@@ -47,12 +47,12 @@ class Replaying:
         self._skipping.program_restores()
         return Resume(request.checkpoint, request.checkpoint_step, request.first_step, request.last_step)
 
-    def iterate(self, loader: Iterable[Batch], *, resume: bool) -> Iterator[Batch]:
+    def iterate(self, loader: Iterable[Batch], *, resume: bool, loop: int | None) -> Iterator[Batch]:
         """The loop itself: like the ordinary one, within the steps asked for."""
         if self.is_over:
             return
         self._check()
-        batches = self._skipping.take(loader, resume=resume)
+        batches = self._skipping.take(loader, resume=resume, loop=loop)
         if batches is None:
             return
         recorder = self._recorder

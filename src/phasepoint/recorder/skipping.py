@@ -49,7 +49,7 @@ class Skipping:
         if self._at_start is None:
             self._at_start = RandomState.take()
 
-    def take(self, loader: Iterable[Batch], *, resume: bool) -> Iterator[Batch] | None:
+    def take(self, loader: Iterable[Batch], *, resume: bool, loop: int | None = None) -> Iterator[Batch] | None:
         """The batches of a loop that begins now, from the first step on; None where the loop lies before it.
 
         Args:
@@ -57,8 +57,11 @@ class Skipping:
             resume: whether the loop may be skipped. A loop that may not is left alone after the first step. Before it,
                 it is one that the program has placed itself and begins with the first step, unless the original's
                 loops, or one before it, had `resume=True`: then the first step is in one of those, and it is empty.
+            loop: its number among those that may be skipped, where the program leaves out what lies before it.
         """
-        loop, self._loops = self._loops, self._loops + resume
+        next_loop = self._loops
+        loop = next_loop if loop is None else loop
+        self._loops = max(next_loop, loop) + resume
         if not resume and self._place is None and loop == 0:
             self.is_there = True
         if self.is_there:
@@ -71,14 +74,13 @@ class Skipping:
             return self._restore(self._state, loader, loop)
         if place is None:
             return self._draw_steps(loader)
+        for past in range(next_loop, min(loop + 1, place.loop)):
+            self._draw_loop(loader, place.past_loop(past), past)
+        if place.batches is None and loop + 1 >= place.loop:  # the first step is the first of the next loop
+            self._arrive_drawn()
         if loop < place.loop:
-            self._draw_loop(loader, place.past_loop(loop), loop)
-            if loop + 1 == place.loop and place.batches is None:
-                self._arrive_drawn()
             return None
-        if place.generators is not None:
-            place.generators.put_back()
-        return self._draw_place(loader, place.batches or 0, loop)
+        return iter(loader) if place.batches is None else self._draw_place(loader, place, place.batches)
 
     def _begin(self) -> None:
         if self._restored is None:
@@ -104,11 +106,14 @@ class Skipping:
             found = "more" if has_more else f"{drawn}"
             self._fail(f"loop {loop} took {past.batches} batches in the original and has {found} now: other data?")
 
-    def _draw_place(self, loader: Iterable[Batch], count: int, loop: int) -> Iterator[Batch]:
+    def _draw_place(self, loader: Iterable[Batch], place: LoopPlace, count: int) -> Iterator[Batch]:
+        """Draw what the loop that goes on had taken, in the order that its loader had drawn when it began."""
+        if place.generators is not None:
+            place.generators.put_back()
         batches = iter(loader)
         drawn = self._draw(batches, count)
         if drawn < count:
-            self._fail(f"loop {loop} took {count} batches in the original and has {drawn} now: other data?")
+            self._fail(f"loop {place.loop} took {count} batches in the original and has {drawn} now: other data?")
         self._arrive_drawn()
         return batches
 
