@@ -1,6 +1,6 @@
 """Real training jobs for `benchmarks/fastforward_changes.py`: each can be run as it is, or with one change.
 
-python fastforward_change_jobs.py JOB RUN FOLDER STEPS [--changed]
+python fastforward_change_jobs.py JOB RUN FOLDER STEPS [--changed] [--budget B]
 
 Checkpoints go into FOLDER, 25 over the run. Restoring is the job's own business, as in any user's program: a changed
 job reads the unchanged one's checkpoint.
@@ -17,7 +17,6 @@ import numpy as np
 
 from phasepoint.recorder import record
 
-BUDGET = 0.03
 CHECKPOINTS = 25
 POOL = 8
 """Batches that are made beforehand and used in turn: only the loader's job spends time on them."""
@@ -36,10 +35,10 @@ class Training:
     """Whether the recorder notices saves by itself, as it does those of `torch.save`."""
 
 
-def train(training: Training, out: str, folder: str, steps: int) -> None:
+def train(training: Training, out: str, folder: str, steps: int, *, budget: float) -> None:
     """The loop that every job shares."""
     every = max(steps // CHECKPOINTS, 1)
-    with record(out, budget=BUDGET) as run:
+    with record(out, budget=budget) as run:
         first = 0
         if run.resume is not None:
             first = run.resume.first_step
@@ -327,6 +326,7 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("steps", type=int)
     parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--budget", type=float, default=0.01, help="of the recorder")
     args = parser.parse_args()
     job = JOBS[args.job]
     if job.framework == "torch":
@@ -334,7 +334,7 @@ def main() -> None:
 
         torch.set_num_threads(1)
     Path(args.folder).mkdir(parents=True, exist_ok=True)
-    train(job.make(args.changed), args.run, args.folder, args.steps)
+    train(job.make(args.changed), args.run, args.folder, args.steps, budget=args.budget)
 
 
 if __name__ == "__main__":

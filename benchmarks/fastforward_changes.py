@@ -26,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,16 +35,20 @@ from fastforward_change_jobs import JOBS, Job
 from phasepoint.phases.analysis import Analysis, analyse_run
 from phasepoint.phases.result import Phase
 from phasepoint.recorder.recording import OFF_VARIABLE
+from phasepoint.replay.checkpoints import IndexedCheckpoint, index_checkpoints
 from phasepoint.replay.estimate import estimate_change
 from phasepoint.replay.estimate_types import Estimate
-from phasepoint.replay.plan import plan_replay
+from phasepoint.replay.plan import ReplayPlan, plan_replay
 from phasepoint.replay.runner import ReplayOutcome, run_replay
+from phasepoint.replay.ways import LEAD_STEPS
 from phasepoint.sources.convert import convert_windows
 from phasepoint.store import open_run
 
 PROGRAM = Path(__file__).with_name("fastforward_change_jobs.py")
 FOREVER = 10**8
 PROBE_STEPS = 60
+SHORT_STEPS, SHORT_BUDGET, USUAL_BUDGET = 1500, 0.05, 0.01
+"""In a run of seconds, 1 % is less than a capture window costs, and a run without windows cannot be replayed."""
 LEAST_STEPS, REPLAYED_SHARE = 40, 0.025
 """Steps of a replay that are compared: that share of the run, so many at least."""
 
@@ -110,7 +114,7 @@ def check(name: str, folder: Path, seconds: float) -> Checked:
     original = analyse(folder / "base")
     # The jobs do nothing but train: whatever phases the machine's noise makes of that change alike.
     phases = [phase for phase in original.result.phases if not phase.name.startswith("compile")]
-    outcomes = replay(name, folder, steps, original, max(phases, key=lambda phase: phase.total_ps))
+    outcomes = make_replays(name, folder, steps, original, max(phases, key=lambda phase: phase.total_ps))
     if job.cores > 1:
         record(name, folder, steps, changed=True)
     for outcome in outcomes:
@@ -150,6 +154,7 @@ def words(name: str, out: Path, steps: int, *, changed: bool, as_many: bool = Fa
         str(out.parent / f"ckpt-{out.name}"),
         str(round(steps * ratio)),
     ]
+    line += ["--budget", str(USUAL_BUDGET if steps >= SHORT_STEPS else SHORT_BUDGET)]
     return [*line, "--changed"] if changed else line
 
 
@@ -210,11 +215,11 @@ def record(name: str, folder: Path, steps: int, *, changed: bool) -> None:
         raise SystemExit(f"{out}: the job failed")
 
 
-def replay(name: str, folder: Path, steps: int, original: Analysis, phase: Phase) -> list[ReplayOutcome]:
+def make_replays(name: str, folder: Path, steps: int, original: Analysis, phase: Phase) -> list[ReplayOutcome]:
     """Replays of a phase: the change first, then the baselines, which were made before and after it."""
     job = JOBS[name]
     wanted = max(LEAST_STEPS, round(REPLAYED_SHARE * original.clock.n_steps))
-    plan = plan_replay(original, str(phase.id), steps=wanted)
+    plan = reach_back(plan_replay(original, str(phase.id), steps=wanted), original, wanted)
     made = {}
     for kind, changed in (("before", False), ("replay", True), ("after", False)):
         line = words(name, folder / "base", steps, changed=changed, as_many=True)  # step numbers are the original's
@@ -227,6 +232,25 @@ def replay(name: str, folder: Path, steps: int, original: Analysis, phase: Phase
         if made[kind].status != "done":
             raise SystemExit(f"{folder / kind}: the replay {made[kind].status}: {made[kind].record.reason}")
     return [made["replay"], made["before"], made["after"]]
+
+
+def reach_back(plan: ReplayPlan, original: Analysis, wanted: int) -> ReplayPlan:
+    """The plan, from an older checkpoint where too few steps of the phase's own stretch lie around the target.
+
+    A plan counts steps of its phase alone; in these jobs all steps change alike, whatever phases noise makes of them.
+    """
+    if plan.compared_steps >= wanted / 2:
+        return plan
+    latest = plan.target_first - LEAD_STEPS - wanted
+    usable = [one for one in index_checkpoints(original).checkpoints if one.state == "whole"]
+    older = max((one for one in usable if one.step is not None and one.step < latest), key=step_of, default=None)
+    if older is None:
+        return plan
+    return replace(plan, checkpoint=older.path, checkpoint_step=older.step, first_step=step_of(older) + 1)
+
+
+def step_of(one: IndexedCheckpoint) -> int:
+    return -1 if one.step is None else one.step
 
 
 def cost(row: Checked) -> float:

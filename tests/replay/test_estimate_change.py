@@ -235,6 +235,14 @@ def test_a_run_that_names_no_device_has_no_cost(tmp_path):
         estimate_change(run, [], price_per_hour=1.0)
 
 
+def test_of_a_run_captured_throughout_captured_steps_are_compared(tmp_path):
+    windows = [(step, step + 4) for step in range(0, N_STEPS, 5)]
+    run = analyse_run(write_run(tmp_path / "job", usual_job(), windows=windows))
+    (one,) = estimate_change(run, [replay(tmp_path, 15)]).exchanges
+    assert (one.ratio, one.compared_steps) == (0.75, 60 - 3 - 6)
+    assert any("most of the original's steps were captured" in note for note in one.notes)
+
+
 def test_few_steps_are_said_and_one_has_no_interval(job, tmp_path):
     few = estimate_change(job, [replay(tmp_path, 15, n=19, name="few")]).exchanges[0]
     assert (few.compared_steps, few.low) == (10, 0.75)

@@ -11,7 +11,7 @@ from phasepoint.replay.step_means import mean_steps
 def steps(rows):
     """Rows of (host, attempt, step, time in ms, clean)."""
     host, attempt, step, ms, clean = (np.array(column) for column in zip(*rows, strict=True))
-    return CleanSteps(host, attempt, step, ms * MS, clean.astype(bool))
+    return CleanSteps(host, attempt, step, ms * MS, clean.astype(bool), clean.astype(bool))
 
 
 def test_of_a_step_done_twice_the_last_counts_and_hosts_are_averaged():
@@ -46,5 +46,6 @@ def test_own_time_is_without_compiling_and_saving_and_captured_steps_are_not_cle
     own[[0, 3, 8]] -= [5 * MS, MS, 4 * MS]
     assert plain.own_ps.tolist() == own.tolist()
     assert np.flatnonzero(~plain.clean).tolist() == [0, 3, 8, 11, 12, 13, 14, 15]
+    assert np.flatnonzero(~plain.settled).tolist() == [0, 3, 8]
     led = read_clean_steps(clock, tables, lead=True)
     assert np.flatnonzero(~led.clean).tolist() == [0, 1, 2, 3, 8, 11, 12, 13, 14, 15]

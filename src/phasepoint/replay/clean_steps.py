@@ -26,6 +26,7 @@ class CleanSteps:
         own_ps: `[n_steps]`, the step's time less what it compiled and what checkpoints held it.
         clean: `[n_steps]`, whether the step neither compiled, nor held a checkpoint, nor stands in or beside a capture
             window, nor among the first steps of a replay.
+        settled: `[n_steps]`, the same with capture windows counted in.
     """
 
     host: IntArray
@@ -33,6 +34,7 @@ class CleanSteps:
     step: IntArray
     own_ps: IntArray
     clean: NDArray[np.bool_]
+    settled: NDArray[np.bool_]
 
 
 def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: bool) -> CleanSteps:
@@ -52,8 +54,9 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
         )
         if lead:
             clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
-    clean &= (saved_ps == 0) & ~_beside_windows(clock, tables["windows"])
-    return CleanSteps(clock.host, clock.attempt, clock.step, clock.dur_ps - clock.compile_ps - saved_ps, clean)
+    settled = clean & (saved_ps == 0)
+    clean = settled & ~_beside_windows(clock, tables["windows"])
+    return CleanSteps(clock.host, clock.attempt, clock.step, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
 
 
 def _lead(compile_ps: IntArray) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """One phase exchanged: its steps as they were, its replays, and what its whole time becomes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,11 @@ from phasepoint.replay.step_means import StepMeans, mean_steps
 
 FEW_STEPS = 20
 """Below so many compared steps there are fewer than five batches, and the interval is wide for that alone."""
+
+_CAPTURED = (
+    "most of the original's steps were captured, so captured ones are compared too: without --baseline, what capturing "
+    "cost them counts as the change's gain"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,9 @@ def exchange_phase(original: Analysis, mine: CleanSteps, order: Order) -> Exchan
     """
     of_phase = np.isin(original.labels, order.phases)
     numbers = np.unique(original.clock.step[of_phase])
+    captured = 2 * int((mine.clean & of_phase).sum()) < int((mine.settled & of_phase).sum())
+    if captured:
+        mine = replace(mine, clean=mine.settled)
     own = mean_steps([mine], [of_phase])
     changed = mean_steps([one.steps for one in order.changes]).at(numbers)
     base = mean_steps([one.steps for one in order.baselines]).at(numbers) if order.baselines else None
@@ -92,7 +100,7 @@ def exchange_phase(original: Analysis, mine: CleanSteps, order: Order) -> Exchan
         categories=parts,
         ops=ops,
         scalars=compare_scalars(*scalars, np.intersect1d(numbers, order.changes[0].clock.step)),
-        notes=_notes(original, order, found, machine),
+        notes=(*([_CAPTURED] if captured else []), *_notes(original, order, found, machine)),
     )
 
 
