@@ -32,11 +32,15 @@ class Redirection:
         target = self.target(path)
         if target != path:
             Path(target).parent.mkdir(parents=True, exist_ok=True)
-            place = _normal(path)
-            if place not in self._told:
-                self._told.add(place)
-                self.on_redirected(place)
+            self.tell(path)
         return target
+
+    def tell(self, path: str) -> None:
+        """Say, once, that a place is kept as it is."""
+        place = _normal(path)
+        if place not in self._told:
+            self._told.add(place)
+            self.on_redirected(place)
 
     def target(self, path: str) -> str:
         """Where a save to a path would go, or went."""

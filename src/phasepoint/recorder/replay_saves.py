@@ -159,7 +159,14 @@ def _hook_orbax_v1(module: str) -> list[Remove]:
     return [patch_attribute(v1, name, redirect_argument(0, "path")) for name in SAVES]
 
 
+def _hook_files(module: str) -> list[Remove]:
+    from phasepoint.recorder.file_saves import protect_files
+
+    return protect_files()
+
+
 _HOOKS: dict[str, Callable[[str], list[Remove]]] = {
+    "builtins": _hook_files,
     "torch": _hook_torch,
     "torch.distributed.checkpoint": _hook_dcp,
     "safetensors.torch": _hook_safetensors,

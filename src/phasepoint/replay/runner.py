@@ -226,7 +226,7 @@ def _note(event: dict[str, Any]) -> str | None:
     if name == "restored":
         return "the loader's recorded state was put back"
     if name == "redirected":
-        return f"a save to {event.get('place')}, which is the original's, went into the replay's folder"
+        return f"{event.get('place')} is the original's and was kept; what was saved there is in the replay's folder"
     if name == "marked":
         return (
             "the program marks its steps (run.mark_step): they agree with the original's only if it marks where a "
