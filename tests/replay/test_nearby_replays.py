@@ -27,7 +27,7 @@ def _record(run: Path, **changes) -> ReplayRecord:
         target_first=100,
         target_last=104,
         last_step=159,
-        command=("python", "train.py"),
+        command=("/venv/bin/python3", "train.py", "--lr", "0.1"),
         status="done",
     )
     return replace(usual, **changes)
@@ -61,13 +61,20 @@ def test_the_newest_of_this_run_are_found(run):
 def test_each_is_held_against_the_run(run):
     same, slow, ended = (run.with_name(f"{run.name}-replay-{name}") for name in ("same", "slow", "ended"))
     _replay(same, _record(run), at=1)
-    _replay(slow, _record(run), at=2, dur_ms=[2 * ms if 80 <= s < 160 else ms for s, ms in enumerate(DUR_MS[:160])])
+    _replay(
+        slow,
+        _record(run, command=("python", "other.py")),
+        at=2,
+        dur_ms=[2 * ms if 80 <= s < 160 else ms for s, ms in enumerate(DUR_MS[:160])],
+    )
     _replay(ended, _record(run, status="ended-early", reason="the loop ended at step 7"), at=3)
     analysis = analysed(run.with_name("again"), DUR_MS, windows=WINDOWS)
     found, _ = find_replays(run)
     one, two, three = hold_against(analysis, [(each, open_run(each.path)) for each in found])
     assert one.fidelity.times.ratio == pytest.approx(1)
-    assert one.estimate.ratio == pytest.approx(1)
+    assert one.fidelity.faithful
+    assert one.estimate is None
+    assert two.estimate.exchanges[0].baselines == (one.path,)
     assert two.fidelity.times.ratio == pytest.approx(2)
     # 80 steps of 25 ms take twice as long: 2 s more.
     assert two.estimate.after.value_ps - two.estimate.before_ps == pytest.approx(2 * 10**12, rel=1e-3)

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from phasepoint.core.errors import NoDataError, UsageError
 from phasepoint.phases.analysis import Analysis
 from phasepoint.replay.checkpoints import CheckpointIndex, IndexedCheckpoint, index_checkpoints
-from phasepoint.replay.compact import compact_run
 from phasepoint.replay.compact_result import Compact
 from phasepoint.replay.folder_listing import find_gone
 from phasepoint.replay.nearby_replays import FoundReplay, NearbyReplay, hold_against
@@ -138,6 +137,8 @@ def _compact(analysis: Analysis) -> tuple[Compact | None, str | None]:
     n_steps = analysis.clock.n_steps
     if n_steps > MOST_COMPACT_STEPS:
         return None, f"choosing among {n_steps:,} steps takes seconds: phasepoint replay compact does"
+    from phasepoint.replay.compact import compact_run
+
     try:
         return compact_run(analysis), None
     except (NoDataError, UsageError) as error:

@@ -1,14 +1,17 @@
 """The replays beside a run: whether each did what the original did, and the whole run if all went so."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from phasepoint.core.units import format_ps
-from phasepoint.replay.estimate_types import Estimate
 from phasepoint.replay.fast_forward import FastForward
-from phasepoint.replay.fidelity import Fidelity
 from phasepoint.replay.nearby_replays import NearbyReplay
 from phasepoint.report.html_tables import Cell, Column, data_table, text
 from phasepoint.report.markup import Content, Markup, element
+
+if TYPE_CHECKING:
+    from phasepoint.replay.estimate_types import Estimate
+    from phasepoint.replay.fidelity import Fidelity
 
 _NOTHING = Markup("")
 
@@ -57,8 +60,8 @@ def _verdict(one: NearbyReplay) -> str:
     return "–" if one.fidelity is None else one.fidelity.verdict
 
 
-def _after(estimate: Estimate | None) -> Cell:
-    """`17.3 s (× 0.93)`, with the interval on hover."""
+def _after(estimate: "Estimate | None") -> Cell:
+    """`17.3 s (× 0.93)`, with the interval on hover; an unchanged replay has none."""
     if estimate is None:
         return Cell("–", None)
     after = estimate.after
@@ -69,7 +72,7 @@ def _after(estimate: Estimate | None) -> Cell:
     return Cell(element("span", shown, title=interval), after.value_ps)
 
 
-def _differs(fidelity: Fidelity | None, problem: str | None) -> Content:
+def _differs(fidelity: "Fidelity | None", problem: str | None) -> Content:
     if problem is not None:
         return element("span", problem, class_="wrap")
     if fidelity is None or not fidelity.differences:
