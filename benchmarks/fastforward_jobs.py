@@ -7,6 +7,7 @@ FOLDER/checkpoints, and can be taken up at any of them. Data are random numbers 
 """
 
 import argparse
+import os
 import time
 import zlib
 from collections.abc import Iterator
@@ -274,6 +275,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=30, help="train for as many epochs as fit into this time")
     args = parser.parse_args()
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")  # as PyTorch here: one thread computes
     known = args.out / "epochs"
     train(args.job, args.out, int(known.read_text()) if known.exists() else 0, args.seconds)
 

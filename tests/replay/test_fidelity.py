@@ -103,6 +103,13 @@ def test_steps_that_the_original_did_not_capture_are_held_against_the_phase(comp
     assert found.verdict == FAITHFUL
 
 
+def test_other_steps_with_other_ops_are_not_known_to_differ(compared):
+    found = compared({"ops": {"mul.8": 500}, "opcodes": ("multiply",)}, original={"windows": (60,)})
+    assert (found.ops.cosine, found.ops.same_steps) == (0, False)
+    assert "ops" not in codes(found)
+    assert any(one.startswith("ops: cosine 0.000, but of 5 steps") for one in found.unknown)
+
+
 def test_other_data(compared):
     found = compared({"loss": {s: 2 / (s + 1) for s in range(STEPS)}})
     assert codes(found) == ["data"]

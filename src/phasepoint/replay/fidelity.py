@@ -190,11 +190,11 @@ def _is_other_work(ops: OpMatch) -> bool:
     """Whether the op vectors are further apart than they may be, and than chance explains."""
     if ops.cosine is None or ops.cosine >= LEAST_COSINE:
         return False
-    if (ops.apart_ratio or 0.0) > MOST_APART_RATIO:
+    if ops.same_steps and (ops.apart_ratio or 0.0) > MOST_APART_RATIO:
         return True
     if ops.own_cosine is not None:
         return ops.cosine < ops.own_cosine
-    return min(ops.original_steps, ops.replay_steps) >= ENOUGH_CAPTURED
+    return ops.same_steps and min(ops.original_steps, ops.replay_steps) >= ENOUGH_CAPTURED
 
 
 def _other_programs(programs: ProgramMatch) -> str:
