@@ -235,7 +235,7 @@ def make_replays(name: str, folder: Path, steps: int, original: Analysis, phase:
 
 
 def reach_back(plan: ReplayPlan, original: Analysis, wanted: int) -> ReplayPlan:
-    """The plan, from an older checkpoint where too few steps of the phase's own stretch lie around the target.
+    """The plan, from an older checkpoint or for longer where too few steps of the phase's own stretch are compared.
 
     A plan counts steps of its phase alone; in these jobs all steps change alike, whatever phases noise makes of them.
     """
@@ -245,7 +245,8 @@ def reach_back(plan: ReplayPlan, original: Analysis, wanted: int) -> ReplayPlan:
     usable = [one for one in index_checkpoints(original).checkpoints if one.state == "whole"]
     older = max((one for one in usable if one.step is not None and one.step < latest), key=step_of, default=None)
     if older is None:
-        return plan
+        needed = plan.target_last + LEAD_STEPS + wanted
+        return replace(plan, last_step=max(plan.last_step, min(needed, original.clock.n_steps - 1)))
     return replace(plan, checkpoint=older.path, checkpoint_step=older.step, first_step=step_of(older) + 1)
 
 
