@@ -1,7 +1,7 @@
 """A JAX training job that a replay can take up at any of its checkpoints: Orbax, Grain, dropout, evaluations.
 
     python examples/jax_orbax_grain.py --out runs/a
-    phasepoint replay run runs/a/run --phase eval --out runs/b -- python examples/jax_orbax_grain.py --out runs/a
+    phasepoint replay run runs/a/run --phase NAME --out runs/b -- python examples/jax_orbax_grain.py --out runs/a
 
 A checkpoint holds all that the next step depends on: parameters, optimizer, dropout's key, and where the data stands.
 """

@@ -1,7 +1,7 @@
 """A PyTorch training job that a replay can take up at any of its checkpoints: dropout, a schedule, evaluations.
 
     python examples/torch_resume.py --out runs/a
-    phasepoint replay run runs/a/run --phase eval --out runs/b -- python examples/torch_resume.py --out runs/a
+    phasepoint replay run runs/a/run --phase NAME --out runs/b -- python examples/torch_resume.py --out runs/a
 
 A checkpoint holds model, optimizer, schedule and the state of the random numbers. The loader is not in it: with
 `resume=True` the loop goes through the epochs before without training, so the shuffling comes to where it was.
