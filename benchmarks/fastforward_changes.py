@@ -1,6 +1,6 @@
 """A change predicted from one short replay, then checked against the full run with the change.
 
-    python benchmarks/fastforward_changes.py                    # six changes, 90 s a run: about 20 minutes
+    python benchmarks/fastforward_changes.py                    # six changes, 110 s a run: about 20 minutes
     python benchmarks/fastforward_changes.py --quick            # 15 s a run, to see that everything works
     python benchmarks/fastforward_changes.py --only remat,batch
 
@@ -46,10 +46,10 @@ from phasepoint.store import open_run
 
 PROGRAM = Path(__file__).with_name("fastforward_change_jobs.py")
 FOREVER = 10**8
-PROBE_STEPS = 60
+PROBE_STEPS = 200
 SHORT_STEPS, SHORT_BUDGET, USUAL_BUDGET = 1500, 0.05, 0.01
 """In a run of seconds, 1 % is less than a capture window costs, and a run without windows cannot be replayed."""
-LEAST_STEPS, REPLAYED_SHARE = 40, 0.025
+LEAST_STEPS, REPLAYED_SHARE = 40, 0.04
 """Steps of a replay that are compared: that share of the run, so many at least."""
 
 
@@ -78,7 +78,7 @@ class Checked:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="jobs, by commas")
-    parser.add_argument("--seconds", type=float, default=90.0, help="of a full run")
+    parser.add_argument("--seconds", type=float, default=110.0, help="of a full run")
     parser.add_argument("--quick", action="store_true", help="15 s a run")
     parser.add_argument("--keep", help="folder for the runs")
     args = parser.parse_args()
@@ -138,7 +138,7 @@ def count_steps(name: str, folder: Path, seconds: float) -> int:
     """Steps of a run that lasts for so long, from a short one."""
     record_side_by_side(name, folder, PROBE_STEPS, prefix="probe-")
     run = open_run(str(folder / "probe-base"))
-    usual_ps = float(np.median(run.table("steps").column("dur_ps").to_numpy()[PROBE_STEPS // 4 :]))
+    usual_ps = float(np.mean(run.table("steps").column("dur_ps").to_numpy()[PROBE_STEPS // 2 :]))
     # An even number, so that a batch twice as large takes exactly half of them.
     return max(round(seconds * 1e12 / usual_ps / 2), PROBE_STEPS) * 2
 
@@ -154,7 +154,8 @@ def words(name: str, out: Path, steps: int, *, changed: bool, as_many: bool = Fa
         str(out.parent / f"ckpt-{out.name}"),
         str(round(steps * ratio)),
     ]
-    line += ["--budget", str(USUAL_BUDGET if steps >= SHORT_STEPS else SHORT_BUDGET)]
+    short = 0.0 if steps == PROBE_STEPS else SHORT_BUDGET
+    line += ["--budget", str(USUAL_BUDGET if steps >= SHORT_STEPS else short)]
     return [*line, "--changed"] if changed else line
 
 
@@ -218,7 +219,8 @@ def record(name: str, folder: Path, steps: int, *, changed: bool) -> None:
 def make_replays(name: str, folder: Path, steps: int, original: Analysis, phase: Phase) -> list[ReplayOutcome]:
     """Replays of a phase: the change first, then the baselines, which were made before and after it."""
     job = JOBS[name]
-    wanted = max(LEAST_STEPS, round(REPLAYED_SHARE * original.clock.n_steps))
+    # Steps of a batch twice as large take twice as long: half of them tell as much.
+    wanted = max(LEAST_STEPS, round(REPLAYED_SHARE * job.steps_ratio * original.clock.n_steps))
     plan = reach_back(plan_replay(original, str(phase.id), steps=wanted), original, wanted)
     made = {}
     for kind, changed in (("before", False), ("replay", True), ("after", False)):

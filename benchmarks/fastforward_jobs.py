@@ -19,7 +19,7 @@ import numpy as np
 from phasepoint.recorder import record
 
 BUDGET = 0.03
-EPOCH_STEPS, EVAL_STEPS, CHECKPOINT_EVERY = 100, 12, 25
+EPOCH_STEPS, EVAL_STEPS, CHECKPOINT_EVERY = 200, 24, 200
 CLASSES, WORDS = 10, 256
 BUCKETS = (16, 32, 64)
 """Lengths of the sequences of a batch, where they are put together by length."""

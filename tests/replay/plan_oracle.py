@@ -3,7 +3,7 @@
 from phasepoint.replay.restart_points import refusal
 from phasepoint.replay.targets import BRIDGE
 
-LEAD = 3
+LEAD, MOST = 10, 20
 
 
 def best_plan(analysis, phase, checkpoints, *, wanted, representative):
@@ -14,7 +14,7 @@ def best_plan(analysis, phase, checkpoints, *, wanted, representative):
     steps = _steps(analysis)
     stretches = _stretches(steps, phase.id)
     chosen = next(s for s in stretches if representative in s)
-    ranked = [chosen, *(s for s in stretches if s is not chosen)]
+    ranked = [_widened(steps, phase.id, s) for s in (chosen, *(s for s in stretches if s is not chosen))]
     usable = sorted({_after(one) for one in checkpoints if refusal(one) is None})
     found = []
     for rank, stretch in enumerate(ranked):
@@ -46,6 +46,16 @@ def _stretches(steps, phase):
         else:
             found.append(([number], window))
     return [numbers for numbers, _ in found]
+
+
+def _widened(steps, phase, stretch):
+    mine = [number for number, _, _, label, _ in steps if label == phase]
+    i, j = mine.index(stretch[0]), mine.index(stretch[-1])
+    while j - i + 1 < MOST and j + 1 < len(mine) and mine[j + 1] - mine[j] <= BRIDGE + 1:
+        j += 1
+    while j - i + 1 < MOST and i > 0 and mine[i] - mine[i - 1] <= BRIDGE + 1:
+        i -= 1
+    return mine[i : j + 1]
 
 
 def _after(one):

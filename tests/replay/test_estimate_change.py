@@ -77,13 +77,13 @@ def test_the_replayed_phase_is_scaled_and_the_rest_kept_exactly(job, tmp_path):
 
 
 def test_captured_first_and_saving_steps_are_not_compared(job, tmp_path):
-    """Replay of steps 90–199: 90–92 are its first, 99 saved, 149–155 stand beside a window, 194–199 beside its own."""
-    made = replay(tmp_path, 15, first=90, n=110)
+    """Replay of steps 85–199: 85–94 are its first, 99 saved, 149–155 stand beside a window, 194–199 beside its own."""
+    made = replay(tmp_path, 15, first=85, n=115)
     (one,) = estimate_change(job, [made]).exchanges
-    assert one.compared_steps == 110 - 3 - 1 - 7 - 6
-    assert (one.first_step, one.last_step) == (93, 193)
-    (based,) = estimate_change(job, [made], baselines=[replay(tmp_path, 20, first=90, n=110, name="base")]).exchanges
-    assert based.compared_steps == 110 - 3 - 6  # the original's windows and checkpoint do not matter then
+    assert one.compared_steps == 115 - 10 - 1 - 7 - 6
+    assert (one.first_step, one.last_step) == (95, 193)
+    (based,) = estimate_change(job, [made], baselines=[replay(tmp_path, 20, first=85, n=115, name="base")]).exchanges
+    assert based.compared_steps == 115 - 10 - 6  # the original's windows and checkpoint do not matter then
 
 
 def test_steps_that_compile_at_the_start_of_a_replay_are_not_compared(job, tmp_path):
@@ -239,15 +239,15 @@ def test_of_a_run_captured_throughout_captured_steps_are_compared(tmp_path):
     windows = [(step, step + 4) for step in range(0, N_STEPS, 5)]
     run = analyse_run(write_run(tmp_path / "job", usual_job(), windows=windows))
     (one,) = estimate_change(run, [replay(tmp_path, 15)]).exchanges
-    assert (one.ratio, one.compared_steps) == (0.75, 60 - 3 - 6)
+    assert (one.ratio, one.compared_steps) == (0.75, 60 - 10 - 6)
     assert any("most of the original's steps were captured" in note for note in one.notes)
 
 
 def test_few_steps_are_said_and_one_has_no_interval(job, tmp_path):
-    few = estimate_change(job, [replay(tmp_path, 15, n=19, name="few")]).exchanges[0]
+    few = estimate_change(job, [replay(tmp_path, 15, n=26, name="few")]).exchanges[0]
     assert (few.compared_steps, few.low) == (10, 0.75)
     assert any("only 10 steps could be compared" in note for note in few.notes)
-    found = estimate_change(job, [replay(tmp_path, 15, n=10, name="one")])
+    found = estimate_change(job, [replay(tmp_path, 15, n=17, name="one")])
     assert found.exchanges[0].compared_steps == 1
     assert (found.after.low_ps, found.saved.high_ps, found.cost.after_low) == (None, None, None)
     assert any("1 step compared" in note for note in found.exchanges[0].notes)
@@ -258,7 +258,7 @@ def test_bad_input_is_refused(job, tmp_path):
     with pytest.raises(NoDataError, match=r"it has steps 9000–9008, .* has 0–499: none in common, so it is no replay"):
         estimate_change(job, [far])
     with pytest.raises(NoDataError, match="no step of phase train can be compared"):
-        estimate_change(job, [replay(tmp_path, 15, n=8)])
+        estimate_change(job, [replay(tmp_path, 15, n=15)])
     with pytest.raises(
         ReplayError,
         match=r"this replay was ignored by its program: run.resume was not read; an estimate needs one that was",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.phases.analysis import analyse_run
-from phasepoint.replay.fidelity import DIFFERS, FAITHFUL, NOT_COMPARABLE, compare_replay
+from phasepoint.replay.fidelity import DIFFERS, FAITHFUL, NOT_COMPARABLE, UNCLEAR, compare_replay
 from phasepoint.replay.fidelity_times import median_interval, stretch_noise
 from phasepoint.store import open_run
 
@@ -91,7 +91,7 @@ def test_one_step_without_others_is_not_known_to_differ(compared):
     found = compared({"ops": {"dot.1": 200, "fusion.2": 300, "copy.3": 100}}, original=original, asked=asked)
     assert found.ops.own_cosine is None
     assert (found.verdict, found.unknown[0]) == (
-        FAITHFUL,
+        UNCLEAR,
         "ops: cosine 0.867, but of 1 steps it cannot be told from chance",
     )
 
@@ -188,6 +188,16 @@ def test_a_slower_step_whose_ops_are_not_slower(compared):
     assert codes(found) == ["step-time"]
 
 
+def test_a_phase_too_short_to_show_its_noise_is_judged_by_the_interval(compared):
+    found = compared(
+        {"step_us": 4000, "first": 0},
+        original={"last": 24, "windows": (20,)},
+        asked={"checkpoint": None, "first_step": 0},
+    )
+    assert found.times.noise_ratio is None
+    assert codes(found) == ["step-time"]
+
+
 def test_a_ratio_within_the_originals_own_noise_is_not_known(compared):
     found = compared({"step_us": 2200, "jitter": 0.001}, original={"jitter": 0.6})
     assert found.verdict == FAITHFUL
@@ -195,13 +205,15 @@ def test_a_ratio_within_the_originals_own_noise_is_not_known(compared):
 
 
 def test_too_few_steps_are_held_against_all_of_the_phase(compared):
-    found = compared({"first": 18, "last": 22, "windows": (), "ops": None, "step_us": 3000}).times
+    whole = compared({"first": 18, "last": 22, "windows": (), "ops": None, "step_us": 3000})
+    found = whole.times
+    assert whole.verdict == DIFFERS  # half as long again, where stretches of two differ by hundredths
     assert (found.steps, found.paired, found.apart) == (2, False, False)  # 18 and 19; the original captured 20 to 22
     assert found.ratio == pytest.approx(1.5, abs=0.03)
 
 
 def test_steps_that_one_side_captured_tell_nothing_of_time(compared):
-    found = compared({"step_us": 3000, "first": 20}, original={"windows": ()}, asked={"first_step": 15})
+    found = compared({"step_us": 3000, "first": 20}, original={"windows": ()}, asked={"first_step": 8})
     assert (found.times.apart, found.times.captured, found.times.steps) == (True, True, 5)
     assert found.times.ratio == pytest.approx(1.5, abs=0.03)
     assert "step-time" not in codes(found)
@@ -252,7 +264,7 @@ def test_a_checkpoint_that_the_original_did_not_write(compared):
 
 def test_a_checkpoint_of_another_step(compared):
     found = compared(asked={"first_step": 12})
-    assert found.differences[0].text == "ckpt/10 was written in step 9, and the replay began with step 12"
+    assert found.differences[0].text == "ckpt/10 was written in step 2, and the replay began with step 12"
 
 
 def test_another_run_is_refused(compared):

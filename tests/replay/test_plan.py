@@ -48,11 +48,11 @@ def test_the_representative_window_from_the_newest_checkpoint_before_it(made, tm
     _, slow = _names(analysis)
     phase = next(p for p in analysis.result.phases if p.name == slow)
     plan = plan_replay(analysis, slow)
-    after = max(step for step in (49, 99, 149, 189) if step + 3 < plan.target_first)
+    after = max(step for step in (49, 99, 149, 189) if step + 10 < plan.target_first)
     assert plan.target_first <= phase.representative <= plan.target_last
     assert plan.window is not None
-    assert WINDOWS[plan.window] == plan.target_first
-    assert plan.target_last == plan.target_first + 4
+    assert plan.target_first <= WINDOWS[plan.window] <= plan.target_last - 4
+    assert plan.target_last == plan.target_first + 19
     assert (plan.checkpoint, plan.checkpoint_step) == (str(tmp_path / f"ckpt-{after}"), after)
     assert plan.first_step == after + 1
     assert plan.forward_steps == plan.last_step - plan.first_step + 1
@@ -67,12 +67,12 @@ def test_the_cost_is_the_sum_of_what_was_measured(made):
     forward_ps = sum(int(clock.dur_ps[step]) for step in steps)
     skip_ps = sum(int(clock.input_ps[step]) for step in range(plan.first_step))
     assert plan.startup_ps == FIRST_START_PS
-    assert plan.compile_ps == 9 * PS_PER_MS
+    assert plan.compile_ps == 13 * PS_PER_MS
     assert plan.restore_ps == 5 * PS_PER_MS
     assert plan.skip_ps == skip_ps
     assert plan.forward_ps == forward_ps
     assert plan.outside_ps == 0
-    assert plan.cost_ps == FIRST_START_PS + 14 * PS_PER_MS + skip_ps + forward_ps
+    assert plan.cost_ps == FIRST_START_PS + 18 * PS_PER_MS + skip_ps + forward_ps
     assert plan.full_ps == sum(session.wall_ps for session in clock.sessions)
     assert plan.ratio == plan.cost_ps / plan.full_ps
 

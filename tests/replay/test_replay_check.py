@@ -10,8 +10,9 @@ from phasepoint.replay.record import write_replay
 
 
 @pytest.fixture
-def check(tmp_path, capsys):
+def check(tmp_path, capsys, monkeypatch):
     """Runs the command on an original and on a replay that is changed in some things; exit code, stdout, stderr."""
+    monkeypatch.setenv("COLUMNS", "120")
 
     def call(*options, asked=None, **changes):
         original, replay = str(tmp_path / "original"), str(tmp_path / "replay")

@@ -238,7 +238,7 @@ def test_a_phase_is_replayed_by_the_command_that_is_copied(view, forward):
     page = view()
     plan = forward.plans[0].plan
     block = page.locator(f"#replay-{plan.phase_id}")
-    assert block.locator(".win").inner_text() == "2.13 s · 17.7 % of the run"
+    assert block.locator(".win").inner_text() == "3.82 s · 31.8 % of the run"
     block.locator("summary").focus()
     page.keyboard.press("Enter")
     block.get_by_role("button", name="Copy the command").click()

@@ -34,7 +34,7 @@ PLACE_QUANTILE = 0.75
 
 Simulated runs of 400 to 2,000 steps, 400 each, 2026-11-21: 95 % intervals cover steady ones in 95–98 % (98–99 % were
 every excess counted) and drifting ones in 94–98 % either way. Where steps differ by 30 % through their data, drift of
-5 % is hardly seen: 80–96 % are covered (90–98 %), by intervals half as wide.
+5 % is hardly seen: 79–96 % are covered (90–98 %), by intervals half as wide.
 """
 
 

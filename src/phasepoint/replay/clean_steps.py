@@ -12,6 +12,7 @@ from phasepoint.core.statistics import IntArray
 from phasepoint.phases.accounting import checkpoint_time_in_steps
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
+from phasepoint.replay.settling import SETTLING_COLUMNS, settled_ps
 from phasepoint.replay.ways import LEAD_STEPS
 
 
@@ -67,15 +68,18 @@ def _lead(compile_ps: IntArray) -> NDArray[np.bool_]:
 
 
 def _beside_windows(clock: RunClock, windows: pa.Table) -> NDArray[np.bool_]:
-    """Steps in a capture window or next to one, where opening and closing it fall."""
+    """Steps in a capture window or next to one, where opening and closing it fall, and while the capture is written."""
     found = np.zeros(clock.n_steps, bool)
-    columns = (windows.column(name).to_pylist() for name in ("host", "attempt", "first_step", "last_step"))
-    for host, attempt, first, last in zip(*columns, strict=True):
-        session = clock.session(host, attempt)
-        if session is not None and last >= first:
-            begin, end = np.searchsorted(clock.step[session.rows], (first - 1, last + 2))
+    for row in windows.select(_WINDOW_COLUMNS).to_pylist():
+        session = clock.session(row["host"], row["attempt"])
+        if session is not None and row["last_step"] >= row["first_step"]:
+            begin, end = np.searchsorted(clock.step[session.rows], (row["first_step"] - 1, row["last_step"] + 2))
+            end = max(end, np.searchsorted(clock.start_ps[session.rows], settled_ps(row)))
             found[session.rows][begin:end] = True
     return found
+
+
+_WINDOW_COLUMNS = ("host", "attempt", "first_step", "last_step", *SETTLING_COLUMNS)
 
 
 def _union_of(stretches: pa.Table, host: int, attempt: int) -> IntervalSet:

@@ -1,5 +1,6 @@
 """One phase exchanged: its steps as they were, its replays, and what its whole time becomes."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from phasepoint.replay.changed_scalars import compare_scalars
 from phasepoint.replay.clean_steps import CleanSteps
 from phasepoint.replay.estimate_types import Exchange, OpChange, PartChange, Value
 from phasepoint.replay.made_replay import MadeReplay
+from phasepoint.replay.slow_stretches import SLOW_RATIO, without_slow
 from phasepoint.replay.step_means import StepMeans, mean_steps
 
 FEW_STEPS = 20
@@ -62,8 +64,9 @@ def exchange_phase(original: Analysis, mine: CleanSteps, order: Order) -> Exchan
     if captured:
         mine = replace(mine, clean=mine.settled)
     own = mean_steps([mine], [of_phase])
-    changed = mean_steps([one.steps for one in order.changes]).at(numbers)
-    base = mean_steps([one.steps for one in order.baselines]).at(numbers) if order.baselines else None
+    changes, baselines = ([without_slow(one.steps, own) for one in made] for made in (order.changes, order.baselines))
+    changed = mean_steps(changes).at(numbers)
+    base = mean_steps(baselines).at(numbers) if baselines else None
     found = _compare(original, order, changed, own if base is None else base, own)
     machine = None
     if base is not None and len(np.intersect1d(base.step, own.step)):
@@ -100,7 +103,11 @@ def exchange_phase(original: Analysis, mine: CleanSteps, order: Order) -> Exchan
         categories=parts,
         ops=ops,
         scalars=compare_scalars(*scalars, np.intersect1d(numbers, order.changes[0].clock.step)),
-        notes=(*([_CAPTURED] if captured else []), *_notes(original, order, found, machine)),
+        notes=(
+            *([_CAPTURED] if captured else []),
+            *_notes(original, order, found, machine),
+            *_slow_notes((*order.changes, *order.baselines), (*changes, *baselines)),
+        ),
     )
 
 
@@ -151,6 +158,16 @@ def _notes(original: Analysis, order: Order, found: ChangeRatio, machine: Change
     for replay in order.changes:
         notes += _replay_notes(original, replay)
     return tuple(notes)
+
+
+def _slow_notes(made: Sequence[MadeReplay], kept: Sequence[CleanSteps]) -> Iterator[str]:
+    for one, steps in zip(made, kept, strict=True):
+        slow, clean = int((one.steps.clean & ~steps.clean).sum()), int(one.steps.clean.sum())
+        if slow:
+            yield (
+                f"{one.run.path}: {slow} of {clean} steps were more than {SLOW_RATIO - 1:.0%} slower than its others, "
+                "stretch by stretch, and are left out: the machine was slow then"
+            )
 
 
 def _replay_notes(original: Analysis, replay: MadeReplay) -> list[str]:

@@ -22,10 +22,13 @@ from phasepoint.replay.fidelity_times import StepTimeMatch, match_times
 from phasepoint.replay.record import ReplayRecord
 from phasepoint.store import Run
 
-FAITHFUL, DIFFERS, NOT_COMPARABLE = "faithful", "differs", "not comparable"
+FAITHFUL, DIFFERS, UNCLEAR, NOT_COMPARABLE = "faithful", "differs", "unclear", "not comparable"
 
 MOST_TIME_RATIO = 0.05
 """A median step time within this of the original's is the same."""
+
+ENOUGH_ALONE = 20
+"""Steps whose interval is believed where the phase is too short to show its own noise: a plan compares so many."""
 
 ROUNDING_RATIO = 1e-4
 """Scalars closer than this in the first step may differ by the order of a sum alone (float32: 6e-8 an operation)."""
@@ -68,7 +71,8 @@ class Fidelity:
         phase, phase_id: what was replayed.
         target_first, target_last: the steps that the replay captured.
         first_step, last_step: steps that both have, null where there are none.
-        verdict: faithful, differs, or not comparable.
+        verdict: faithful; differs; unclear, where a figure lies outside its limits and chance cannot be told from a
+            difference; or not comparable.
         differences: what is other, causes first; empty where nothing is.
         unknown: what could not be compared or told, each with its reason.
         ops, times, programs, scalars, setting: each comparison.
@@ -95,7 +99,7 @@ class Fidelity:
 
     @property
     def faithful(self) -> bool:
-        """Whether nothing that could be compared differs."""
+        """Whether all that could be compared is within its limits."""
         return self.verdict == FAITHFUL
 
 
@@ -160,7 +164,11 @@ def _verdict(common: CommonSteps, found: Comparisons, differences: tuple[Differe
     ops, times, programs, scalars = found
     told = ops.cosine is not None or programs.same > 0 or any(one.values for one in scalars)
     told |= times.ratio is not None and not times.apart
-    return FAITHFUL if told and (common.target & common.of_phase).any() else NOT_COMPARABLE
+    if not told or not (common.target & common.of_phase).any():
+        return NOT_COMPARABLE
+    other_ops = ops.cosine is not None and ops.cosine < LEAST_COSINE and ops.own_cosine is None
+    other_time = _is_other_time(times) and not times.apart and not _is_own_noise(times)
+    return UNCLEAR if other_ops or other_time else FAITHFUL
 
 
 def _record_notes(record: ReplayRecord) -> Iterator[str]:
@@ -223,12 +231,21 @@ def _other_scalar(scalar: ScalarMatch, programs: ProgramMatch) -> Iterator[Diffe
 
 def _tells(times: StepTimeMatch) -> bool:
     """Whether the time differs by more than it may, and by more than can be chance."""
-    if times.ratio is None or abs(times.ratio - 1) <= MOST_TIME_RATIO:
+    if times.ratio is None or times.apart or times.low is None or times.high is None:
         return False
-    if times.apart or times.low is None or times.high is None or times.noise_ratio is None:
+    if times.noise_ratio is None and times.steps < ENOUGH_ALONE:
         return False
     beyond = times.low > 1 + MOST_TIME_RATIO or times.high < 1 - MOST_TIME_RATIO
-    return beyond and abs(times.ratio - 1) > times.noise_ratio
+    return beyond and abs(times.ratio - 1) > (times.noise_ratio or 0.0)
+
+
+def _is_other_time(times: StepTimeMatch) -> bool:
+    return times.ratio is not None and abs(times.ratio - 1) > MOST_TIME_RATIO
+
+
+def _is_own_noise(times: StepTimeMatch) -> bool:
+    """Whether stretches of the original differ from one another by as much."""
+    return times.noise_ratio is not None and abs((times.ratio or 1) - 1) <= times.noise_ratio
 
 
 def _other_speed(ops: OpMatch, times: StepTimeMatch) -> Difference:
@@ -256,15 +273,15 @@ def _unknown(
     if ops.cosine is not None and ops.cosine < LEAST_COSINE and not _is_other_work(ops):
         own = f"but stretches of the original come to {ops.own_cosine:.3f} with one another" if ops.own_cosine else None
         yield f"ops: cosine {ops.cosine:.3f}, {own or f'but of {ops.replay_steps} steps it cannot be told from chance'}"
-    if times.ratio is not None and abs(times.ratio - 1) > MOST_TIME_RATIO and not _tells(times):
+    if _is_other_time(times) and not _tells(times):
         yield f"step times: {times.ratio:.2f} × the original's, {_why_unclear(times)}"
 
 
 def _why_unclear(times: StepTimeMatch) -> str:
     if times.apart:
         return "but these steps were captured on one side alone"
-    if times.low is None or times.high is None or times.noise_ratio is None:
+    if times.low is None or times.high is None or (times.noise_ratio is None and times.steps < ENOUGH_ALONE):
         return f"but of {times.steps} steps it cannot be told from chance"
-    if abs((times.ratio or 1) - 1) <= times.noise_ratio:
+    if times.noise_ratio is not None and _is_own_noise(times):
         return f"but stretches of the original differ by {format_ratio(times.noise_ratio)} from one another"
     return f"but its interval is {times.low:.2f}–{times.high:.2f}"

@@ -1,8 +1,8 @@
 """What the target's time went into, op by op, in the replay and in the original: the angle between both, and speed.
 
 A few steps are compared, and an op that was interrupted once by the machine's other work may take a hundred times as
-long in one of them. So an op's time is its median over the steps in which it ran, times the share of these steps; the
-angle between the plain means is given beside it.
+long in one of them. So an op's time is the mean over the steps in which it ran without the shortest and the longest
+tenth, times the share of these steps; the angle between the plain means is given beside it.
 """
 
 import itertools
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
-from phasepoint.core.statistics import median
 from phasepoint.replay.fidelity_steps import CommonSteps
 from phasepoint.replay.fidelity_tables import SideTables, renamed_ops
 
@@ -39,6 +38,9 @@ LEAST_STRETCHES = 4
 
 _LARGEST_RATIO = 0.9
 """Share of the op time whose ops say by how much the machine was slower."""
+
+_TRIMMED_RATIO = 0.1
+"""Share of the steps that is left out at either end; one at least, where there are three."""
 
 _ALIKE = 0.1
 """Ops within this part of the common factor are slower alike."""
@@ -110,7 +112,7 @@ def match_ops(original: SideTables, replay: SideTables, common: CommonSteps, pha
     if not len(theirs):
         return OpMatch(None, False, 0, 0, reason="the replay captured no step of the target")
     base = original.is_captured(common.original[mine])
-    same = len(base) > 0
+    same = len(base) == int(mine.sum())  # a stretch that the original saw in part is not known well enough
     base = base if same else original.is_captured(phase_rows)
     if not len(base):
         return OpMatch(None, False, 0, len(theirs), reason="no window of the original captured a step of the phase")
@@ -177,9 +179,12 @@ def _compare(before: StepTimes, after: StepTimes, match: OpMatch) -> OpMatch:
 
 
 def _typical(step_ps: Int64s | None) -> float:
-    """Time of an op in a step: its median over the steps in which it ran, times the share of these."""
-    ran = step_ps[step_ps > 0] if step_ps is not None else np.empty(0, np.int64)
-    return median(ran) * len(ran) / len(step_ps) if step_ps is not None and len(ran) else 0.0
+    """Time of an op in a step: its trimmed mean over the steps in which it ran, times the share of these."""
+    ran = np.sort(step_ps[step_ps > 0]) if step_ps is not None else np.empty(0, np.int64)
+    if step_ps is None or not len(ran):
+        return 0.0
+    cut = min(max(round(_TRIMMED_RATIO * len(ran)), 1), (len(ran) - 1) // 2)
+    return float(ran[cut : len(ran) - cut].mean()) * len(ran) / len(step_ps)
 
 
 def _cosine(base: Sequence[float], run: Sequence[float]) -> float | None:

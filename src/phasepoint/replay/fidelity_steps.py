@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import StepKeys, step_keys
 from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.settling import SETTLING_COLUMNS, settled_ps
 from phasepoint.replay.ways import LEAD_STEPS
 from phasepoint.store import Run
 
@@ -16,7 +17,7 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 CLEAR, CAPTURED, AFTER = 0, 1, 2
-"""How a window stands to a step: not at all, it saw it, it was closed just before (which costs that step time)."""
+"""How a window stands to a step: not at all, it saw it, it was just closed or is being written (which costs time)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,32 +75,45 @@ def match_steps(original: Analysis, replay: Run, record: ReplayRecord) -> Common
         step=step,
         original=rows,
         replay=both,
-        original_state=window_states(original.keys, original.tables["windows"])[rows],
-        replay_state=window_states(theirs, replay.table("windows"))[both],
+        original_state=window_states(original.keys, original.tables["windows"], original.tables["steps"])[rows],
+        replay_state=window_states(theirs, replay.table("windows"), steps)[both],
         of_phase=original.labels[rows] == record.phase_id,
         target=(step >= record.target_first) & (step <= record.target_last),
         warm=np.full(len(step), record.checkpoint is None) | (step >= record.first_step + LEAD_STEPS),
     )
 
 
-def window_states(keys: StepKeys, windows: pa.Table) -> Int64s:
+def window_states(keys: StepKeys, windows: pa.Table, steps: pa.Table) -> Int64s:
     """How a window stands to each step, `[n_steps]`."""
+    start_ps = np.asarray(steps.column("start_ps").to_numpy(), np.int64)
     first, last = (np.asarray(windows.column(name).to_numpy(), np.int64) for name in ("first_step", "last_step"))
     length = np.maximum(last - first + 1, 0)
     window = np.repeat(np.arange(len(first)), length)
     within = np.arange(len(window)) - np.repeat(np.cumsum(length) - length, length)
     state = np.full(len(keys.step), CLEAR, np.int64)
     saw = np.flatnonzero(length)
-    state[_rows(keys, windows, saw, last[saw] + 1)] = AFTER
+    after = _rows(keys, windows, saw, last[saw] + 1, missing=True)
+    for place, row in zip(saw.tolist(), after.tolist(), strict=True):
+        if row >= 0:
+            state[row : _settled_row(keys, start_ps, row, windows.slice(place, 1))] = AFTER
     state[_rows(keys, windows, window, first[window] + within)] = CAPTURED
     return state
 
 
-def _rows(keys: StepKeys, windows: pa.Table, window: Int64s, step: Int64s) -> Int64s:
-    """Rows of steps by number in the host and attempt of a window each; those that the table has."""
+def _settled_row(keys: StepKeys, start_ps: Int64s, row: int, window: pa.Table) -> int:
+    """The first row, of those from `row` on, that a window does not disturb any more; one past `row` at least."""
+    settled = settled_ps(window.select(SETTLING_COLUMNS).to_pylist()[0])
+    end = row + 1
+    while end < len(start_ps) and start_ps[row] < start_ps[end] < settled and keys.host[end] == keys.host[row]:
+        end += 1
+    return end
+
+
+def _rows(keys: StepKeys, windows: pa.Table, window: Int64s, step: Int64s, *, missing: bool = False) -> Int64s:
+    """Rows of steps by number in the host and attempt of a window each; those that the table has, or -1."""
     where = windows.select(["host", "attempt"]).take(pa.array(window))
     row = keys.rows_of(where.append_column("step", pa.array(step)))
-    return row[row >= 0]
+    return row if missing else row[row >= 0]
 
 
 def _attempt(original: Analysis, record: ReplayRecord, host: int) -> int:

@@ -145,7 +145,7 @@ def _unpaired(like: Int64s, after: Int64s) -> tuple[float, float | None, float |
 
 def _of_phase(base: SideTables, rows: Int64s, states: tuple[int, ...]) -> Int64s:
     """Durations of the phase's steps in the original, by how windows stand to them; all where none stands so."""
-    alike = rows[np.isin(window_states(base.keys, base.tables["windows"])[rows], states)]
+    alike = rows[np.isin(window_states(base.keys, base.tables["windows"], base.tables["steps"])[rows], states)]
     return base.dur_ps[alike if len(alike) else rows]
 
 

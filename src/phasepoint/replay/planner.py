@@ -18,9 +18,9 @@ from phasepoint.replay.restart_points import BEFORE_ALL, count_refused, find_res
 from phasepoint.replay.targets import Target, find_targets, uncaptured_targets
 from phasepoint.replay.ways import LEAD_STEPS, Way
 
-COMPARED_STEPS = 20
+COMPARED_STEPS = 40
 """Steps of the phase that are run without capture beyond the lead, where the phase has them: with 5 % noise the
-standard error of their median is 1.4 % (1.25 × 5 % / √20)."""
+standard error of their median is 1 % (1.25 × 5 % / √40)."""
 
 MOST_STARTUP_PS = 600 * PS_PER_S
 """A process that is older when recording begins did other things first: a notebook, a server."""

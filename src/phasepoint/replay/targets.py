@@ -13,11 +13,9 @@ from phasepoint.phases.result import Phase
 Bools = NDArray[np.bool_]
 
 MOST_STEPS = 20
-"""Steps captured at most: a run may be one window from end to end, and what a phase's ops take is settled long before:
-four of the recorder's own windows."""
-
-UNCAPTURED_STEPS = 5
-"""Steps captured where the phase has no captured window to follow: as many as the recorder takes by itself."""
+"""Steps captured, where the phase has so many around its window: four of the recorder's own windows. A replay has no
+budget to keep, and what ops take in five steps still depends on which were interrupted: two stretches of five steps of
+one run had op vectors with a cosine of 0.6 to 0.9 (2 busy cores, 2026-11-21)."""
 
 BRIDGE = 2
 """Steps of another phase that do not end a stretch: a slow or a checkpoint step in the middle of training."""
@@ -57,9 +55,11 @@ def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
     targets: list[Target] = []
     for first, last in _runs(analysis, rows):
         if first <= chosen <= last:
-            targets.insert(0, _target(analysis, *_shorten(first, last, chosen), is_representative=True))
+            ends = _widen(analysis, mine, *_shorten(first, last, chosen))
+            targets.insert(0, _target(analysis, *ends, first, is_representative=True))
         else:
-            targets.append(_target(analysis, *_shorten(first, last, first), is_representative=False))
+            ends = _widen(analysis, mine, *_shorten(first, last, first))
+            targets.append(_target(analysis, *ends, first, is_representative=False))
     return tuple(targets)
 
 
@@ -73,7 +73,7 @@ def uncaptured_targets(analysis: Analysis, phase: Phase, key: tuple[int, int], w
         warm_from: steps from which on a replay runs warm, one for each checkpoint.
 
     Returns:
-        One target for each place after which the phase comes, of `UNCAPTURED_STEPS` where it lasts so long, in order.
+        One target for each place after which the phase comes, of `MOST_STEPS` where it lasts so long, in order.
     """
     clock, session = analysis.clock, analysis.clock.session(*key)
     if session is None:
@@ -106,19 +106,44 @@ def _shorten(first: int, last: int, around: int) -> tuple[int, int]:
     return first, first + MOST_STEPS - 1
 
 
+def _widen(analysis: Analysis, mine: Bools, first: int, last: int) -> tuple[int, int]:
+    """As many more steps of the phase, after the window and then before it, as `MOST_STEPS` leaves room for."""
+    clock = analysis.clock
+    session = clock.session(int(clock.host[first]), int(clock.attempt[first]))
+    if session is None:
+        return first, last
+    count = int(mine[first : last + 1].sum())
+    last, count = _reach(mine, last, session.end_row - 1, 1, count)
+    first, _ = _reach(mine, first, session.first_row, -1, count)
+    return first, last
+
+
+def _reach(mine: Bools, row: int, end: int, way: int, count: int) -> tuple[int, int]:
+    """The last row of the phase on the way from `row` to `end` before `MOST_STEPS` or more than `BRIDGE` others."""
+    at, others = row, 0
+    while count < MOST_STEPS and at != end and others <= BRIDGE:
+        at += way
+        if mine[at]:
+            row, count, others = at, count + 1, 0
+        else:
+            others += 1
+    return row, count
+
+
 def _uncaptured(analysis: Analysis, mine: Bools, chosen: int, *, is_representative: bool) -> Target:
     clock = analysis.clock
     session = clock.session(int(clock.host[chosen]), int(clock.attempt[chosen]))
-    end = min(chosen + UNCAPTURED_STEPS, session.end_row if session else chosen + 1)
+    end = min(chosen + MOST_STEPS, session.end_row if session else chosen + 1)
     steps, own = clock.step[chosen:end], mine[chosen:end]
     goes_on = own & (steps == steps[0] + np.arange(end - chosen))
     stops = np.flatnonzero(~goes_on)
     last = chosen + (int(stops[0]) if len(stops) else end - chosen) - 1
-    return replace(_target(analysis, chosen, last, is_representative=is_representative), window=None)
+    return replace(_target(analysis, chosen, last, chosen, is_representative=is_representative), window=None)
 
 
-def _target(analysis: Analysis, first: int, last: int, *, is_representative: bool) -> Target:
-    clock, window = analysis.clock, int(analysis.estimates.window[first])
+def _target(analysis: Analysis, first: int, last: int, seen: int, *, is_representative: bool) -> Target:
+    """Rows of a target, of which a window saw the one at `seen`."""
+    clock, window = analysis.clock, int(analysis.estimates.window[seen])
     return Target(
         host=int(clock.host[first]),
         attempt=int(clock.attempt[first]),

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.units import format_ps
-from phasepoint.replay.fidelity import DIFFERS, FAITHFUL, Fidelity
+from phasepoint.replay.fidelity import DIFFERS, FAITHFUL, UNCLEAR, Fidelity
 from phasepoint.replay.fidelity_ops import OpMatch
 from phasepoint.replay.fidelity_programs import ProgramMatch
 from phasepoint.replay.fidelity_scalars import ScalarMatch
@@ -39,6 +39,8 @@ def answer(found: Fidelity) -> list[str]:
         return [f"Faithful: {what}, did what the original did."]
     if found.verdict == DIFFERS:
         return [f"Not faithful: {what}, differs.", *(f"  {one.code}: {one.text}" for one in found.differences)]
+    if found.verdict == UNCLEAR:
+        return [f"Unclear: {what}, is outside the limits, but not beyond chance."]
     return [f"Not comparable: {what}, has nothing that can be held against the original."]
 
 
