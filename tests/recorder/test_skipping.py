@@ -231,6 +231,8 @@ def test_torch_generator_and_loader(job, own):
     assert set(job(train).check_all(18)) == {"skipped"}
 
 
+# The loader's workers are forked; where another test of the process has imported JAX, it warns of that.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_a_stateful_loader_is_restored(job, n_workers):
