@@ -129,7 +129,7 @@ class FakeSession:
 class StillFlusher(Flusher):
     """No thread: the last round runs where the recording ends, others when the test asks for one."""
 
-    made: "StillFlusher"
+    made: "StillFlusher | None" = None
 
     def __init__(self, work: Callable[[bool], object]) -> None:
         super().__init__(work)
@@ -151,6 +151,7 @@ class StillFlusher(Flusher):
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings of this test have no thread."""
+    monkeypatch.setattr(StillFlusher, "made", None)  # not that of a test before
     monkeypatch.setattr(assembly, "Flusher", StillFlusher)
 
 

@@ -35,7 +35,8 @@ def train(run, clock, steps=300):
                 for _ in run.steps(range(3)):
                     clock.tick(5)
             run.checkpoint(f"ckpt/{index}")
-        StillFlusher.made.round()
+        if StillFlusher.made is not None:  # a recorder that failed before has none
+            StillFlusher.made.round()
     digest.update(weights.tobytes())
     return digest.hexdigest()
 
@@ -158,7 +159,8 @@ def test_a_full_disk_costs_captures_but_no_steps(tmp_path, capsys, monkeypatch):
         for index, _ in enumerate(run.steps(range(2000))):
             disk.is_full = 500 <= index < 1500
             clock.tick(10)
-            StillFlusher.made.round()
+            if StillFlusher.made is not None:  # a recorder that failed before has none
+                StillFlusher.made.round()
     assert disk.refused > 2
     assert run.off_reason is None
     opened = open_run(tmp_path / "run")
@@ -178,7 +180,8 @@ def test_a_disk_that_stays_full_ends_with_one_line(tmp_path, capsys, monkeypatch
         for index, _ in enumerate(run.steps(range(2000))):
             disk.is_full = index > 1000
             clock.tick(10)
-            StillFlusher.made.round()
+            if StillFlusher.made is not None:  # a recorder that failed before has none
+                StillFlusher.made.round()
     assert "the disk is full: free space there" in capsys.readouterr().err
     assert open_run(tmp_path / "run").table("steps").num_rows >= 700
 
@@ -207,7 +210,8 @@ def test_two_writers_of_one_shard(tmp_path, capsys, monkeypatch):
     with fake_record(tmp_path / "run", clock, FakeSession(clock)) as first:
         for index, _ in enumerate(first.steps(range(10))):
             clock.tick(10)
-            StillFlusher.made.round()
+            if StillFlusher.made is not None:  # a recorder that failed before has none
+                StillFlusher.made.round()
             if index == 5:
                 mine = StillFlusher.made
                 with fake_record(tmp_path / "run", clock, FakeSession(clock)) as second:
