@@ -43,6 +43,7 @@ from phasepoint.replay.runner import ReplayOutcome, run_replay
 from phasepoint.replay.ways import LEAD_STEPS
 from phasepoint.sources.convert import convert_windows
 from phasepoint.store import open_run
+from steady_heap import keep_memory
 
 PROGRAM = Path(__file__).with_name("fastforward_change_jobs.py")
 FOREVER = 10**8
@@ -75,17 +76,8 @@ class Checked:
         return low is not None and high is not None and low / 1e12 <= self.after_s <= high / 1e12
 
 
-STEADY_HEAP = {
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
-"""The C library keeps the jobs' memory. Else it depends on chance whether large arrays are given back to the system and
-touched anew in every step: a PyTorch network took 17.5 or 23.4 ms a step, for minutes, process by process."""
-
-
 def main() -> None:
-    os.environ.update(STEADY_HEAP)
+    keep_memory()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="jobs, by commas")
     parser.add_argument("--seconds", type=float, default=110.0, help="of a full run")

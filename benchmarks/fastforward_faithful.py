@@ -31,6 +31,7 @@ from phasepoint.replay.plan import ReplayPlan, plan_replay
 from phasepoint.replay.runner import ReplayOutcome, run_replay
 from phasepoint.sources.convert import convert_windows
 from phasepoint.store import open_run
+from steady_heap import keep_memory
 
 SCRIPT = Path(__file__).with_name("fastforward_jobs.py")
 QUICK = ("jax-cnn", "torch-buckets")
@@ -62,17 +63,8 @@ class Row:
     faithful: bool = False
 
 
-STEADY_HEAP = {
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
-"""The C library keeps the jobs' memory. Else it depends on chance whether large arrays are given back to the system and
-touched anew in every step: a PyTorch network took 17.5 or 23.4 ms a step, for minutes, process by process."""
-
-
 def main() -> None:
-    os.environ.update(STEADY_HEAP)
+    keep_memory()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{' and '.join(QUICK)}, 10 s each: a try, no measurement")
     parser.add_argument("--only", nargs="+", choices=JOBS, metavar="JOB", help=f"of {', '.join(JOBS)}")

@@ -9,11 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
+from phasepoint.recorder.framework_hooks import hook_when_imported
 from phasepoint.recorder.guard import Guard, guarded
-from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, Remove
 
 LEAST_WAIT_NS = 1_000_000
@@ -141,49 +141,47 @@ def watch_checkpoints(
         What takes the hooks out again.
     """
     watch = SaveWatch(on_written, on_waited, guard)
-    removes = [_Install(watch, module) for module in _HOOKS]
-    forgets = [when_imported(install.module, install.run) for install in removes]
+    hooks = ((module, partial(hook, watch)) for module, hook in _HOOKS.items())
+    removes = [hook_when_imported(module, guard, hook) for module, hook in hooks]
 
     def remove() -> None:
-        for forget in forgets:
-            forget()
-        for install in removes:
-            install.undo()
+        for one in removes:
+            one()
 
     return remove
 
 
-def _hook_torch(module: str, watch: SaveWatch) -> list[Remove]:
+def _hook_torch(watch: SaveWatch, module: str) -> list[Remove]:
     from phasepoint.recorder.torch_hook import hook_torch_save
 
     return hook_torch_save(watch.wrap)
 
 
-def _hook_dcp(module: str, watch: SaveWatch) -> list[Remove]:
+def _hook_dcp(watch: SaveWatch, module: str) -> list[Remove]:
     from phasepoint.recorder.dcp_hook import hook_dcp
 
     return hook_dcp(watch.wrap)
 
 
-def _hook_safetensors(module: str, watch: SaveWatch) -> list[Remove]:
+def _hook_safetensors(watch: SaveWatch, module: str) -> list[Remove]:
     from phasepoint.recorder.safetensors_hook import hook_safetensors
 
     return hook_safetensors(module, watch.wrap)
 
 
-def _hook_orbax(module: str, watch: SaveWatch) -> list[Remove]:
+def _hook_orbax(watch: SaveWatch, module: str) -> list[Remove]:
     from phasepoint.recorder.orbax_hook import hook_orbax
 
     return hook_orbax(watch.wrap, watch.wrap_wait)
 
 
-def _hook_orbax_v1(module: str, watch: SaveWatch) -> list[Remove]:
+def _hook_orbax_v1(watch: SaveWatch, module: str) -> list[Remove]:
     from phasepoint.recorder.orbax_v1_hook import hook_orbax_v1
 
     return hook_orbax_v1(module, watch.wrap)
 
 
-_HOOKS: Mapping[str, Callable[[str, SaveWatch], list[Remove]]] = {
+_HOOKS: Mapping[str, Callable[[SaveWatch, str], list[Remove]]] = {
     "torch": _hook_torch,
     "torch.distributed.checkpoint": _hook_dcp,
     "safetensors.torch": _hook_safetensors,
@@ -194,25 +192,6 @@ _HOOKS: Mapping[str, Callable[[str, SaveWatch], list[Remove]]] = {
     "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
 }
 """By module whose import brings them in, what puts the hooks in."""
-
-
-class _Install:
-    """The hooks of one framework, put in when it has been imported."""
-
-    def __init__(self, watch: SaveWatch, module: str) -> None:
-        self.guard = watch.guard
-        self.module = module
-        self._watch = watch
-        self._removes: list[Remove] = []
-
-    @guarded
-    def run(self) -> None:
-        self._removes = _HOOKS[self.module](self.module, self._watch)
-
-    def undo(self) -> None:
-        for remove in reversed(self._removes):
-            remove()
-        self._removes = []
 
 
 def _merge(outer: Saved | None, inner: Saved | None) -> Saved | None:

@@ -21,6 +21,9 @@ from phasepoint.recorder.session import Remove
 
 Function = Callable[..., Any]
 
+_SYMLINK_SAFETY = "avoids_symlink_attacks"
+"""What programs may ask of `shutil.rmtree`; a function's own attribute or its class's, by Python version."""
+
 _WRITES, _CHANGES = frozenset("wax"), frozenset("a+")
 
 
@@ -63,9 +66,8 @@ def _keep(delete: Function, *, began_ns: int) -> Function:
         _tell(place)
         return None
 
-    for name in ("avoids_symlink_attacks",):  # which some look at on shutil.rmtree
-        if hasattr(delete, name):
-            setattr(kept, name, getattr(delete, name))
+    if hasattr(delete, _SYMLINK_SAFETY):
+        setattr(kept, _SYMLINK_SAFETY, getattr(delete, _SYMLINK_SAFETY))
     return kept
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from phasepoint.recorder.guard import Guard, guarded
-from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.framework_hooks import Hook, hook_when_imported
+from phasepoint.recorder.guard import Guard
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.redirection import Redirection, destination, in_force, put_in_force
 from phasepoint.recorder.resume import ReplayRequest, tell
@@ -38,7 +38,7 @@ def protect_checkpoints(
     on_redirected = on_redirected or (lambda place: tell(request, "redirected", place=place))
     put_in_force(Redirection(request.protected, request.saves, request.checkpoint, on_redirected))
     if not _hooks:  # else they are there, and ask what is in force
-        _hooks.extend(_install(module, guard, hook) for module, hook in _HOOKS.items())
+        _hooks.extend(hook_when_imported(module, guard, hook) for module, hook in _HOOKS.items())
     return release_checkpoints
 
 
@@ -51,37 +51,6 @@ def release_checkpoints() -> None:
 
 _hooks: list[Remove] = []
 """What takes out the hooks that this process has in."""
-
-
-def _install(module: str, guard: Guard, hook: Callable[[str], list[Remove]]) -> Remove:
-    """Put the hooks of one framework in when it has been imported; returns what takes them out."""
-    install = _Install(module, guard, hook)
-    forget = when_imported(module, install.run)
-
-    def remove() -> None:
-        forget()
-        install.undo()
-
-    return remove
-
-
-class _Install:
-    """The hooks of one framework."""
-
-    def __init__(self, module: str, guard: Guard, hook: Callable[[str], list[Remove]]) -> None:
-        self.guard = guard
-        self._module = module
-        self._hook = hook
-        self._removes: list[Remove] = []
-
-    @guarded
-    def run(self) -> None:
-        self._removes = self._hook(self._module)
-
-    def undo(self) -> None:
-        for remove in reversed(self._removes):
-            remove()
-        self._removes = []
 
 
 def redirect_argument(position: int, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -165,7 +134,7 @@ def _hook_files(module: str) -> list[Remove]:
     return protect_files()
 
 
-_HOOKS: dict[str, Callable[[str], list[Remove]]] = {
+_HOOKS: dict[str, Hook] = {
     "builtins": _hook_files,
     "torch": _hook_torch,
     "torch.distributed.checkpoint": _hook_dcp,
