@@ -105,3 +105,9 @@ class ReplayError(PhasepointError):
     """A replay could not be made: the checkpoint is not whole, or the program did not follow. Exit code 17."""
 
     exit_code = 17
+
+
+class ModelError(PhasepointError):
+    """A model or corpus cannot be used: unknown device, other version, damaged, too few data. Exit code 18."""
+
+    exit_code = 18

@@ -1,0 +1,1 @@
+"""Performance models: graph features, corpora, training, prediction with intervals."""

@@ -1,0 +1,1 @@
+"""Programs of which a corpus is made: networks written by hand, and a generator of well-formed ones."""
