@@ -61,6 +61,14 @@ COMMANDS: tuple[Command, ...] = (
         "compact",
         "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
     ),
+    Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
+    Command("learn train", "phasepoint.cli.learn_train", "train", "Train a performance model from measured times."),
+    Command(
+        "learn evaluate",
+        "phasepoint.cli.learn_evaluate",
+        "evaluate",
+        "Hold a performance model against measurements: error, order, what its choices cost.",
+    ),
     Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
     Command(
         "replay",

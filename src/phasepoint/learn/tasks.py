@@ -1,11 +1,17 @@
 """The tasks, one row each: how a model is trained for it and how it is evaluated. Modules are imported when used."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
 
 from phasepoint.core.errors import UsageError
+from phasepoint.learn.evaluation import Evaluation
+from phasepoint.learn.model_file import Model, read_model
+
+Progress = Callable[[int, int], None]
+"""Told how many pieces of work are done, of how many."""
+BUILTIN = "builtin"
 
 
 @dataclass(frozen=True)
@@ -17,13 +23,11 @@ class Task:
         module: holds `train(folder, *, seed, progress) -> Model` and
             `evaluate(model, folder, *, seed, progress) -> Evaluation`; `model` is None where the user says `builtin`.
         data: what the folder holds, in words.
-        trains: whether it has `train`.
     """
 
     name: str
     module: str
     data: str
-    trains: bool = True
 
 
 TASKS: tuple[Task, ...] = (
@@ -47,7 +51,36 @@ def find_task(name: str) -> Task:
     raise UsageError(f"there is no task {name!r}; there are {', '.join(task.name for task in TASKS)}")
 
 
-def functions_of(task: Task) -> Mapping[str, Callable[..., Any]]:
-    """`train` and `evaluate` of a task's module."""
-    module = import_module(task.module)
-    return {name: getattr(module, name) for name in ("train", "evaluate") if hasattr(module, name)}
+def train_task(task: Task, folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> Model:
+    """Train a model for a task from a folder of its data.
+
+    Raises:
+        ModelError: the folder does not hold what the task needs.
+        MissingExtraError: the task trains with JAX, and JAX is not there.
+    """
+    model: Model = import_module(task.module).train(folder, seed=seed, progress=progress or _silent)
+    return model
+
+
+def evaluate_task(
+    task: Task, model: str, folder: str | Path, *, seed: int = 0, progress: Progress | None = None
+) -> Evaluation:
+    """Hold a model against measurements.
+
+    Args:
+        task: what is asked.
+        model: folder of a model, `builtin:NAME`, or `builtin`: those that came with the package, chosen by the task.
+        folder: the measurements.
+        seed: of what is drawn at random.
+        progress: told how far the work is.
+
+    Raises:
+        ModelError: the model or the folder cannot be used; the message says which and why.
+    """
+    stored = None if model == BUILTIN else read_model(model)
+    found: Evaluation = import_module(task.module).evaluate(stored, folder, seed=seed, progress=progress or _silent)
+    return found
+
+
+def _silent(_done: int, _total: int) -> None:
+    """Progress that nobody looks at."""
