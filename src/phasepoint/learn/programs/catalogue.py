@@ -1,0 +1,72 @@
+"""The programs of the corpus: the zoo, at several sizes and in both modes, and generated ones."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from phasepoint.learn.programs.generator import generated_programs
+from phasepoint.learn.programs.modes import UPDATES, Program, forward_program, train_program
+from phasepoint.learn.programs.shapes import in_bfloat16
+from phasepoint.learn.programs.specs import Net, Network, ProgramSpec
+
+DEFAULT_GENERATED = 250
+
+# Each holds NETWORKS, a table.
+ZOO = ("mlp", "convolutional", "transformers", "recurrent", "mixer")
+
+# Families whose structure no other has; the manual split tests on them. Their kinds of kernel occur elsewhere.
+MANUAL_TEST_FAMILIES = (
+    "mixer",  # dense layers over a transposed array: products of another aspect and layout
+)
+
+
+def corpus_programs(*, seed: int = 0, generated: int = DEFAULT_GENERATED) -> tuple[ProgramSpec, ...]:
+    """All programs of the corpus; nothing is traced, and JAX is not imported, before a program's `build`.
+
+    Args:
+        seed: of the generated programs; the zoo does not depend on it.
+        generated: how many programs are generated.
+
+    Returns:
+        The zoo in the order of its tables, then the generated ones; names are unique.
+    """
+    return (*zoo_programs(), *generated_programs(generated, seed=seed))
+
+
+def zoo_networks() -> tuple[Network, ...]:
+    """All networks written by hand."""
+    modules = (import_module(f"phasepoint.learn.programs.{name}") for name in ZOO)
+    return tuple(network for module in modules for network in module.NETWORKS)
+
+
+def zoo_programs() -> tuple[ProgramSpec, ...]:
+    """Every network at every size in every mode."""
+    return tuple(spec for network in zoo_networks() for spec in _specs_of(network))
+
+
+def _specs_of(network: Network) -> Iterator[ProgramSpec]:
+    for place, size in enumerate(network.sizes):
+        for half in (False, True) if place in network.half else (False,):
+            for mode in network.modes:
+                yield _spec(network, size, mode, update=UPDATES[place % len(UPDATES)], half=half)
+
+
+def _spec(network: Network, size: Mapping[str, int], mode: str, *, update: str, half: bool) -> ProgramSpec:
+    parts = [network.name, *(f"{key}{value}" for key, value in size.items()), *(["bf16"] if half else [])]
+    variant = "-".join(parts)
+    bound = network.integer_bound
+    return ProgramSpec(
+        name=f"{network.family}.{variant}.{mode}",
+        family=network.family,
+        variant=variant,
+        mode=mode,
+        build=lambda: _build(network, size, mode, update=update, half=half),
+        integer_bound=bound if isinstance(bound, int) else size[bound],
+    )
+
+
+def _build(network: Network, size: Mapping[str, Any], mode: str, *, update: str, half: bool) -> Program:
+    net = network.make(**size, **network.options)
+    if half:
+        net = Net(net.forward, in_bfloat16(net.parameters), in_bfloat16(net.inputs))
+    return forward_program(net) if mode == "forward" else train_program(net, update=update)

@@ -1,0 +1,161 @@
+"""The programs of the corpus: well-formed, named, repeatable; values in a range that no kernel minds."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from phasepoint.learn.programs import MANUAL_TEST_FAMILIES, corpus_programs, make_inputs
+from phasepoint.learn.programs.catalogue import zoo_networks, zoo_programs
+from phasepoint.learn.programs.generator import draw_pieces, generated_programs
+from phasepoint.learn.programs.modes import UPDATES, train_program
+from phasepoint.learn.programs.specs import Net, sizes
+
+jax = pytest.importorskip("jax")
+pytestmark = pytest.mark.jax
+
+ZOO = zoo_programs()
+
+
+def _spec(name):
+    return next(spec for spec in corpus_programs(generated=5) if spec.name == name)
+
+
+def test_enough_programs_by_hand_and_with_sizes():
+    by_hand = {(network.family, network.name, mode) for network in zoo_networks() for mode in network.modes}
+    assert len(by_hand) >= 60
+    assert len(ZOO) >= 250
+    assert all(len(network.sizes) >= 3 for network in zoo_networks())
+
+
+def test_names_are_unique_and_name_a_folder():
+    names = [spec.name for spec in corpus_programs(generated=100)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-zA-Z0-9._-]{3,120}", name) for name in names)
+
+
+def test_manual_families_are_there_with_variants_enough():
+    count = {family: len(list(specs)) for family, specs in groupby(sorted(spec.family for spec in ZOO))}
+    assert all(count[family] >= 5 for family in MANUAL_TEST_FAMILIES)
+    assert len(count) >= 2 * len(MANUAL_TEST_FAMILIES)
+
+
+def test_the_catalogue_needs_no_jax():
+    code = (
+        "import sys; from phasepoint.learn.programs import corpus_programs; "
+        "assert len(corpus_programs()) > 500; assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("network", zoo_networks(), ids=lambda network: f"{network.family}.{network.name}")
+def test_the_first_size_of_each_network_traces_in_each_mode(network):
+    mine = [spec for spec in ZOO if spec.family == network.family and spec.variant.startswith(f"{network.name}-")]
+    for mode in network.modes:
+        spec = next(spec for spec in mine if spec.mode == mode)
+        function, arguments = spec.build()
+        assert jax.tree.leaves(jax.eval_shape(function, *arguments))
+
+
+@pytest.mark.parametrize("place", range(50))
+def test_generated_programs_are_well_formed(place):
+    function, arguments = generated_programs(50)[place].build()
+    outputs = jax.tree.leaves(jax.eval_shape(function, *arguments))
+    assert len(outputs) >= 1
+    assert all(0 < leaf.size * leaf.dtype.itemsize < 200e6 for leaf in (*jax.tree.leaves(arguments), *outputs))
+
+
+def test_generated_programs_follow_from_the_seed_alone():
+    def shapes(seed, place):
+        return [piece.shapes for piece in draw_pieces(seed=seed, place=place)]
+
+    assert shapes(3, 7) == shapes(3, 7)
+    assert shapes(3, 7) != shapes(4, 7)
+    assert shapes(3, 7) != shapes(3, 8)
+    text = [
+        str(jax.make_jaxpr(function)(*shapes))
+        for function, shapes in (generated_programs(4, seed=5)[3].build() for _ in "ab")
+    ]
+    assert text[0] == text[1]
+
+
+def test_a_larger_count_goes_on_after_the_same_beginning():
+    names = [[spec.name for spec in generated_programs(count, seed=2)] for count in (3, 9)]
+    assert names[1][:3] == names[0]
+
+
+def test_inputs_are_moderate_bounded_and_repeatable():
+    shapes = (
+        {"w": jax.ShapeDtypeStruct((300, 50), "float32"), "b": jax.ShapeDtypeStruct((50,), "float32")},
+        jax.ShapeDtypeStruct((64, 300), "float32"),
+        jax.ShapeDtypeStruct((2000,), "int32"),
+        jax.ShapeDtypeStruct((5,), "bfloat16"),
+    )
+    parameters, x, labels, half = make_inputs(shapes, seed=1, integer_bound=7)
+    assert np.abs(parameters["w"]).max() <= np.sqrt(3 / 300)
+    assert parameters["w"].var() == pytest.approx(1 / 300, rel=0.05)
+    assert x.dtype == np.float32
+    assert x.min() >= 0.1
+    assert x.max() < 1
+    assert parameters["b"].min() >= 0.1
+    assert set(labels.tolist()) == set(range(7))
+    assert half.dtype == "bfloat16"
+    again = make_inputs(shapes, seed=1, integer_bound=7)
+    other = make_inputs(shapes, seed=2, integer_bound=7)
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(again), jax.tree.leaves((parameters, x, labels, half)), strict=True)
+    )
+    assert not np.array_equal(other[1], x)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_updates_do_what_their_formulas_say(update):
+    net = Net(
+        lambda p, x: (p["w"] * x).sum(),
+        {"w": jax.ShapeDtypeStruct((3,), "float32")},
+        (jax.ShapeDtypeStruct((3,), "float32"),),
+    )
+    function, arguments = train_program(net, update=update)
+    values = make_inputs(arguments, seed=0)
+    w, x = values[0]["w"], values[-1]
+    result = function(*values)
+    assert float(result[0]) == pytest.approx(float((w * x).sum()), rel=1e-6)
+    if update == "none":
+        expected = x
+    elif update == "sgd":
+        expected = w - 1e-3 * x
+    elif update == "momentum":
+        expected = w - 1e-3 * (0.9 * values[1]["w"] + x)
+    else:
+        mean, square = 0.9 * values[1][0]["w"] + 0.1 * x, 0.999 * values[1][1]["w"] + 0.001 * x * x
+        expected = w - 1e-3 * mean / (np.sqrt(square) + 1e-8)
+    assert np.allclose(result[1]["w"], expected, rtol=1e-5)
+
+
+def test_an_update_that_is_none_is_refused():
+    net = Net(lambda p, x: x, {"w": 1}, ())
+    with pytest.raises(ValueError, match="there is no update 'lion'; there are none, sgd"):
+        train_program(net, update="lion")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mlp.relu-batch8-width96-depth3.train", "recurrent.simple-batch8-length20-width64.forward"],
+)
+def test_programs_run_and_give_finite_values(name):
+    spec = _spec(name)
+    function, arguments = spec.build()
+    outputs = jax.jit(function)(*make_inputs(arguments, seed=0, integer_bound=spec.integer_bound))
+    assert all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(outputs))
+
+
+def test_sizes_are_tables():
+    assert sizes("a b", (1, 2), (3, 4)) == ({"a": 1, "b": 2}, {"a": 3, "b": 4})
+    with pytest.raises(ValueError, match="argument"):
+        sizes("a b", (1,))
+    assert dataclasses.is_dataclass(ZOO[0])
