@@ -5,7 +5,6 @@ configuration, which holds tuning choices and addresses. Instructions are named 
 """
 
 import hashlib
-from typing import Any
 
 from phasepoint.sources.hlo_module import Computation, Instruction, Module
 from phasepoint.sources.proto.schema import load_schema
@@ -24,10 +23,14 @@ _NAMED_BY_PLACE = (
 
 def fingerprint_module(module: Module) -> str:
     """Hash over the canonical form of the computations that the entry reaches, 32 hexadecimal digits."""
-    order = _reached(module.entry)
+    return fingerprint_computation(module.entry)
+
+
+def fingerprint_computation(entry: Computation) -> str:
+    """The same of a computation and all that it reaches."""
+    order = _reached(entry)
     place_of = {computation: place for place, computation in enumerate(order)}
     digest = hashlib.blake2b(digest_size=16)
-    scratch = load_schema("hlo")["HloInstructionProto"]()
     for computation in order:
         digest.update(f"computation {len(computation.instructions)}\n".encode())
         places = {id(one): place for place, one in enumerate(computation.instructions)}
@@ -35,13 +38,14 @@ def fingerprint_module(module: Module) -> str:
             operands = [places[id(operand)] for operand in one.operands]
             called = [place_of[callee] for callee in one.called]
             digest.update(f"{one.opcode} {one.shape.text} {operands} {called} ".encode())
-            digest.update(_attributes(one, scratch))
+            digest.update(attributes_of(one))
         digest.update(f"root {places[id(computation.root)]}\n".encode())
     return digest.hexdigest()
 
 
-def _attributes(instruction: Instruction, scratch: Any) -> bytes:
+def attributes_of(instruction: Instruction) -> bytes:
     """What is left of the message once all that is named by place is gone; fields we do not declare are left out."""
+    scratch = load_schema("hlo")["HloInstructionProto"]()
     scratch.CopyFrom(instruction.proto)
     for field in _NAMED_BY_PLACE:
         scratch.ClearField(field)

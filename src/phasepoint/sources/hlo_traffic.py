@@ -36,6 +36,23 @@ def bytes_of_instruction(instruction: Instruction, bytes_of: BytesOf) -> int:
     return rule(instruction, bytes_of) if rule else _operands_and_result(instruction)
 
 
+def bytes_written_by(instruction: Instruction) -> int:
+    """Bytes that one execution of a kernel writes; the rest of `bytes_of_instruction` is read.
+
+    Args:
+        instruction: a fusion or an instruction that calls no computation of its own size.
+    """
+    if instruction.opcode in _FREE:
+        return 0
+    if instruction.opcode == "fusion" and instruction.called:
+        return _written_by_fusion(instruction.shape, instruction.called[0].root)
+    if instruction.opcode == "dynamic-update-slice":
+        return _size_of_operand(instruction, 1)
+    if instruction.opcode == "scatter":
+        return sum(operand.shape.size_bytes for operand in instruction.operands[len(instruction.operands) // 2 + 1 :])
+    return 0 if instruction.opcode == "outfeed" else _leaf_bytes(instruction.shape)
+
+
 def _operands_and_result(instruction: Instruction) -> int:
     return _leaf_bytes(instruction.shape) + sum(operand.shape.size_bytes for operand in instruction.operands)
 

@@ -1,0 +1,133 @@
+"""Kernels of a program: what a device starts as one piece, how often, and which of them are the same."""
+
+from dataclasses import dataclass, field
+
+from phasepoint.learn.kernel_nodes import Nodes, fingerprint_of_nodes, nodes_of_kernel
+from phasepoint.sources.hlo_cost import MOST
+from phasepoint.sources.hlo_module import Computation, Instruction, Module
+from phasepoint.sources.hlo_work import ANNOTATIONS, trip_count
+
+RUNS_NOTHING = frozenset(
+    {"add-dependency", "after-all", "bitcast", "constant", "domain", "get-dimension-size", "get-tuple-element"}
+    | {"opt-barrier", "parameter", "partition-id", "replica-id", "tuple", "async-update", "async-done"}
+    | {f"{name}-done" for name in ("all-gather", "all-reduce", "collective-permute", "copy", "recv", "send")}
+)
+"""Opcodes that name, count or forward values, or wait for what was started before."""
+
+_ENTERED = frozenset({"while", "conditional", "call", "async-start"})
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A piece that a device starts.
+
+    Attributes:
+        name: the instruction's name, which traces call `hlo_op`.
+        opcode: of the instruction.
+        instruction: where shapes and attributes are.
+        executions: per execution of the program; None where the compiler does not know.
+        fingerprint: of what it computes: opcodes, shapes, layouts, attributes; no names, no values of constants.
+        notes: what is not known about it.
+        nodes: the values that it computes, root last.
+    """
+
+    name: str
+    opcode: str
+    instruction: Instruction
+    executions: int | None
+    fingerprint: str
+    notes: tuple[str, ...] = ()
+    nodes: Nodes = field(default=(), repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of one program, in the order in which it holds them, and what is not known about the program."""
+
+    kernels: tuple[Kernel, ...]
+    notes: tuple[str, ...]
+
+
+def kernels_of_module(module: Module) -> Kernels:
+    """The kernels of a program with the number of their executions.
+
+    Fusions, single instructions, copies and custom calls are kernels. Bodies of loops, branches and calls are entered:
+    a loop's body runs as often as its trip count says, its condition once more, a branch an unknown number of times.
+    A computation that is called from several places runs as often as all of them together.
+    """
+    notes: dict[str, None] = {}
+    counts, reasons = _executions(module, notes)
+    kernels = []
+    for computation in module.computations:
+        if computation not in counts:
+            continue
+        count, reason = counts[computation], reasons.get(computation)
+        for one in computation.instructions:
+            if _is_kernel(one):
+                kernels.append(kernel_of_instruction(one, executions=count, notes=(reason,) if reason else ()))
+    if not kernels:
+        notes[f"program {module.name!r} starts no kernel"] = None
+    return Kernels(tuple(kernels), tuple(notes))
+
+
+def kernel_of_instruction(one: Instruction, *, executions: int | None, notes: tuple[str, ...] = ()) -> Kernel:
+    """One instruction as a kernel."""
+    nodes = nodes_of_kernel(one)
+    return Kernel(one.name, one.opcode, one, executions, fingerprint_of_nodes(nodes, marks=_marks(one)), notes, nodes)
+
+
+def _is_kernel(one: Instruction) -> bool:
+    if one.opcode in RUNS_NOTHING or (one.opcode in _ENTERED and one.called):
+        return False
+    return one.opcode != "custom-call" or one.proto.custom_call_target not in ANNOTATIONS
+
+
+def _marks(one: Instruction) -> str:
+    if one.opcode == "fusion":
+        return str(one.proto.fusion_kind)
+    if one.opcode == "custom-call":  # what a library's call does stands in its configuration alone
+        return f"{one.proto.custom_call_target} {one.proto.backend_config.hex()}"
+    return ""
+
+
+def _executions(module: Module, notes: dict[str, None]) -> tuple[dict[Computation, int | None], dict[Computation, str]]:
+    """Executions of the computations that run as such, callers before callees, and why a number is unknown."""
+    counts: dict[Computation, int | None] = {module.entry: 1}
+    reasons: dict[Computation, str] = {}
+    for computation in reversed(module.computations):
+        if computation not in counts:
+            continue
+        for one in computation.instructions:
+            if one.opcode not in _ENTERED:
+                continue
+            reason = _unknown_executions(one) or reasons.get(computation)
+            for callee, times in zip(one.called, _times(one), strict=True):
+                counts[callee] = _sum(counts.get(callee, 0), counts[computation], times)
+                if counts[callee] is None and reason:
+                    reasons[callee] = reason
+                    notes[reason] = None
+    return counts, reasons
+
+
+def _sum(before: int | None, own: int | None, times: int | None) -> int | None:
+    """before + own × times; None where one is unknown, or beyond what a table can hold, as in a damaged module."""
+    if before is None or own is None or times is None:
+        return None
+    count = before + own * times
+    return count if 0 <= count <= MOST else None
+
+
+def _times(one: Instruction) -> tuple[int | None, ...]:
+    """How often each called computation runs in one execution of an instruction."""
+    if one.opcode == "while":
+        trips = trip_count(one)
+        return (trips, None if trips is None else trips + 1, *([None] * len(one.called)))[: len(one.called)]
+    if one.opcode == "conditional":
+        return (None,) * len(one.called)
+    return (1,) * len(one.called)
+
+
+def _unknown_executions(one: Instruction) -> str | None:
+    if one.opcode == "while" and trip_count(one) is None:
+        return f"the compiler does not know how often loop {one.name} runs"
+    return f"which branch of {one.name} runs is not known" if one.opcode == "conditional" else None
