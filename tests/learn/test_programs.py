@@ -27,8 +27,8 @@ def _spec(name):
 
 def test_enough_programs_by_hand_and_with_sizes():
     by_hand = {(network.family, network.name, mode) for network in zoo_networks() for mode in network.modes}
-    assert len(by_hand) >= 60
-    assert len(ZOO) >= 250
+    assert len(by_hand) >= 120
+    assert len(ZOO) >= 300
     assert all(len(network.sizes) >= 3 for network in zoo_networks())
 
 
@@ -47,18 +47,17 @@ def test_manual_families_are_there_with_variants_enough():
 def test_the_catalogue_needs_no_jax():
     code = (
         "import sys; from phasepoint.learn.programs import corpus_programs; "
-        "assert len(corpus_programs()) > 500; assert 'jax' not in sys.modules"
+        "assert len(corpus_programs()) > 1000; assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("network", zoo_networks(), ids=lambda network: f"{network.family}.{network.name}")
-def test_the_first_size_of_each_network_traces_in_each_mode(network):
+def test_the_first_size_of_each_network_traces(network):
     mine = [spec for spec in ZOO if spec.family == network.family and spec.variant.startswith(f"{network.name}-")]
-    for mode in network.modes:
-        spec = next(spec for spec in mine if spec.mode == mode)
-        function, arguments = spec.build()
-        assert jax.tree.leaves(jax.eval_shape(function, *arguments))
+    spec = next(spec for spec in mine if spec.mode == network.modes[-1])  # a training step holds the forward pass
+    function, arguments = spec.build()
+    assert jax.tree.leaves(jax.eval_shape(function, *arguments))
 
 
 @pytest.mark.parametrize("place", range(50))

@@ -12,11 +12,42 @@ from phasepoint.learn.programs.specs import Net, Network, ProgramSpec
 DEFAULT_GENERATED = 250
 
 # Each holds NETWORKS, a table.
-ZOO = ("mlp", "convolutional", "transformers", "recurrent", "mixer")
+ZOO = (
+    "mlp",
+    "convolutional",
+    "transformers",
+    "recurrent",
+    "generative",
+    "recommenders",
+    "experts",
+    "optimisers",
+    "objectives",
+    "normalisations",
+    "images",
+    "signals",
+    "linear_algebra",
+    "ordering",
+    "chance",
+    "quantised",
+    "mixer",
+    "graph_networks",
+    "stencils",
+    "clustering",
+    "particles",
+    "fields",
+    "unet",
+)
 
-# Families whose structure no other has; the manual split tests on them. Their kinds of kernel occur elsewhere.
+# Families whose structure no other has; the manual split tests on them. Their kinds of kernel (products, convolutions,
+# reductions, gathers, element-wise chains) occur in the other families too, in other company and other proportions.
 MANUAL_TEST_FAMILIES = (
-    "mixer",  # dense layers over a transposed array: products of another aspect and layout
+    "mixer",  # dense layers over tokens: products on transposed arrays
+    "graph-network",  # gathers and scatters along random edges carry the work
+    "stencil",  # no parameters, no products: slices, rolls and sums of neighbours, many steps
+    "clustering",  # distances of all points to few centres; wide and flat products, then arg-minima
+    "particles",  # all pairs: three-dimensional broadcasts, reductions over the middle axis
+    "field",  # sines of many frequencies, derivatives of derivatives, products along rays
+    "unet",  # convolutions with skips concatenated, attention over pixels, a time embedding
 )
 
 

@@ -1,0 +1,129 @@
+"""Image processing: filters, resizing, edges, histograms, warping, morphology."""
+
+from typing import Any
+
+from phasepoint.learn.programs.shapes import f32
+from phasepoint.learn.programs.specs import Net, Network, sizes
+
+
+def _along(x: Any, weights: Any, axis: int) -> Any:
+    reach = len(weights) // 2
+    pads = [(reach, reach) if place == axis else (0, 0) for place in range(x.ndim)]
+    import jax.numpy as jnp
+    from jax import lax
+
+    wide = jnp.pad(x, pads, mode="edge")
+    return sum(
+        weight * lax.slice_in_dim(wide, place, place + x.shape[axis], axis=axis) for place, weight in enumerate(weights)
+    )
+
+
+def _blur(*, batch: int, side: int, reach: int) -> Net:
+    weights = [2.0 ** -abs(place) / 3 for place in range(-reach, reach + 1)]
+    return Net(lambda _, x: _along(_along(x, weights, 1), weights, 2), {}, (f32(batch, side, side, 3),))
+
+
+def _edges(*, batch: int, side: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax.numpy as jnp
+
+        grey = x @ jnp.array([0.3, 0.6, 0.1], x.dtype)
+        across = _along(_along(grey, [-1.0, 0.0, 1.0], 2), [1.0, 2.0, 1.0], 1)
+        down = _along(_along(grey, [1.0, 2.0, 1.0], 2), [-1.0, 0.0, 1.0], 1)
+        return jnp.sqrt(across**2 + down**2 + 1e-3), jnp.arctan2(down, across + 1e-3)
+
+    return Net(forward, {}, (f32(batch, side, side, 3),))
+
+
+def _resize(*, batch: int, side: int, target: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax
+
+        return jax.image.resize(x, (batch, target, target, 3), "bilinear")
+
+    return Net(forward, {}, (f32(batch, side, side, 3),))
+
+
+def _augment(*, batch: int, side: int) -> Net:
+    def forward(_: Any, x: Any, light: Any) -> Any:
+        import jax.numpy as jnp
+
+        mean, spread = jnp.array([0.5, 0.4, 0.4]), jnp.array([0.2, 0.2, 0.3])
+        x = jnp.clip((x - 0.5) * light[:, None, None, None] + 0.5, 0, 1)
+        flipped = jnp.where(light[:, None, None, None] > 0.5, x[:, :, ::-1], x)
+        return ((flipped[:, 2:-2, 2:-2] - mean) / spread).transpose(0, 3, 1, 2)
+
+    return Net(forward, {}, (f32(batch, side, side, 3), f32(batch)))
+
+
+def _warp(*, batch: int, side: int) -> Net:
+    def forward(_: Any, x: Any, shift: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        grid = jnp.arange(side, dtype=jnp.float32)
+
+        def one(image: Any, by: Any) -> Any:
+            rows = jnp.clip(grid[:, None] + 3 * by[0] + 0.1 * grid, 0, side - 2)
+            columns = jnp.clip(grid + 3 * by[1] + 0.1 * grid[:, None], 0, side - 2)
+            row, column = jnp.floor(rows).astype(jnp.int32), jnp.floor(columns).astype(jnp.int32)
+            low, left = (rows - row)[..., None], (columns - column)[..., None]
+            top = image[row, column] * (1 - left) + image[row, column + 1] * left
+            bottom = image[row + 1, column] * (1 - left) + image[row + 1, column + 1] * left
+            return top * (1 - low) + bottom * low
+
+        return jax.vmap(one)(x, shift)
+
+    return Net(forward, {}, (f32(batch, side, side, 3), f32(batch, 2)))
+
+
+def _morphology(*, batch: int, side: int, reach: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax.numpy as jnp
+        from jax import lax
+
+        window = (1, 2 * reach + 1, 2 * reach + 1)
+        wide = lax.reduce_window(x, -jnp.inf, lax.max, window, (1, 1, 1), "SAME")
+        return wide - lax.reduce_window(x, jnp.inf, lax.min, window, (1, 1, 1), "SAME")
+
+    return Net(forward, {}, (f32(batch, side, side),))
+
+
+def _histogram(*, batch: int, side: int, bins: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        place = jnp.clip((x * bins).astype(jnp.int32), 0, bins - 1).reshape(batch, -1)
+        counts = jax.nn.one_hot(place, bins).sum(1)
+        level = jnp.cumsum(counts, 1) / side**2
+        return jnp.take_along_axis(level, place, 1).reshape(x.shape)
+
+    return Net(forward, {}, (f32(batch, side, side),))
+
+
+_SIZES = sizes("batch side", (4, 64), (2, 128), (8, 48), (1, 200), (16, 32))
+
+NETWORKS = (
+    Network("image", "blur", _blur, sizes("batch side reach", (4, 64, 2), (2, 128, 3), (8, 100, 1), (1, 256, 4))),
+    Network("image", "edges", _edges, _SIZES),
+    Network(
+        "image", "resize", _resize, sizes("batch side target", (4, 64, 96), (2, 200, 128), (8, 48, 100), (1, 128, 300))
+    ),
+    Network("image", "augment", _augment, sizes("batch side", (16, 64), (8, 100), (32, 48), (4, 224))),
+    Network("image", "warp", _warp, _SIZES, modes=("forward",)),
+    Network(
+        "image",
+        "morphology",
+        _morphology,
+        sizes("batch side reach", (2, 64, 1), (4, 96, 1), (1, 128, 2), (8, 40, 3)),
+        modes=("forward",),
+    ),
+    Network(
+        "image",
+        "histogram",
+        _histogram,
+        sizes("batch side bins", (4, 48, 32), (2, 96, 64), (8, 64, 16), (1, 128, 40)),
+        modes=("forward",),
+    ),
+)

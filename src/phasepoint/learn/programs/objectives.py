@@ -1,0 +1,134 @@
+"""Losses alone: of classes, of pairs, of distances, of rankings, of paths through a lattice."""
+
+from typing import Any
+
+from phasepoint.learn.programs.layers import cross_entropy
+from phasepoint.learn.programs.shapes import f32, i32
+from phasepoint.learn.programs.specs import Net, Network, sizes
+
+
+def _classes(*, batch: int, classes: int) -> Net:
+    return Net(lambda _, scores, labels: cross_entropy(scores, labels), {}, (f32(batch, classes), i32(batch)))
+
+
+def _smoothed(*, batch: int, classes: int) -> Net:
+    def forward(_: Any, scores: Any, labels: Any) -> Any:
+        import jax
+
+        target = jax.nn.one_hot(labels, classes) * 0.9 + 0.1 / classes
+        return -(target * jax.nn.log_softmax(scores)).sum(-1).mean()
+
+    return Net(forward, {}, (f32(batch, classes), i32(batch)))
+
+
+def _focal(*, batch: int, classes: int) -> Net:
+    def forward(_: Any, scores: Any, labels: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        chance = jax.nn.sigmoid(scores)
+        right = jnp.where(jax.nn.one_hot(labels, classes) > 0, chance, 1 - chance)
+        return (-((1 - right) ** 2) * jnp.log(right + 1e-6)).mean()
+
+    return Net(forward, {}, (f32(batch, classes), i32(batch)))
+
+
+def _distilled(*, batch: int, classes: int) -> Net:
+    def forward(_: Any, student: Any, teacher: Any) -> Any:
+        import jax
+
+        wanted = jax.nn.softmax(teacher / 2)
+        return (wanted * (jax.nn.log_softmax(teacher / 2) - jax.nn.log_softmax(student / 2))).sum(-1).mean()
+
+    return Net(forward, {}, (f32(batch, classes), f32(batch, classes)))
+
+
+def _contrastive(*, batch: int, width: int) -> Net:
+    def forward(_: Any, left: Any, right: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        left, right = (x / jnp.sqrt((x**2).sum(-1, keepdims=True)) for x in (left, right))
+        scores = left @ right.T / 0.1
+        ahead, back = jax.nn.log_softmax(scores, 0), jax.nn.log_softmax(scores, 1)
+        return -(jnp.diagonal(ahead) + jnp.diagonal(back)).mean()
+
+    return Net(forward, {}, (f32(batch, width), f32(batch, width)))
+
+
+def _triplet(*, batch: int, width: int) -> Net:
+    def forward(_: Any, anchor: Any, near: Any, far: Any) -> Any:
+        import jax.numpy as jnp
+
+        closer = jnp.abs(anchor - near).sum(-1) - jnp.abs(anchor - far).sum(-1)
+        return jnp.maximum(closer + 0.2, 0).mean()
+
+    return Net(forward, {}, (f32(batch, width),) * 3)
+
+
+def _robust(*, batch: int, width: int) -> Net:
+    def forward(_: Any, guess: Any, truth: Any) -> Any:
+        import jax.numpy as jnp
+
+        error = jnp.abs(guess - truth)
+        return jnp.where(error < 0.3, 0.5 * error**2, 0.3 * (error - 0.15)).mean() + jnp.log(jnp.cosh(error)).mean()
+
+    return Net(forward, {}, (f32(batch, width), f32(batch, width)))
+
+
+def _ranked(*, batch: int, width: int) -> Net:
+    def forward(_: Any, scores: Any, truth: Any) -> Any:
+        import jax.numpy as jnp
+
+        better = (truth[:, :, None] > truth[:, None, :]).astype(scores.dtype)
+        return (better * jnp.log1p(jnp.exp(scores[:, None, :] - scores[:, :, None]))).sum((1, 2)).mean()
+
+    return Net(forward, {}, (f32(batch, width), f32(batch, width)))
+
+
+def _lattice(*, batch: int, length: int, labels: int) -> Net:
+    def forward(_: Any, log_chances: Any) -> Any:
+        import jax.numpy as jnp
+        from jax import lax
+
+        def step(path: Any, now: Any) -> Any:
+            moved = jnp.pad(path[:, :-1], ((0, 0), (1, 0)), constant_values=-1e4)
+            return jnp.logaddexp(path, moved) + now, None
+
+        first = jnp.full((batch, labels), -1e4).at[:, 0].set(0)
+        return -lax.scan(step, first, jnp.log(log_chances))[0][:, -1].mean()
+
+    return Net(forward, {}, (f32(length, batch, labels),))
+
+
+def _chain(*, batch: int, length: int, labels: int) -> Net:
+    def forward(p: Any, scores: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+        from jax import lax
+
+        def step(path: Any, now: Any) -> Any:
+            return jax.nn.logsumexp(path[:, :, None] + p["moves"], 1) + now, jnp.argmax(path, -1)
+
+        path, best = lax.scan(step, jnp.zeros((batch, labels)), scores)
+        return jax.nn.logsumexp(path, -1).mean(), best
+
+    return Net(forward, {"moves": f32(labels, labels)}, (f32(length, batch, labels),))
+
+
+_CLASSES = sizes("batch classes", (256, 1000), (2048, 100), (64, 10000), (500, 400), (4096, 48))
+_PAIRS = sizes("batch width", (256, 384), (640, 200), (1000, 96), (128, 1000), (400, 300))
+_LATTICES = sizes("batch length labels", (16, 48, 48), (32, 64, 32), (8, 100, 100), (64, 24, 40))
+
+NETWORKS = (
+    Network("objective", "classes", _classes, _CLASSES, integer_bound="classes", half=(1,)),
+    Network("objective", "smoothed", _smoothed, _CLASSES, integer_bound="classes"),
+    Network("objective", "focal", _focal, _CLASSES, integer_bound="classes"),
+    Network("objective", "distilled", _distilled, _CLASSES),
+    Network("objective", "contrastive", _contrastive, _PAIRS),
+    Network("objective", "triplet", _triplet, _PAIRS),
+    Network("objective", "robust", _robust, _PAIRS),
+    Network("objective", "ranked", _ranked, sizes("batch width", (32, 64), (16, 100), (64, 48), (4, 300))),
+    Network("lattice", "alignment", _lattice, _LATTICES),
+    Network("lattice", "chain", _chain, _LATTICES),
+)

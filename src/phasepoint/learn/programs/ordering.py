@@ -1,0 +1,113 @@
+"""Order and position: sorts, the largest few, running sums, counts, sampling."""
+
+from typing import Any
+
+from phasepoint.learn.programs.shapes import f32, i32
+from phasepoint.learn.programs.specs import Net, Network, sizes
+
+
+def _sorted(*, batch: int, length: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax.numpy as jnp
+
+        return jnp.sort(x, -1)
+
+    return Net(forward, {}, (f32(batch, length),))
+
+
+def _sorted_pairs(*, batch: int, length: int) -> Net:
+    def forward(_: Any, x: Any, y: Any) -> Any:
+        import jax.numpy as jnp
+
+        order = jnp.argsort(x, -1)
+        return jnp.cumsum(jnp.take_along_axis(y, order, -1), -1)
+
+    return Net(forward, {}, (f32(batch, length), f32(batch, length)))
+
+
+def _largest(*, batch: int, length: int, count: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax
+        from jax import lax
+
+        values, places = lax.top_k(x, count)
+        return jax.nn.softmax(values, -1), places
+
+    return Net(forward, {}, (f32(batch, length),))
+
+
+def _running(*, batch: int, length: int) -> Net:
+    def forward(_: Any, x: Any) -> Any:
+        import jax.numpy as jnp
+        from jax import lax
+
+        total = jnp.cumsum(x, 1)
+        return total / jnp.arange(1, length + 1), lax.cummax(x, axis=1), lax.cumlogsumexp(x, axis=1)
+
+    return Net(forward, {}, (f32(batch, length),))
+
+
+def _counted(*, rows: int, groups: int, width: int) -> Net:
+    def forward(_: Any, x: Any, group: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        total = jax.ops.segment_sum(x, group, groups)
+        count = jax.ops.segment_sum(jnp.ones(rows), group, groups)
+        mean = total / (count[:, None] + 1)
+        return x - mean[group]
+
+    return Net(forward, {}, (f32(rows, width), i32(rows)))
+
+
+def _searched(*, queries: int, length: int) -> Net:
+    def forward(_: Any, x: Any, asked: Any) -> Any:
+        import jax.numpy as jnp
+
+        edges = jnp.cumsum(x)
+        place = jnp.searchsorted(edges, asked * edges[-1])
+        return x[jnp.clip(place, 0, length - 1)] * asked
+
+    return Net(forward, {}, (f32(length), f32(queries)))
+
+
+def _nucleus(*, batch: int, length: int) -> Net:
+    def forward(_: Any, scores: Any, drawn: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        chances = -jnp.sort(-jax.nn.softmax(5 * scores, -1), -1)
+        kept = jnp.where(jnp.cumsum(chances, -1) < 0.9, chances, 0)
+        return (jnp.cumsum(kept, -1) / kept.sum(-1, keepdims=True) < drawn[:, None]).sum(-1)
+
+    return Net(forward, {}, (f32(batch, length), f32(batch)))
+
+
+_SIZES = sizes("batch length", (16, 1000), (64, 200), (4, 5000), (200, 48), (32, 384))
+
+NETWORKS = (
+    Network("ordering", "sorted", _sorted, _SIZES),
+    Network("ordering", "sorted-pairs", _sorted_pairs, _SIZES, modes=("forward",)),
+    Network(
+        "ordering",
+        "largest",
+        _largest,
+        sizes("batch length count", (16, 2000, 8), (64, 500, 4), (8, 10000, 16), (128, 200, 2)),
+    ),
+    Network("ordering", "running", _running, _SIZES),
+    Network(
+        "ordering",
+        "counted",
+        _counted,
+        sizes("rows groups width", (2000, 50, 16), (5000, 300, 8), (1000, 20, 64), (3000, 1000, 32)),
+        integer_bound="groups",
+    ),
+    Network(
+        "ordering",
+        "searched",
+        _searched,
+        sizes("queries length", (2000, 500), (10000, 100), (500, 5000), (5000, 1000)),
+        modes=("forward",),
+    ),
+    Network("ordering", "nucleus", _nucleus, _SIZES[:4], modes=("forward",)),
+)
