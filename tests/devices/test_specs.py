@@ -12,8 +12,17 @@ from phasepoint.devices import device_spec, device_specs, unknown_device_note
 
 PEAKS = ("flop_per_s", "sparse_flop_per_s")
 FIELDS = {
-    *("name", "vendor", "aliases", "architecture", "devices_per_chip", "tile"),
+    *("name", "vendor", "aliases", "architecture", "devices_per_chip", "tile", "chip"),
     *("memory_bytes", "memory_bytes_per_s", "link_bytes_per_s", *PEAKS),
+}
+
+CHIP = {
+    "multiprocessors": ("SM", "CU"),
+    "f32_lanes": ("lanes",),
+    "cache_bytes": ("MiB",),
+    "clock_hz": ("MHz",),
+    "power_w": ("W",),
+    "process_nm": ("nm",),
 }
 
 
@@ -83,6 +92,7 @@ def test_every_number_has_a_unit_and_a_source_and_every_source_is_used():
         numbers = [("GB", "GiB", entry["memory_bytes"]), ("GB/s", "TB/s", entry["memory_bytes_per_s"])]
         numbers += [("TFLOP/s", "TOP/s", n) for key in PEAKS for n in entry.get(key, {}).values()]
         numbers += [("GB/s", "TB/s", number) for number in entry.get("link_bytes_per_s", {}).values()]
+        numbers += [(*CHIP[key], number) for key, number in entry.get("chip", {}).items()]
         for *units, number in numbers:
             assert set(number) == {"value", "unit", "source"}, entry["name"]
             assert number["unit"] in units, entry["name"]
@@ -288,3 +298,42 @@ def test_names_in_real_traces_are_found_or_known_to_be_ambiguous():
         names |= {name for name in re.findall(r'"product_name"\s*:\s*"([^"]*)"', text) if "Instinct" in name}
     assert len(names) > 5
     assert {name for name in names if device_spec(name) is None} == {"", "AMD Radeon Graphics", "ARTEMIS"}
+
+
+def test_lanes_times_clock_is_the_published_peak_of_f32():
+    """Two flop per lane and clock; matrix cores of AMD's CDNA double or quadruple what the lanes do."""
+    checked = 0
+    for spec in device_specs():
+        if spec.chip is None:
+            continue
+        chip = spec.chip
+        lanes = 2 * chip.multiprocessors.value * chip.f32_lanes.value * chip.clock_hz.value
+        ratio = spec.flop_per_s["f32"].value / lanes
+        assert any(abs(ratio - times) < 0.035 * times for times in ((1, 2) if spec.vendor == "AMD" else (1,))), (
+            spec.name,
+            ratio,
+        )
+        checked += 1
+    assert checked >= 40
+
+
+@pytest.mark.parametrize(
+    ("name", "multiprocessors", "cache_mib", "clock_mhz", "power_w"),
+    [
+        ("Tesla P4", 20, 2, 1063, 75),
+        ("NVIDIA_A100-PCIE-40GB", 108, 40, 1410, 250),
+        ("NVIDIA H100 80GB HBM3", 132, 50, 1980, 700),
+        ("NVIDIA L4", 58, 48, 2040, 72),
+        ("AMD Instinct MI250", 104, 8, 1700, 280),  # one of two devices on the chip
+    ],
+)
+def test_chip_of_one_device(name, multiprocessors, cache_mib, clock_mhz, power_w):
+    chip = device_spec(name).chip
+    assert (chip.multiprocessors.value, chip.cache_bytes.value) == (multiprocessors, cache_mib * 2**20)
+    assert (chip.clock_hz.value, chip.power_w.value) == (clock_mhz * 1e6, power_w)
+
+
+def test_gpus_have_a_chip_where_its_figures_are_published():
+    without = {spec.name for spec in device_specs() if spec.chip is None and spec.vendor != "Google"}
+    assert without == {"B100", "B300 SXM"}
+    assert device_spec("TPU v4").chip is None

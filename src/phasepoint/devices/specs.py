@@ -17,6 +17,13 @@ _UNITS = {
     "TB/s": 10**12,
     "TFLOP/s": 10**12,
     "TOP/s": 10**12,
+    "MiB": 2**20,
+    "MHz": 10**6,
+    "SM": 1,
+    "CU": 1,
+    "lanes": 1,
+    "W": 1,
+    "nm": 1,
 }
 _PLACE = re.compile(r"^(?:gpu|tpu|cpu|cuda|rocm):\d+\s+", re.IGNORECASE)
 
@@ -67,6 +74,27 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Chip:
+    """What lies between the peaks of a GPU and the times of its kernels: counts, clock, cache and power.
+
+    Attributes:
+        multiprocessors: SMs or CUs of one device.
+        f32_lanes: sums of f32 that one of them begins per clock.
+        cache_bytes: the last cache before the memory (L2, or AMD's Infinity Cache), bytes.
+        clock_hz: boost clock, Hz.
+        power_w: of the board, watts; None where the maker gives it only together with other chips.
+        process_nm: the process as a number, nm; 4 for 4N and 4NP.
+    """
+
+    multiprocessors: Rate
+    f32_lanes: Rate
+    cache_bytes: Rate
+    clock_hz: Rate
+    process_nm: Rate
+    power_w: Rate | None = None
+
+
+@dataclass(frozen=True)
 class DeviceSpec:
     """What one device (as a framework counts devices) can do at most.
 
@@ -83,6 +111,7 @@ class DeviceSpec:
             directions and all links together, as makers publish it; kinds not published are absent.
         architecture: what compilers call its kind (`sm_90`, `gfx942`); None where that is not a name of its own.
         tile: what its matrix unit works on at a time; None where that is not published.
+        chip: counts, clock, cache and power of a GPU; None where they are not published.
     """
 
     name: str
@@ -95,6 +124,7 @@ class DeviceSpec:
     link_bytes_per_s: Mapping[str, Rate] = field(default_factory=dict)
     architecture: str | None = None
     tile: Tile | None = None
+    chip: Chip | None = None
 
 
 def device_spec(name: str) -> DeviceSpec | None:
@@ -155,8 +185,7 @@ def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Dev
     share = entry["devices_per_chip"]
 
     def rate(number: Mapping[str, Any]) -> Rate:
-        published = f"{number['value']} {number['unit']}"
-        return Rate(float(number["value"] * _UNITS[number["unit"]] / share), published, sources[number["source"]])
+        return _read_rate(number, share, sources)
 
     def rates(table: str) -> Mapping[str, Rate]:
         return MappingProxyType({kind: rate(number) for kind, number in entry.get(table, {}).items()})
@@ -172,7 +201,20 @@ def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Dev
         link_bytes_per_s=rates("link_bytes_per_s"),
         architecture=entry.get("architecture"),
         tile=_read_tile(entry.get("tile"), sources),
+        chip=_read_chip(entry.get("chip"), share, sources),
     )
+
+
+def _read_chip(entry: Mapping[str, Any] | None, share: int, sources: Mapping[str, Source]) -> Chip | None:
+    if entry is None:
+        return None
+    shared = ("multiprocessors", "cache_bytes", "power_w")  # what the devices of one chip divide among them
+    return Chip(**{key: _read_rate(number, share if key in shared else 1, sources) for key, number in entry.items()})
+
+
+def _read_rate(number: Mapping[str, Any], share: int, sources: Mapping[str, Source]) -> Rate:
+    published = f"{number['value']} {number['unit']}"
+    return Rate(float(number["value"] * _UNITS[number["unit"]] / share), published, sources[number["source"]])
 
 
 def _read_tile(entry: Mapping[str, Any] | None, sources: Mapping[str, Source]) -> Tile | None:
