@@ -62,6 +62,12 @@ COMMANDS: tuple[Command, ...] = (
         "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
     ),
     Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
+    Command(
+        "learn collect",
+        "phasepoint.cli.learn_collect",
+        "collect",
+        "Measure kernels of programs into a corpus: phasepoint learn collect --out corpus/ --programs zoo",
+    ),
     Command("learn train", "phasepoint.cli.learn_train", "train", "Train a performance model from measured times."),
     Command(
         "learn evaluate",

@@ -1,0 +1,243 @@
+"""Measuring one compiled program: how long each of its kernels takes on the device that is here.
+
+A run executes the program once. On a CPU the process must be bound to one core and dispatch at once (`bind_core`,
+`prepare_jax`, both before JAX starts its backends); else the spans of the trace hold waits for other kernels.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.errors import MissingExtraError, ModelError
+from phasepoint.core.statistics import IntArray, median_ps
+from phasepoint.learn.corpus_folder import KERNEL_ROWS, parse_serialised_module
+from phasepoint.learn.kernels import Kernels, kernels_of_module
+from phasepoint.learn.programs import make_inputs
+from phasepoint.sources.hlo_fingerprint import fingerprint_module
+
+ROUNDS, REPEATS = 3, 12
+LEAST_REPEATS = 3
+BUDGET_S = 2.0
+"""What the rounds of one program may take, profiled and not, in all."""
+
+CPU_FLAGS = "--xla_cpu_multi_thread_eigen=false"
+
+
+@dataclass(frozen=True)
+class Round:
+    """Times of one round.
+
+    Attributes:
+        repeats: profiled runs.
+        wall_ps: `[repeats]` wall times of runs with no profiler on.
+        executions: of each instruction in a run, by name; runs that differ are averaged and rounded.
+        times_ps: `[runs]` time of one execution, averaged within each run, by the instruction's name.
+    """
+
+    repeats: int
+    wall_ps: IntArray
+    executions: Mapping[str, int]
+    times_ps: Mapping[str, IntArray]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A program with the times of its kernels.
+
+    Attributes:
+        hlo: serialised HloModuleProto after optimisation.
+        fingerprint: of the module.
+        kernels: those of the module.
+        rounds: in order.
+        compile_s: time that compiling took.
+    """
+
+    hlo: bytes
+    fingerprint: str
+    kernels: Kernels
+    rounds: tuple[Round, ...] = ()
+    compile_s: float = 0.0
+
+    def rows(self, *, first_round: int = 0) -> pa.Table:
+        """Rows of `KERNEL_ROWS` of the kernels that the trace holds, rounds numbered from `first_round`."""
+        rows = [
+            {
+                "kernel": kernel.name,
+                "opcode": kernel.opcode,
+                "fingerprint": kernel.fingerprint,
+                "executions": one.executions[kernel.name],
+                "round": first_round + number,
+                "repeats": one.repeats,
+                "time_min_ps": int(one.times_ps[kernel.name].min()),
+                "time_median_ps": median_ps(one.times_ps[kernel.name]),
+            }
+            for number, one in enumerate(self.rounds)
+            for kernel in self.kernels.kernels
+            if kernel.name in one.times_ps
+        ]
+        return pa.Table.from_pylist(rows, KERNEL_ROWS)
+
+    def not_traced(self) -> tuple[str, ...]:
+        """Kernels that no round's trace holds."""
+        seen = {name for one in self.rounds for name in one.times_ps}
+        return tuple(kernel.name for kernel in self.kernels.kernels if kernel.name not in seen)
+
+    def unlisted_ps(self) -> dict[str, int]:
+        """What the traces hold that is no kernel: least time in a run, by instruction."""
+        listed = {kernel.name for kernel in self.kernels.kernels}
+        found: dict[str, int] = {}
+        for one in self.rounds:
+            for name, times_ps in one.times_ps.items():
+                if name not in listed:
+                    run_ps = int(times_ps.min()) * one.executions[name]
+                    found[name] = min(run_ps, found.get(name, run_ps))
+        return found
+
+
+@dataclass
+class LoadedProgram:
+    """A compiled program with its inputs, ready to be measured round by round."""
+
+    measurement: Measurement
+    run: Callable[[], None]
+    repeats: int = REPEATS
+    session: Any = field(default=None, repr=False)
+
+    def measure_round(self) -> Round:
+        """One round: runs with no profiler, then as many with it."""
+        self.run()  # its arguments and code into the caches
+        wall_ps = np.array([_timed_ns(self.run) for _ in range(self.repeats)], np.int64) * 1000
+        self.session.start(with_programs=False)
+        try:
+            for step in range(self.repeats):
+                with self.session.step_annotation(step):
+                    self.run()
+        finally:
+            data = self.session.stop()
+        times_ps, executions = times_of_trace(data())
+        return Round(self.repeats, wall_ps, executions, times_ps)
+
+
+def bind_core(core: int | None) -> None:
+    """Bind this process, and threads that it starts from now on, to one core; None leaves it where it may run.
+
+    Raises:
+        ModelError: there is no such core, or this system binds no process.
+    """
+    if core is None:
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise ModelError("this system cannot bind a process to a core; the times of kernels on a CPU need that")
+    try:
+        os.sched_setaffinity(0, {core})
+    except OSError as error:
+        raise ModelError(f"core {core} cannot be used ({error.strerror}); there are {_cores()}") from error
+
+
+def prepare_jax() -> Any:
+    """JAX, set so that a CPU runs one kernel after the other; call it before anything else imports JAX.
+
+    Raises:
+        MissingExtraError: JAX is not installed.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if CPU_FLAGS not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {CPU_FLAGS}".strip()
+    try:
+        import jax
+    except ImportError as error:
+        raise MissingExtraError("measuring programs needs JAX: pip install 'phasepoint[jax]'") from error
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    return jax
+
+
+def load_program(
+    function: Callable[..., Any], shapes: tuple[Any, ...], *, rounds: int, repeats: int, integer_bound: int = 2
+) -> LoadedProgram:
+    """Compile a function and run it once; choose how many runs of it fit into `BUDGET_S`.
+
+    Args:
+        function: what is given to `jax.jit`.
+        shapes: its arguments, trees of `ShapeDtypeStruct`s.
+        rounds: how many rounds are planned.
+        repeats: runs in a round, at most.
+        integer_bound: integers among the arguments are drawn below it.
+    """
+    jax = prepare_jax()
+    from phasepoint.recorder.jax_session import JaxSession
+
+    begin = time.perf_counter()
+    compiled = jax.jit(function).lower(*shapes).compile()
+    compile_s = time.perf_counter() - begin
+    inputs = jax.block_until_ready(jax.device_put(make_inputs(shapes, integer_bound=integer_bound)))
+
+    def run() -> None:
+        jax.block_until_ready(compiled(*inputs))
+
+    run()
+    once_s = _timed_ns(run) / 1e9
+    fitting = int(BUDGET_S / (2 * rounds * max(once_s, 1e-9)))
+    hlo = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    module = parse_serialised_module(hlo)
+    measurement = Measurement(hlo, fingerprint_module(module), kernels_of_module(module), compile_s=compile_s)
+    session = JaxSession(host_level=2, python_level=0)
+    return LoadedProgram(measurement, run, min(repeats, max(fitting, LEAST_REPEATS)), session)
+
+
+def measure_program(
+    function: Callable[..., Any], shapes: tuple[Any, ...], *, rounds: int = ROUNDS, repeats: int = REPEATS
+) -> Measurement:
+    """Compile one function and measure its kernels in this process, one round right after the other.
+
+    Args:
+        function: what is given to `jax.jit`.
+        shapes: its arguments, trees of `ShapeDtypeStruct`s.
+        rounds: each with a profile of its own.
+        repeats: runs in a round, at most; fewer where a run is long.
+    """
+    loaded = load_program(function, shapes, rounds=rounds, repeats=repeats)
+    return replace(loaded.measurement, rounds=tuple(loaded.measure_round() for _ in range(rounds)))
+
+
+def times_of_trace(data: bytes) -> tuple[dict[str, IntArray], dict[str, int]]:
+    """Times and executions of the instructions in a trace whose runs are marked as steps.
+
+    Args:
+        data: a serialised XSpace.
+
+    Returns:
+        By instruction: `[runs]` ps of one execution, averaged within a run; and executions in a run.
+    """
+    from phasepoint.sources.xplane import read_xplane
+
+    ops = read_xplane(data, window=0).ops
+    works = pc.is_in(ops["level"].cast(pa.string()), pa.array(["op", "kernel"]))
+    return times_of_ops(ops.filter(pc.and_(works, pc.is_valid(ops["step"]))))
+
+
+def times_of_ops(ops: pa.Table) -> tuple[dict[str, IntArray], dict[str, int]]:
+    """As `times_of_trace`, of rows of the table `ops`: one program's, with a step each."""
+    runs = ops.group_by(["op", "step"], use_threads=False).aggregate([("count", "sum"), ("self_ps", "sum")])
+    count, self_ps = (runs[f"{name}_sum"].to_numpy().astype(np.int64) for name in ("count", "self_ps"))
+    of_op: dict[str, list[int]] = {}
+    for row, name in enumerate(runs["op"].to_pylist()):
+        of_op.setdefault(name, []).append(row)
+    times_ps = {name: (self_ps[rows] + count[rows] // 2) // count[rows] for name, rows in of_op.items()}
+    executions = {name: max(round(float(count[rows].mean())), 1) for name, rows in of_op.items()}
+    return times_ps, executions
+
+
+def _timed_ns(run: Callable[[], None]) -> int:
+    begin = time.perf_counter_ns()
+    run()
+    return time.perf_counter_ns() - begin
+
+
+def _cores() -> str:
+    return ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))

@@ -1,0 +1,98 @@
+"""The measuring process seen from outside: what it answers, and how it ended."""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Timer
+from typing import IO, Any
+
+from phasepoint.core import errors
+
+LIMIT_S = 300.0
+"""Silence after which a process is ended: one program took too long to compile or to run a round."""
+
+
+@dataclass
+class Child:
+    """A measuring process that runs.
+
+    Attributes:
+        process: the process.
+        log: what it writes to stderr.
+        late: whether it was ended for its silence.
+    """
+
+    process: subprocess.Popen[str]
+    log: IO[bytes]
+    late: bool = False
+
+    def answers(self) -> Iterator[dict[str, Any]]:
+        """What it says, a line each.
+
+        Raises:
+            PhasepointError: as the process reports one.
+        """
+        assert self.process.stdout is not None
+        while True:
+            timer = Timer(LIMIT_S, self._end)
+            timer.start()
+            try:
+                line = self.process.stdout.readline()
+            finally:
+                timer.cancel()
+            if not line.endswith("\n"):
+                return
+            answer = json.loads(line)
+            if "error" in answer:
+                raise _error_of(answer["exit_code"], answer["error"])
+            yield answer
+
+    def how_it_ended(self) -> str | None:
+        """In words; None where it ended well."""
+        code = self.process.wait()
+        if code == 0:
+            return None
+        if self.late:
+            return f"no answer within {LIMIT_S:.0f} s"
+        if code < 0:
+            return f"the process was killed by {signal.Signals(-code).name}"
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the process ended with exit code {code}"
+
+    def _end(self) -> None:
+        self.late = True
+        self.process.kill()
+
+
+@contextmanager
+def child_process(task: Mapping[str, Any]) -> Iterator[Child]:
+    """A measuring process for a task; it is ended where it is not done."""
+    command = [sys.executable, "-m", "phasepoint.learn.collect_child"]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8"
+        )
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(task))
+            process.stdin.close()
+            yield Child(process, log)
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _error_of(exit_code: int, text: str) -> errors.PhasepointError:
+    """The error that a process reported, of the class with its exit code."""
+    kinds = [errors.PhasepointError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return next(kind for kind in kinds if kind.exit_code == exit_code)(text)

@@ -1,0 +1,296 @@
+"""A corpus: programs of one device with the measured times of their kernels, each kernel once.
+
+The label of a kernel is the least time over all rounds and all programs that hold it. What two halves of the rounds
+differ by is the noise of the labels, printed with every error: nothing can be predicted better than that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from phasepoint.core.errors import ModelError
+from phasepoint.core.statistics import median_ps
+from phasepoint.learn.corpus_folder import (
+    MEASURED,
+    ProgramHead,
+    program_folders,
+    read_head,
+    read_hlo,
+    read_kernel_rows,
+    read_program,
+)
+from phasepoint.learn.graphs import FEATURISER_VERSION, KernelGraph, graph_of_kernel
+from phasepoint.learn.kernels import kernels_of_module
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LONG_PS = 5_000_000
+"""5 µs: below, the profiler's own 0.1 µs an event is a share of what is measured."""
+
+
+@dataclass(frozen=True)
+class CorpusKernels:
+    """Kernels of a corpus, one a fingerprint.
+
+    Attributes:
+        graphs: `[n]`.
+        time_min_ps: `[n]` label: least time of one execution over rounds and programs.
+        time_median_ps: `[n]` median of the rounds' medians.
+        noise_ratio: `[n]` difference between the least times of two halves of the rounds, over the smaller; NaN where
+            there was one round.
+        programs: `[n]` rows of the programs that hold it.
+        families: `[n]` families of those programs, sorted, with `+` between.
+    """
+
+    graphs: tuple[KernelGraph, ...]
+    time_min_ps: Int64s
+    time_median_ps: Int64s
+    noise_ratio: Floats
+    programs: tuple[tuple[int, ...], ...]
+    families: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CorpusProgram:
+    """One measured program.
+
+    Attributes:
+        name: its folder's name.
+        family: network or pattern that it is of.
+        variant: size or other settings.
+        mode: forward or train; recorded, where it came out of a recorded run.
+        wall_min_ps: least wall time of a run with no profiler on; None where that was not measured.
+        wall_median_ps: its median.
+        kernels: `[k]` rows of `CorpusKernels`.
+        executions: `[k]` how often a run executes it.
+        measured_ps: `[k]` least time of one execution in this program.
+    """
+
+    name: str
+    family: str
+    variant: str
+    mode: str
+    wall_min_ps: int | None
+    wall_median_ps: int | None
+    kernels: Int32s
+    executions: Int64s
+    measured_ps: Int64s
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus in memory.
+
+    Attributes:
+        path: its folder.
+        device: name, kind and cores.
+        programs: those that were measured, sorted by name.
+        kernels: their kernels.
+        noise_floor_ratio: mean of the kernels' noise; NaN where there was one round.
+        noise_floor_long_ratio: the same of kernels of at least 5 µs alone.
+        notes: what a reader must know: programs that failed, times that hold waits.
+        versions: of what compiled and ran the programs.
+    """
+
+    path: Path
+    device: Mapping[str, Any]
+    programs: tuple[CorpusProgram, ...]
+    kernels: CorpusKernels
+    noise_floor_ratio: float
+    notes: tuple[str, ...]
+    noise_floor_long_ratio: float = float("nan")
+    versions: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """`kernels.parquet` of all programs, as columns: one row a kernel of a program and round.
+
+    Attributes:
+        program: `[m]` row of the program.
+        name: `[m]` the instruction's name.
+        fingerprint: `[m]` row of the fingerprint.
+        executions: `[m]`.
+        round: `[m]`.
+        time_min_ps: `[m]`.
+        time_median_ps: `[m]`.
+        fingerprints: in order of first appearance.
+    """
+
+    program: Int32s
+    name: npt.NDArray[np.object_]
+    fingerprint: Int32s
+    executions: Int64s
+    round: Int32s
+    time_min_ps: Int64s
+    time_median_ps: Int64s
+    fingerprints: tuple[str, ...]
+
+
+def read_corpus(path: str | Path) -> Corpus:
+    """Read a corpus, its kernels de-duplicated by fingerprint.
+
+    Raises:
+        ModelError: there is no corpus, it is of another version or featuriser, damaged, empty, or of mixed devices.
+    """
+    head = read_head(path)
+    if head.featuriser != FEATURISER_VERSION:
+        raise ModelError(
+            f"{path}: kernels of featuriser version {head.featuriser}, this release has {FEATURISER_VERSION}; "
+            "collect the corpus anew"
+        )
+    folders, heads, failed = _measured(Path(path), str(head.device.get("name")))
+    rows = _read_rows(folders)
+    if not len(rows.program):
+        raise ModelError(f"{path} holds no measured kernel ({failed} programs failed); collect programs into it first")
+    kernels = _kernels(rows, heads, _graphs(rows, folders))
+    programs = tuple(_program(one, i, rows) for i, one in enumerate(heads))
+    is_long = kernels.time_min_ps >= LONG_PS
+    return Corpus(
+        Path(path),
+        head.device,
+        programs,
+        kernels,
+        _mean(kernels.noise_ratio),
+        _notes(heads, failed),
+        _mean(kernels.noise_ratio[is_long]),
+        head.versions,
+    )
+
+
+def _measured(path: Path, device: str) -> tuple[list[Path], list[ProgramHead], int]:
+    """Folders and heads of the programs that were measured, and how many failed."""
+    folders, heads, failed = [], [], 0
+    for folder in program_folders(path):
+        head = read_program(folder)
+        if head.device != device:
+            raise ModelError(
+                f"{folder}: measured on {head.device!r}, the corpus on {device!r}; "
+                "a corpus holds one device: collect each device into a folder of its own"
+            )
+        if head.status != MEASURED:
+            failed += 1
+            continue
+        folders.append(folder)
+        heads.append(head)
+    return folders, heads, failed
+
+
+def _read_rows(folders: Sequence[Path]) -> _Rows:
+    tables = [read_kernel_rows(folder) for folder in folders]
+    numbers: dict[str, int] = {}
+    texts = [table.column("fingerprint").to_pylist() for table in tables]
+    codes = [np.array([numbers.setdefault(text, len(numbers)) for text in one], np.int32) for one in texts]
+
+    def joined(column: str, dtype: type) -> npt.NDArray[Any]:
+        parts = [table.column(column).to_numpy() for table in tables]
+        return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype)
+
+    return _Rows(
+        program=np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables]),
+        name=joined("kernel", object),
+        fingerprint=np.concatenate([np.empty(0, np.int32), *codes]),
+        executions=joined("executions", np.int64),
+        round=joined("round", np.int32),
+        time_min_ps=joined("time_min_ps", np.int64),
+        time_median_ps=joined("time_median_ps", np.int64),
+        fingerprints=tuple(numbers),
+    )
+
+
+def _graphs(rows: _Rows, folders: Sequence[Path]) -> tuple[KernelGraph, ...]:
+    """A graph a fingerprint, of the first program that holds it; programs with nothing new are not decoded."""
+    _, first = np.unique(rows.fingerprint, return_index=True)
+    wanted: dict[int, list[int]] = {}
+    for row in first.tolist():
+        wanted.setdefault(int(rows.program[row]), []).append(row)
+    graphs: dict[str, KernelGraph] = {}
+    for program, of in sorted(wanted.items()):
+        by_name = {kernel.name: kernel for kernel in kernels_of_module(read_hlo(folders[program])).kernels}
+        for row in of:
+            name, fingerprint = str(rows.name[row]), rows.fingerprints[rows.fingerprint[row]]
+            kernel = by_name.get(name)
+            if kernel is None or kernel.fingerprint != fingerprint:
+                raise ModelError(
+                    f"{folders[program]}: its program has no kernel {name!r} of fingerprint {fingerprint}; "
+                    "the folder is damaged, or of another release: delete it and collect again"
+                )
+            graphs[fingerprint] = graph_of_kernel(kernel)
+    return tuple(graphs[fingerprint] for fingerprint in rows.fingerprints)
+
+
+def _kernels(rows: _Rows, heads: Sequence[ProgramHead], graphs: tuple[KernelGraph, ...]) -> CorpusKernels:
+    n = len(rows.fingerprints)
+    groups = _groups(rows.fingerprint, n)
+    programs = tuple(tuple(np.unique(rows.program[of]).tolist()) for of in groups)
+    return CorpusKernels(
+        graphs,
+        _least(rows.fingerprint, rows.time_min_ps, n),
+        np.array([median_ps(rows.time_median_ps[of]) for of in groups], np.int64),
+        _noise(rows, n),
+        programs,
+        tuple("+".join(sorted({heads[program].family for program in of})) for of in programs),
+    )
+
+
+def _groups(code: Int32s, n: int) -> list[Int64s]:
+    """Rows of each of n codes."""
+    order = np.argsort(code, kind="stable")
+    return np.split(order, np.searchsorted(code[order], np.arange(1, n)))
+
+
+def _least(code: Int32s, values: Int64s, n: int) -> Int64s:
+    """`[n]` least value of each code; the largest number where it has none."""
+    least = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(least, code, values)
+    return least
+
+
+def _noise(rows: _Rows, n: int) -> Floats:
+    """`[n]` |a - b| / min(a, b) between the least times of even and of odd rounds, each program's rounds in order."""
+    odd = rows.round % 2 == 1
+    a = _least(rows.fingerprint[~odd], rows.time_min_ps[~odd], n).astype(np.float64)
+    b = _least(rows.fingerprint[odd], rows.time_min_ps[odd], n).astype(np.float64)
+    seen = np.zeros((2, n), np.bool_)
+    seen[odd.astype(np.int64), rows.fingerprint] = True
+    noise = np.full(n, np.nan)
+    both = seen.all(axis=0)
+    noise[both] = np.abs(a[both] - b[both]) / np.maximum(np.minimum(a[both], b[both]), 1)
+    return noise
+
+
+def _mean(noise: Floats) -> float:
+    known = noise[~np.isnan(noise)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _program(head: ProgramHead, row: int, rows: _Rows) -> CorpusProgram:
+    low, high = np.searchsorted(rows.program, [row, row + 1])
+    names, first, code = np.unique(rows.name[low:high].astype(str), return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    measured_ps = _least(code.astype(np.int32), rows.time_min_ps[low:high], len(names))
+    at = low + first[order]
+    return CorpusProgram(
+        head.name,
+        head.family,
+        head.variant,
+        head.mode,
+        head.wall_min_ps,
+        head.wall_median_ps,
+        rows.fingerprint[at],
+        rows.executions[at],
+        measured_ps[order],
+    )
+
+
+def _notes(heads: Sequence[ProgramHead], failed: int) -> tuple[str, ...]:
+    notes = dict.fromkeys(note for head in heads for note in head.notes)
+    if failed:
+        notes[f"{failed} programs failed and are left out; their program.json says why"] = None
+    return tuple(notes)

@@ -1,0 +1,48 @@
+"""What tests of learning share: a file of tiny programs, and a corpus collected from it."""
+
+import textwrap
+
+import pytest
+
+PROGRAMS = """
+    from phasepoint.learn.programs import ProgramSpec
+
+
+    def three():
+        import jax
+        import jax.numpy as jnp
+
+        def shape(*sizes):
+            return jax.ShapeDtypeStruct(sizes, jnp.float32)
+
+        def softmax(w, x):
+            return jax.nn.softmax(x @ w)
+
+        def scan(x):
+            return jax.lax.scan(lambda c, _: (jnp.tanh(c) * 2, c.sum()), x, None, length=5)
+
+        def broken(x):
+            return x @ x
+
+        return [
+            ProgramSpec("a.softmax", "a", "small", "forward", lambda: (softmax, (shape(64, 64), shape(32, 64)))),
+            ProgramSpec("b.scan", "b", "small", "forward", lambda: (scan, (shape(64, 64),))),
+            ProgramSpec("c.broken", "c", "small", "train", lambda: (broken, (shape(3, 4),))),
+        ]
+"""
+
+
+@pytest.fixture(scope="session")
+def program_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "tiny.py"
+    path.write_text(textwrap.dedent(PROGRAMS))
+    return f"{path}:three"
+
+
+@pytest.fixture(scope="session")
+def collected(tmp_path_factory, program_file):
+    """(folder, what `collect` returned): two rounds of three programs, one of them broken."""
+    from phasepoint.learn.collect import collect, names_in_file
+
+    folder = tmp_path_factory.mktemp("corpora") / "tiny"
+    return folder, collect(folder, names_in_file(program_file), rounds=2, repeats=3)
