@@ -100,6 +100,12 @@ COMMANDS: tuple[Command, ...] = (
         "estimate",
         "Say what the whole run would take and cost if a phase went as in its replay.",
     ),
+    Command(
+        "predict",
+        "phasepoint.cli.predict",
+        "predict",
+        "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
+    ),
     Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.phases.summary_types import Breakdown, HostSummary, OpTime, PartTime, PhaseSummary, RunEvent, RunSummary
+from phasepoint.report.bars import share_bar
 from phasepoint.report.names import shorten
 from phasepoint.report.palette import part_colours, phase_colours, phase_keys
 from phasepoint.report.wording import category_name, interval_text, part_interval
@@ -16,8 +17,6 @@ _MOST_OPS = 6
 _MOST_EVENTS = 12
 _OPS_OF_PHASES = 3
 """Phases whose ops are listed one by one; the others have at most a few percent of the time."""
-
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def phases_table(summary: RunSummary, width: int, *, coloured: bool) -> Table:
@@ -68,7 +67,7 @@ def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, show_
     shown = [part for part in breakdown.parts if part.total_ps]
     bar_width = max(width - 62, 12)
     for part in shown[:_MOST_PHASES]:
-        bar = Text(_bar(part.share, bar_width).ljust(bar_width), style=colours[part.name])
+        bar = Text(share_bar(part.share, bar_width).ljust(bar_width), style=colours[part.name])
         interval = part_interval(part) if show_interval else ""
         name = Text(shorten(category_name(part.name), 24))
         share = Text(format_ratio(part.share))
@@ -151,13 +150,6 @@ def hosts_table(hosts: Sequence[HostSummary]) -> Table:
             Text(shorten(host.note or "", 60), style=style),
         )
     return table
-
-
-def _bar(share: float, width: int) -> str:
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    if share > 0 and not eighths:
-        eighths = 1
-    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
 
 
 def _table(*columns: tuple[str, str]) -> Table:

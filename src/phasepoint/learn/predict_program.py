@@ -1,0 +1,257 @@
+"""From programs to estimates: the sum over kernels with its interval, loops and branches, and what must be said."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from phasepoint.core.errors import ModelError
+from phasepoint.learn.kernels import Kernels, kernels_of_module
+from phasepoint.learn.model_file import Model
+from phasepoint.learn.predict_answers import Answers, ask_methods
+from phasepoint.learn.predict_hlo import Program
+from phasepoint.learn.predict_loops import Weights, branch_spread_ps, weigh_computations
+from phasepoint.learn.predict_sum import Sum, sum_times
+from phasepoint.learn.predict_target import Target
+from phasepoint.learn.predict_types import KernelEstimate, ProgramEstimate
+from phasepoint.sources.hlo_module import Computation
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+OTHER_BACKEND_FACTOR = 2.0
+"""How far off, either way, a program's time may be because it was compiled for another kind of device: another compiler
+fuses other instructions and picks other layouts. An assumption, not a measurement."""
+
+MODEL_KINDS = ("kernels", "operators")
+"""Kinds of stored model that predict kernels of programs."""
+
+_MOST_ITERATIONS = 10**12
+_LOOPS_NAMED = 3
+_KINDS = {"cpu": "a CPU", "gpu": "a GPU", "tpu": "a TPU"}
+_STREAM = {
+    "cpu": "one core: kernels run one after the other, so their times add up",
+    "gpu": "one stream: kernels run one after the other, so their times add up; gaps between them are not in it",
+    "tpu": "one core of the device: kernels run one after the other, so their times add up",
+}
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One program with all that is known of it.
+
+    Attributes:
+        program: what is predicted.
+        kernels: its kernels, [n].
+        answers: of all programs' kernels.
+        target: the device.
+        weights: executions of its computations.
+        trip_count: the user's number for loops that have none.
+    """
+
+    program: Program
+    kernels: Kernels
+    answers: Answers
+    target: Target
+    weights: Weights
+    trip_count: int | None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was compiled for another kind of device."""
+        return self.program.backend is not None and self.program.backend != self.target.kind
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A program's kernels, [n] each.
+
+    Attributes:
+        place: of each in the answers.
+        once: executions outside loops of unknown trip count.
+        looped: inside them.
+        same: fingerprints.
+        widen: factor on both ends of the intervals.
+    """
+
+    place: Ints
+    once: Floats
+    looped: Floats
+    same: tuple[str, ...]
+    widen: float
+
+
+def estimate_programs(
+    programs: Sequence[Program],
+    target: Target,
+    *,
+    model: Model | None = None,
+    trip_count: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[ProgramEstimate, ...]:
+    """One estimate per program.
+
+    Args:
+        programs: read.
+        target: the device.
+        model: the user's; None takes those of the package.
+        trip_count: iterations of loops whose number is not known.
+        progress: called with (kernels done, kernels in all).
+
+    Raises:
+        ModelError: the model cannot be used for the device.
+    """
+    if trip_count is not None and not 0 <= trip_count <= _MOST_ITERATIONS:
+        raise ValueError(f"trip_count is {trip_count}; expected 0 to {_MOST_ITERATIONS}")
+    if model is not None and model.kind not in MODEL_KINDS:
+        raise ModelError(
+            f"model {model.name!r} is of kind {model.kind!r}, which predicts no programs; expected one of kind "
+            f"{' or '.join(MODEL_KINDS)}"
+        )
+    found = [kernels_of_module(program.module) for program in programs]
+    answers = ask_methods([one for kernels in found for one in kernels.kernels], target, model, progress)
+    trips = 1 if trip_count is None else trip_count
+    return tuple(
+        _estimate(_Case(one, kernels, answers, target, weigh_computations(one.module, trip_counts=trips), trip_count))
+        for one, kernels in zip(programs, found, strict=True)
+    )
+
+
+def _estimate(case: _Case) -> ProgramEstimate:
+    answers, rows = case.answers, _rows(case)
+    estimates = _kernel_estimates(case, rows)
+    unknown = bool(case.weights.loops) and case.trip_count is None
+    weight = rows.once + rows.looped
+    total = _with_branches(_sum(rows, answers, weight), case, rows)
+    shares = weight * answers.time_ps[rows.place]
+    return ProgramEstimate(
+        program=case.program.name,
+        device=case.target.name,
+        time_ps=None if unknown else round(total.time_ps),
+        low_ps=None if unknown else round(total.low_ps),
+        high_ps=None if unknown else round(total.high_ps),
+        analytic_ps=None if unknown else round(float(weight @ answers.analytic_ps[rows.place])),
+        kernels=estimates,
+        in_range_ratio=_share(shares, np.array([one.in_range for one in estimates], dtype=bool)),
+        notes=_notes(case),
+        once_ps=round(_sum(rows, answers, rows.once).time_ps) if unknown else None,
+        iteration_ps=round(_sum(rows, answers, rows.looped).time_ps) if unknown else None,
+        bound=_largest(shares, [one.bound for one in estimates]),
+        method=_largest(shares, [one.method for one in estimates]),
+        measured=case.program.measured,
+    )
+
+
+def _rows(case: _Case) -> _Rows:
+    program, kernels, answers, weights = case.program, case.kernels, case.answers, case.weights
+    homes: dict[int, Computation] = {
+        id(one): computation for computation in program.module.computations for one in computation.instructions
+    }
+    of = [homes[id(kernel.instruction)] for kernel in kernels.kernels]
+    return _Rows(
+        place=np.array([answers.place[kernel.fingerprint] for kernel in kernels.kernels], dtype=np.int64),
+        once=np.array([weights.once.get(home, 0.0) for home in of]),
+        looped=np.array([weights.looped.get(home, 0.0) for home in of]),
+        same=tuple(kernel.fingerprint for kernel in kernels.kernels),
+        widen=OTHER_BACKEND_FACTOR if case.is_foreign else 1.0,
+    )
+
+
+def _kernel_estimates(case: _Case, rows: _Rows) -> tuple[KernelEstimate, ...]:
+    answers = case.answers
+    estimates = []
+    for kernel, place in zip(case.kernels.kernels, rows.place, strict=True):
+        distance = float(answers.distance[place])
+        known = not np.isnan(distance)
+        low = max(float(answers.low_ps[place]) / rows.widen, float(answers.bound_ps[place]))
+        estimates.append(
+            KernelEstimate(
+                kernel=kernel.name,
+                opcode=kernel.opcode,
+                executions=kernel.executions,
+                time_ps=round(float(answers.time_ps[place])),
+                low_ps=round(min(low, float(answers.time_ps[place]))),
+                high_ps=round(float(answers.high_ps[place]) * rows.widen),
+                bound=answers.bound[place],
+                method=answers.method[place],
+                analytic_ps=round(float(answers.analytic_ps[place])),
+                distance=distance if known else None,
+                in_range=known and distance <= 1,
+                notes=answers.notes[place],
+            )
+        )
+    return tuple(estimates)
+
+
+def _sum(rows: _Rows, answers: Answers, weight: Floats) -> Sum:
+    """The sum with its interval; that the compiler was another is one error, common to all kernels."""
+    place = rows.place
+    ends = answers.time_ps[place], answers.low_ps[place], answers.high_ps[place]
+    found = sum_times(weight, ends, same=rows.same, shared=answers.shared[place])
+    least = float(weight @ answers.bound_ps[place])
+    low = max(found.low_ps / rows.widen, least)
+    return Sum(found.time_ps, min(low, found.time_ps), found.high_ps * rows.widen)
+
+
+def _with_branches(total: Sum, case: _Case, rows: _Rows) -> Sum:
+    """The interval reaches from the shortest branch of every conditional to the longest."""
+    if not case.weights.branches:
+        return total
+    times = {
+        kernel.name: float(case.answers.time_ps[place])
+        for kernel, place in zip(case.kernels.kernels, rows.place, strict=True)
+    }
+    own = {
+        computation: sum(times.get(one.name, 0.0) for one in computation.instructions)
+        for computation in case.program.module.computations
+    }
+    below, above = branch_spread_ps(case.program.module, case.weights, own)
+    return Sum(total.time_ps, max(total.low_ps - below, 0.0), total.high_ps + above)
+
+
+def _share(times: Floats, chosen: npt.NDArray[np.bool_]) -> float:
+    whole = float(times.sum())
+    return float(times[chosen].sum()) / whole if whole > 0 else 0.0
+
+
+def _largest(times: Floats, names: Sequence[str]) -> str:
+    totals: dict[str, float] = {}
+    for name, time_ps in zip(names, times, strict=True):
+        totals[name] = totals.get(name, 0.0) + float(time_ps)
+    return max(totals, key=totals.__getitem__, default="unknown")
+
+
+def _notes(case: _Case) -> tuple[str, ...]:
+    kind = case.target.kind
+    notes = [*case.program.notes, *case.answers.said, _STREAM[kind], *_loop_notes(case.weights, case.trip_count)]
+    if case.is_foreign:
+        compiled_for = _KINDS.get(str(case.program.backend), case.program.backend)
+        notes.append(
+            f"compiled for {compiled_for}, predicted for {_KINDS[kind]}: another compiler would make other kernels, so "
+            f"the interval is {OTHER_BACKEND_FACTOR:g} times wider either way"
+        )
+    if case.weights.branches:
+        notes.append("which branch of a conditional runs is not known: the mean is taken, the interval holds all")
+    return tuple(dict.fromkeys([*notes, *case.kernels.notes, *_kernel_notes(case.kernels, case.answers)]))
+
+
+def _loop_notes(weights: Weights, trip_count: int | None) -> list[str]:
+    if not weights.loops:
+        return []
+    names = ", ".join(weights.loops[:_LOOPS_NAMED]) + (" …" if len(weights.loops) > _LOOPS_NAMED else "")
+    if trip_count is None:
+        return [
+            f"how often a loop runs is not known ({names}), so no time is given for the whole; the time of one "
+            f"iteration is: give --trip-count N to have it multiplied"
+        ]
+    return [f"loops of unknown trip count ({names}) are taken to run {trip_count:,} times, as --trip-count says"]
+
+
+def _kernel_notes(kernels: Kernels, answers: Answers) -> list[str]:
+    """Each kind of doubt once, with how many kernels have it."""
+    counts: dict[str, int] = {}
+    for kernel in kernels.kernels:
+        for note in answers.notes[answers.place[kernel.fingerprint]]:
+            counts[note] = counts.get(note, 0) + 1
+    return [f"{note} ({count} kernels)" if count > 1 else note for note, count in counts.items()]
