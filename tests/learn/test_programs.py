@@ -11,8 +11,9 @@ import pytest
 
 from phasepoint.learn.programs import MANUAL_TEST_FAMILIES, corpus_programs, make_inputs
 from phasepoint.learn.programs.catalogue import zoo_networks, zoo_programs
-from phasepoint.learn.programs.generator import draw_pieces, generated_programs
+from phasepoint.learn.programs.generator import RANDOM_GRAPH, drawn_graph, drawn_pieces, generated_programs
 from phasepoint.learn.programs.modes import UPDATES, train_program
+from phasepoint.learn.programs.piece_kinds import PIECE_KINDS
 from phasepoint.learn.programs.specs import Net, sizes
 
 jax = pytest.importorskip("jax")
@@ -62,24 +63,51 @@ def test_the_first_size_of_each_network_traces(network):
 
 @pytest.mark.parametrize("place", range(50))
 def test_generated_programs_are_well_formed(place):
-    function, arguments = generated_programs(50)[place].build()
+    function, arguments = generated_programs(50, seed=9)[place].build()
     outputs = jax.tree.leaves(jax.eval_shape(function, *arguments))
     assert len(outputs) >= 1
     assert all(0 < leaf.size * leaf.dtype.itemsize < 200e6 for leaf in (*jax.tree.leaves(arguments), *outputs))
 
 
+@pytest.mark.parametrize("kind", PIECE_KINDS)
+def test_each_kind_of_kernel_is_well_formed_at_many_sizes(kind):
+    for seed in range(4):
+        piece = PIECE_KINDS[kind].draw(np.random.default_rng(seed))
+        names = {"f32": "float32", "i32": "int32"}
+        arguments = [jax.ShapeDtypeStruct(shape, names[dtype]) for dtype, shape in piece.shapes]
+        assert jax.eval_shape(piece.apply, *arguments).size > 0
+
+
+@pytest.mark.parametrize("place", [1, 5, 9, 13, 17, 21])
+def test_shapes_that_a_graph_was_drawn_with_are_those_that_jax_finds(place):
+    spec = generated_programs(place + 1)[place]
+    assert (spec.family, spec.mode) == (RANDOM_GRAPH, "forward")
+    graph = drawn_graph(seed=0, place=place)
+    taken = {source for sources in graph.sources for source in sources}
+    ends = [operation.shape for at, operation in enumerate(graph.operations, start=1) if at not in taken]
+    function, arguments = spec.build()
+    assert [leaf.shape for leaf in jax.eval_shape(function, *arguments)] == ends
+
+
 def test_generated_programs_follow_from_the_seed_alone():
     def shapes(seed, place):
-        return [piece.shapes for piece in draw_pieces(seed=seed, place=place)]
+        return [piece.shapes for piece in drawn_pieces(seed=seed, place=place)]
 
     assert shapes(3, 7) == shapes(3, 7)
     assert shapes(3, 7) != shapes(4, 7)
     assert shapes(3, 7) != shapes(3, 8)
-    text = [
-        str(jax.make_jaxpr(function)(*shapes))
-        for function, shapes in (generated_programs(4, seed=5)[3].build() for _ in "ab")
-    ]
-    assert text[0] == text[1]
+    for place in (2, 3):
+        built = [generated_programs(4, seed=5)[place].build() for _ in "ab"]
+        text = [str(jax.make_jaxpr(function)(*arguments)) for function, arguments in built]
+        assert text[0] == text[1]
+
+
+def test_every_beginning_of_the_corpus_is_an_even_sample():
+    specs = corpus_programs(generated=80)
+    third = specs[: len(specs) // 3]
+    assert {spec.family for spec in third} == {spec.family for spec in specs}
+    drawn = sum(spec.name.split(".")[1].startswith("s0-") for spec in third)
+    assert drawn == pytest.approx(80 / 3, rel=0.3)
 
 
 def test_a_larger_count_goes_on_after_the_same_beginning():

@@ -59,9 +59,12 @@ def corpus_programs(*, seed: int = 0, generated: int = DEFAULT_GENERATED) -> tup
         generated: how many programs are generated.
 
     Returns:
-        The zoo in the order of its tables, then the generated ones; names are unique.
+        In an order of which every beginning is an even sample: the first sizes of all networks come before the second
+        ones, and the generated programs lie between them. Names are unique.
     """
-    return (*zoo_programs(), *generated_programs(generated, seed=seed))
+    drawn = generated_programs(generated, seed=seed)
+    placed = [*_placed_zoo(), *(((place + 0.5) / generated, spec) for place, spec in enumerate(drawn))]
+    return tuple(spec for _, spec in sorted(placed, key=lambda pair: pair[0]))
 
 
 def zoo_networks() -> tuple[Network, ...]:
@@ -72,14 +75,21 @@ def zoo_networks() -> tuple[Network, ...]:
 
 def zoo_programs() -> tuple[ProgramSpec, ...]:
     """Every network at every size in every mode."""
-    return tuple(spec for network in zoo_networks() for spec in _specs_of(network))
+    return tuple(spec for _, spec in _placed_zoo())
 
 
-def _specs_of(network: Network) -> Iterator[ProgramSpec]:
+def _placed_zoo() -> Iterator[tuple[float, ProgramSpec]]:
+    """Every program of the zoo with the share of its network's sizes that come before it."""
+    for network in zoo_networks():
+        for place, spec in _specs_of(network):
+            yield place / len(network.sizes), spec
+
+
+def _specs_of(network: Network) -> Iterator[tuple[int, ProgramSpec]]:
     for place, size in enumerate(network.sizes):
         for half in (False, True) if place in network.half else (False,):
             for mode in network.modes:
-                yield _spec(network, size, mode, update=UPDATES[place % len(UPDATES)], half=half)
+                yield place, _spec(network, size, mode, update=UPDATES[place % len(UPDATES)], half=half)
 
 
 def _spec(network: Network, size: Mapping[str, int], mode: str, *, update: str, half: bool) -> ProgramSpec:

@@ -64,7 +64,7 @@ def _integral(*, points: int, width: int) -> Net:
     return Net(forward, {}, (f32(width), i32()))
 
 
-_SIZES = sizes("batch width", (64, 256), (100, 640), (200, 200), (32, 1000), (500, 96))
+_SIZES = sizes("batch width", (64, 256), (500, 640), (1000, 200), (160, 1000), (2500, 96))
 
 NETWORKS = (
     Network("chance", "dropout", _dropout, _SIZES, integer_bound=1000),
@@ -75,7 +75,7 @@ NETWORKS = (
         "chance",
         "integral",
         _integral,
-        sizes("points width", (5000, 8), (20000, 3), (2000, 30), (10000, 12)),
+        sizes("points width", (5000, 8), (100000, 3), (10000, 30), (50000, 12)),
         modes=("forward",),
         integer_bound=1000,
     ),

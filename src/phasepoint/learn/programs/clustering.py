@@ -70,12 +70,17 @@ def _assignment(*, points: int, width: int, clusters: int) -> Net:
     return Net(forward, {}, (f32(points, width), f32(clusters, width)))
 
 
-_SIZES = sizes("points width clusters", (2000, 32, 20), (1000, 64, 50), (5000, 16, 12), (600, 100, 100), (3000, 48, 30))
+_SIZES = sizes(
+    "points width clusters", (2000, 32, 20), (3000, 64, 50), (15000, 16, 12), (1800, 100, 100), (9000, 48, 30)
+)
+
+# Of what holds points × clusters × width.
+_CUBES = sizes("points width clusters", (2000, 32, 20), (1000, 48, 50), (5000, 16, 12), (600, 100, 40), (3000, 24, 30))
 
 NETWORKS = (
     Network("clustering", "k-means", _k_means, _SIZES, modes=("forward",)),
-    Network("clustering", "mixture", _mixture, _SIZES),
+    Network("clustering", "mixture", _mixture, _CUBES),
     Network("clustering", "nearest", _nearest, _SIZES, modes=("forward",), integer_bound=10),
     Network("clustering", "mean-shift", _mean_shift, _SIZES),
-    Network("clustering", "assignment", _assignment, _SIZES[:4]),
+    Network("clustering", "assignment", _assignment, _CUBES[:4]),
 )

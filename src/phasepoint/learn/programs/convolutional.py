@@ -271,7 +271,7 @@ NETWORKS = (
         "mobile",
         "grouped",
         _grouped,
-        sizes("batch side width groups", (4, 14, 64, 4), (2, 28, 48, 8), (8, 12, 96, 8), (6, 20, 40, 5)),
+        sizes("batch side width groups", (2, 14, 64, 4), (1, 28, 48, 8), (4, 10, 96, 12), (3, 14, 40, 5)),
     ),
     Network(
         "temporal",

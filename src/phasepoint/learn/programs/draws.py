@@ -21,8 +21,8 @@ def rounded(rng: np.random.Generator, value: float) -> int:
 
 
 def split_product(rng: np.random.Generator, total: float, rank: int) -> tuple[int, ...]:
-    """Lengths of `rank` axes whose product is near `total`, of random aspect."""
-    shares = rng.dirichlet(np.full(rank, 3.0))
+    """Lengths of `rank` axes whose product is near `total`; aspects of 1:1000 occur, those far beyond do not."""
+    shares = rng.dirichlet(np.full(rank, 4.0))
     return tuple(rounded(rng, total ** float(share)) for share in shares)
 
 

@@ -53,7 +53,9 @@ def _slotted(*, tokens: int, width: int, hidden: int, experts: int) -> Net:
     return Net(forward, _experts_of(experts, width, hidden), (f32(tokens, width),))
 
 
-_SIZES = sizes("tokens width hidden experts", (128, 64, 128, 4), (200, 96, 96, 8), (64, 128, 300, 6), (300, 48, 100, 5))
+_SIZES = sizes(
+    "tokens width hidden experts", (128, 64, 128, 4), (400, 96, 96, 8), (128, 128, 300, 6), (600, 48, 100, 5)
+)
 
 NETWORKS = (
     Network("experts", "weighted", _weighted, _SIZES),

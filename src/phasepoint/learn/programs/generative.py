@@ -110,6 +110,8 @@ def _flow(*, batch: int, width: int, hidden: int, depth: int) -> Net:
 
 _IMAGES = sizes("batch side width", (4, 16, 16), (2, 32, 24), (8, 20, 12), (4, 28, 20))
 
+_MADE = sizes("batch side width", (4, 16, 16), (8, 32, 24), (24, 20, 12), (12, 28, 20), (5, 40, 32))
+
 NETWORKS = (
     Network(
         "variational",
@@ -120,12 +122,12 @@ NETWORKS = (
         ),
     ),
     Network("variational", "convolutional", _variational_conv, _IMAGES),
-    Network("adversary", "generator", _generator, _IMAGES),
-    Network("adversary", "discriminator", _discriminator, _IMAGES),
+    Network("adversary", "generator", _generator, _MADE),
+    Network("adversary", "discriminator", _discriminator, _MADE),
     Network(
         "flow",
         "coupling",
         _flow,
-        sizes("batch width hidden depth", (64, 64, 128, 4), (200, 32, 96, 3), (32, 200, 300, 3), (500, 20, 64, 4)),
+        sizes("batch width hidden depth", (64, 64, 128, 4), (600, 32, 96, 3), (100, 200, 300, 3), (1500, 20, 64, 4)),
     ),
 )

@@ -4,45 +4,64 @@ from typing import Any
 
 import numpy as np
 
-from phasepoint.learn.programs.modes import Program
-from phasepoint.learn.programs.pieces import PIECES, Piece
+from phasepoint.learn.programs.modes import UPDATES, Program, forward_program, train_program
+from phasepoint.learn.programs.moving_pieces import TABLE_ROWS
+from phasepoint.learn.programs.piece_kinds import PIECE_KINDS
+from phasepoint.learn.programs.pieces import Piece
+from phasepoint.learn.programs.random_graphs import Graph, draw_graph, net_of_graph
 from phasepoint.learn.programs.shapes import f32, i32
 from phasepoint.learn.programs.specs import ProgramSpec
 
-KERNELS_ALONE = "kernels-alone"
-INTEGER_BOUND = 256
-"""Of the integer arguments; tables that they point into have at least that many rows."""
+KERNELS_ALONE, RANDOM_GRAPH = "kernels-alone", "random-graph"
 FEWEST, MOST = 4, 8
 """Kernels in a program of kernels alone: one compilation gives many labels."""
+
+# In turn: half are kernels alone, a quarter each graphs forward and in training.
+_TURN = ((KERNELS_ALONE, "forward"), (RANDOM_GRAPH, "forward"), (KERNELS_ALONE, "forward"), (RANDOM_GRAPH, "train"))
 
 
 def generated_programs(count: int, *, seed: int = 0) -> tuple[ProgramSpec, ...]:
     """The first `count` generated programs of a seed; a larger count goes on after the same beginning."""
-    return tuple(_kernels_alone(seed=seed, place=place) for place in range(count))
+    return tuple(_spec(seed=seed, place=place) for place in range(count))
 
 
-def _kernels_alone(*, seed: int, place: int) -> ProgramSpec:
+def _spec(*, seed: int, place: int) -> ProgramSpec:
+    family, mode = _TURN[place % len(_TURN)]
     variant = f"s{seed}-{place:04d}"
     return ProgramSpec(
-        name=f"{KERNELS_ALONE}.{variant}.forward",
-        family=KERNELS_ALONE,
+        name=f"{family}.{variant}.{mode}",
+        family=family,
         variant=variant,
-        mode="forward",
-        build=lambda: _program(draw_pieces(seed=seed, place=place)),
-        integer_bound=INTEGER_BOUND,
+        mode=mode,
+        build=lambda: _build(family, mode, seed=seed, place=place),
+        integer_bound=TABLE_ROWS,
     )
 
 
-def draw_pieces(*, seed: int, place: int) -> tuple[Piece, ...]:
+def _build(family: str, mode: str, *, seed: int, place: int) -> Program:
+    if family == KERNELS_ALONE:
+        return _of_pieces(drawn_pieces(seed=seed, place=place))
+    net = net_of_graph(drawn_graph(seed=seed, place=place))
+    if mode == "forward" or not net.parameters:
+        return forward_program(net)
+    return train_program(net, update=UPDATES[place // len(_TURN) % len(UPDATES)])
+
+
+def drawn_pieces(*, seed: int, place: int) -> tuple[Piece, ...]:
     """The kernels of one program; needs no JAX."""
-    rng = np.random.default_rng([seed, place, 1])
-    rows = tuple(PIECES.values())
-    weights = np.array([row.weight for row in rows], float)
-    chosen = rng.choice(len(rows), int(rng.integers(FEWEST, MOST + 1)), p=weights / weights.sum())
-    return tuple(rows[index].draw(rng) for index in chosen)
+    rng = np.random.default_rng([seed, place])
+    kinds = tuple(PIECE_KINDS.values())
+    weights = np.array([kind.weight for kind in kinds])
+    chosen = rng.choice(len(kinds), int(rng.integers(FEWEST, MOST + 1)), p=weights / weights.sum())
+    return tuple(kinds[index].draw(rng) for index in chosen)
 
 
-def _program(pieces: tuple[Piece, ...]) -> Program:
+def drawn_graph(*, seed: int, place: int) -> Graph:
+    """The graph of one program; needs no JAX."""
+    return draw_graph(np.random.default_rng([seed, place]))
+
+
+def _of_pieces(pieces: tuple[Piece, ...]) -> Program:
     def function(*arguments: Any) -> Any:
         return tuple(piece.apply(*values) for piece, values in zip(pieces, arguments, strict=True))
 

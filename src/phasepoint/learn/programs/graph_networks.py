@@ -81,7 +81,7 @@ def _dense_adjacency(*, nodes: int, width: int) -> Net:
     return Net(forward, parameters, (f32(nodes, width), f32(nodes, nodes)))
 
 
-_SIZES = sizes("nodes edges width", (300, 1500, 64), (1000, 4000, 32), (200, 3000, 96), (600, 6000, 48))
+_SIZES = sizes("nodes edges width", (300, 1500, 64), (3000, 12000, 32), (600, 9000, 96), (1800, 18000, 48))
 
 NETWORKS = (
     Network("graph-network", "convolution", _convolution, _SIZES, integer_bound="nodes"),
@@ -92,6 +92,6 @@ NETWORKS = (
         "graph-network",
         "dense-adjacency",
         _dense_adjacency,
-        sizes("nodes width", (200, 64), (500, 48), (384, 128), (900, 32)),
+        sizes("nodes width", (200, 64), (700, 48), (384, 128), (1200, 32)),
     ),
 )

@@ -102,28 +102,28 @@ def _histogram(*, batch: int, side: int, bins: int) -> Net:
     return Net(forward, {}, (f32(batch, side, side),))
 
 
-_SIZES = sizes("batch side", (4, 64), (2, 128), (8, 48), (1, 200), (16, 32))
+_SIZES = sizes("batch side", (4, 64), (6, 128), (24, 48), (3, 200), (48, 32))
 
 NETWORKS = (
-    Network("image", "blur", _blur, sizes("batch side reach", (4, 64, 2), (2, 128, 3), (8, 100, 1), (1, 256, 4))),
+    Network("image", "blur", _blur, sizes("batch side reach", (4, 64, 2), (6, 128, 3), (24, 100, 1), (3, 256, 4))),
     Network("image", "edges", _edges, _SIZES),
     Network(
-        "image", "resize", _resize, sizes("batch side target", (4, 64, 96), (2, 200, 128), (8, 48, 100), (1, 128, 300))
+        "image", "resize", _resize, sizes("batch side target", (4, 64, 96), (6, 200, 128), (24, 48, 100), (3, 128, 300))
     ),
-    Network("image", "augment", _augment, sizes("batch side", (16, 64), (8, 100), (32, 48), (4, 224))),
+    Network("image", "augment", _augment, sizes("batch side", (16, 64), (24, 100), (96, 48), (12, 224))),
     Network("image", "warp", _warp, _SIZES, modes=("forward",)),
     Network(
         "image",
         "morphology",
         _morphology,
-        sizes("batch side reach", (2, 64, 1), (4, 96, 1), (1, 128, 2), (8, 40, 3)),
+        sizes("batch side reach", (2, 64, 1), (12, 96, 1), (3, 128, 2), (24, 40, 3)),
         modes=("forward",),
     ),
     Network(
         "image",
         "histogram",
         _histogram,
-        sizes("batch side bins", (4, 48, 32), (2, 96, 64), (8, 64, 16), (1, 128, 40)),
+        sizes("batch side bins", (4, 48, 32), (6, 96, 64), (24, 64, 16), (3, 128, 40)),
         modes=("forward",),
     ),
 )

@@ -113,47 +113,47 @@ def _factorisation(*, rows: int, width: int, rank: int) -> Net:
 
 NETWORKS = (
     Network(
-        "linear-algebra", "covariance", _covariance, sizes("rows width", (2000, 96), (500, 300), (5000, 48), (300, 640))
+        "linear-algebra", "covariance", _covariance, sizes("rows width", (2000, 96), (750, 300), (7500, 48), (450, 640))
     ),
     Network(
         "linear-algebra",
         "power-iteration",
         _power_iteration,
-        sizes("width steps", (200, 30), (500, 12), (1000, 5), (96, 60)),
+        sizes("width steps", (200, 30), (750, 12), (1500, 5), (144, 60)),
     ),
     Network(
         "linear-algebra",
         "kernel-regression",
         _kernel_regression,
-        sizes("rows width queries", (1000, 16, 200), (2000, 40, 100), (500, 100, 500), (3000, 8, 60)),
+        sizes("rows width queries", (1000, 16, 200), (3000, 40, 100), (750, 100, 500), (4500, 8, 60)),
     ),
     Network(
         "linear-algebra",
         "softmax-regression",
         _softmax_regression,
-        sizes("rows width classes", (1000, 200, 10), (500, 784, 48), (2000, 100, 100), (300, 300, 300)),
+        sizes("rows width classes", (1000, 200, 10), (750, 784, 48), (3000, 100, 100), (450, 300, 300)),
         integer_bound="classes",
     ),
-    Network("linear-algebra", "inverse", _inverse, sizes("width steps", (100, 6), (200, 4), (384, 2), (300, 3))),
+    Network("linear-algebra", "inverse", _inverse, sizes("width steps", (100, 6), (300, 4), (576, 2), (450, 3))),
     Network(
         "linear-algebra",
         "conjugate-gradient",
         _conjugate_gradient,
-        sizes("width steps", (200, 20), (400, 10), (800, 5), (100, 50)),
+        sizes("width steps", (200, 20), (600, 10), (1200, 5), (150, 50)),
         modes=("forward",),
     ),
     Network(
         "linear-algebra",
         "subspace",
         _subspace,
-        sizes("rows width rank", (1000, 200, 5), (400, 500, 4), (3000, 96, 6), (600, 300, 8)),
+        sizes("rows width rank", (1000, 200, 5), (600, 500, 4), (4500, 96, 6), (900, 300, 8)),
         modes=("forward",),
     ),
     Network(
         "linear-algebra",
         "factorisation",
         _factorisation,
-        sizes("rows width rank", (500, 300, 20), (200, 1000, 16), (1000, 200, 48), (384, 384, 32)),
+        sizes("rows width rank", (500, 300, 20), (300, 1000, 16), (1500, 200, 48), (576, 384, 32)),
         modes=("forward",),
     ),
 )

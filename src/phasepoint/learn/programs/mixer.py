@@ -42,7 +42,7 @@ def _gated(*, batch: int, tokens: int, width: int, hidden: int) -> Net:
     return Net(forward, parameters, (f32(batch, tokens, width),))
 
 
-_SIZES = sizes("batch tokens width hidden", (4, 49, 96, 192), (2, 100, 128, 200), (8, 64, 80, 160), (6, 36, 200, 300))
+_SIZES = sizes("batch tokens width hidden", (4, 49, 96, 192), (6, 100, 128, 200), (24, 64, 80, 160), (18, 36, 200, 300))
 
 NETWORKS = (
     Network("mixer", "plain", _mixer, _SIZES),

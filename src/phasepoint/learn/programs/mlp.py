@@ -79,8 +79,10 @@ def _siamese(*, batch: int, inputs: int, width: int) -> Net:
     return Net(forward, {"layers": stack_of([inputs, width, width])}, (f32(batch, inputs), f32(batch, inputs)))
 
 
-_PLAIN = sizes("batch width depth", (8, 96, 3), (16, 200, 4), (32, 384, 3), (64, 300, 2), (20, 640, 2), (48, 1000, 2))
-_WIDE = sizes("batch width depth", (12, 128, 4), (40, 250, 3), (64, 512, 2), (24, 768, 2))
+_PLAIN = sizes(
+    "batch width depth", (8, 96, 3), (64, 200, 4), (128, 384, 3), (256, 300, 2), (80, 640, 2), (192, 1000, 2)
+)
+_WIDE = sizes("batch width depth", (12, 128, 4), (160, 250, 3), (256, 512, 2), (96, 768, 2))
 
 NETWORKS = (
     Network("mlp", "relu", _plain, _PLAIN, options={"act": "relu"}, half=(1, 3)),
@@ -94,9 +96,9 @@ NETWORKS = (
         sizes(
             "batch inputs width classes",
             (32, 784, 128, 10),
-            (64, 300, 200, 100),
-            (100, 512, 640, 50),
-            (16, 1000, 96, 500),
+            (256, 300, 200, 100),
+            (400, 512, 640, 50),
+            (64, 1000, 96, 500),
         ),
         integer_bound="classes",
     ),
@@ -104,26 +106,26 @@ NETWORKS = (
         "mlp",
         "residual",
         _residual,
-        sizes("batch width hidden depth", (16, 128, 256, 3), (64, 200, 400, 2), (32, 320, 960, 2), (128, 96, 384, 3)),
+        sizes("batch width hidden depth", (16, 128, 256, 3), (256, 200, 400, 2), (128, 320, 960, 2), (512, 96, 384, 3)),
         half=(1,),
     ),
     Network(
         "mlp",
         "gated",
         _gated,
-        sizes("batch width hidden", (16, 256, 512), (48, 300, 800), (128, 192, 384), (200, 160, 640)),
+        sizes("batch width hidden", (16, 256, 512), (192, 300, 800), (512, 192, 384), (800, 160, 640)),
     ),
     Network("mlp", "batch-norm", _batch_normed, _WIDE),
     Network(
         "mlp",
         "autoencoder",
         _autoencoder,
-        sizes("batch inputs code", (32, 784, 32), (64, 400, 50), (100, 256, 16), (8, 1024, 128)),
+        sizes("batch inputs code", (32, 784, 32), (256, 400, 50), (400, 256, 16), (32, 1024, 128)),
     ),
     Network(
         "mlp",
         "siamese",
         _siamese,
-        sizes("batch inputs width", (32, 200, 100), (64, 384, 256), (24, 600, 300), (128, 128, 64)),
+        sizes("batch inputs width", (32, 200, 100), (256, 384, 256), (96, 600, 300), (512, 128, 64)),
     ),
 )

@@ -63,7 +63,7 @@ def _alone(*, batch: int, side: int, width: int, kind: str) -> Net:
     return Net(_KINDS[kind], norm_of(width), (f32(batch, side, side, width),))
 
 
-_SIZES = sizes("batch side width", (4, 16, 96), (8, 12, 200), (2, 40, 64), (16, 14, 48), (6, 8, 640), (3, 56, 24))
+_SIZES = sizes("batch side width", (4, 16, 96), (32, 12, 200), (8, 40, 64), (64, 14, 48), (24, 8, 640), (12, 56, 24))
 
 NETWORKS = tuple(
     Network(

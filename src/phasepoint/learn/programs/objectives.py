@@ -116,9 +116,9 @@ def _chain(*, batch: int, length: int, labels: int) -> Net:
     return Net(forward, {"moves": f32(labels, labels)}, (f32(length, batch, labels),))
 
 
-_CLASSES = sizes("batch classes", (256, 1000), (2048, 100), (64, 10000), (500, 400), (4096, 48))
-_PAIRS = sizes("batch width", (256, 384), (640, 200), (1000, 96), (128, 1000), (400, 300))
-_LATTICES = sizes("batch length labels", (16, 48, 48), (32, 64, 32), (8, 100, 100), (64, 24, 40))
+_CLASSES = sizes("batch classes", (256, 1000), (8192, 100), (256, 10000), (2000, 400), (16384, 48))
+_PAIRS = sizes("batch width", (256, 384), (2560, 200), (4000, 96), (512, 1000), (1600, 300))
+_LATTICES = sizes("batch length labels", (16, 48, 48), (128, 64, 32), (32, 100, 100), (256, 24, 40))
 
 NETWORKS = (
     Network("objective", "classes", _classes, _CLASSES, integer_bound="classes", half=(1,)),
@@ -128,7 +128,7 @@ NETWORKS = (
     Network("objective", "contrastive", _contrastive, _PAIRS),
     Network("objective", "triplet", _triplet, _PAIRS),
     Network("objective", "robust", _robust, _PAIRS),
-    Network("objective", "ranked", _ranked, sizes("batch width", (32, 64), (16, 100), (64, 48), (4, 300))),
+    Network("objective", "ranked", _ranked, sizes("batch width", (32, 64), (64, 100), (256, 48), (16, 300))),
     Network("lattice", "alignment", _lattice, _LATTICES),
     Network("lattice", "chain", _chain, _LATTICES),
 )

@@ -71,13 +71,13 @@ def _learned_force(*, particles: int, width: int) -> Net:
     return Net(forward, {"layers": stack_of([4, width, width, 1])}, (f32(particles, 3),))
 
 
-_SIZES = sizes("particles steps", (200, 4), (350, 2), (500, 1), (96, 12))
+_SIZES = sizes("particles steps", (200, 4), (560, 2), (800, 1), (154, 12))
 
 NETWORKS = (
     Network("particles", "motion", _motion, _SIZES, modes=("forward",)),
     Network("particles", "fluid-energy", _fluid_energy, _SIZES),
     Network("particles", "flock", _flock, _SIZES, modes=("forward",)),
     Network(
-        "particles", "learned-force", _learned_force, sizes("particles width", (64, 32), (100, 24), (48, 64), (150, 16))
+        "particles", "learned-force", _learned_force, sizes("particles width", (64, 32), (160, 24), (77, 64), (240, 16))
     ),
 )

@@ -1,6 +1,6 @@
 """Kernels that stand alone: one function per kind draws a kernel of random size."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,16 @@ UNARY: tuple[str, ...] = (
     "abs", "cos", "exp", "floor", "log1p", "negative", "sign", "sin", "sqrt", "square", "tanh", "reciprocal", "cbrt",
 )  # fmt: skip
 BINARY: tuple[str, ...] = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "arctan2")
-SMALLEST, LARGEST = 3e3, 1.5e6
+SMALLEST, LARGEST = 8e3, 3e6
 """Elements of an array that a memory-bound kernel reads."""
+
+
+def _product(rng: Rng, total: float, *, largest: float = LARGEST) -> tuple[int, ...]:
+    """Rows, inner length and columns of a product whose three arrays hold at most `largest` elements each."""
+    while True:
+        rows, inner, columns = split_product(rng, total, 3)
+        if max(rows * inner, inner * columns, rows * columns) <= largest:
+            return rows, inner, columns
 
 
 def elementwise(rng: Rng) -> Piece:
@@ -53,11 +61,11 @@ def elementwise(rng: Rng) -> Piece:
 
 def dot(rng: Rng) -> Piece:
     """A matrix product in one of the four transpositions, of any aspect ratio; vectors among them."""
-    flop = log_uniform(rng, 1e5, 4e8)
+    flop = log_uniform(rng, 3e5, 5e8)
     if rng.random() < 0.2:
-        rows, inner, columns = (1, *split_product(rng, flop / 2, 2))
+        rows, inner, columns = (1, *split_product(rng, min(flop / 2, LARGEST / 3), 2))
     else:
-        rows, inner, columns = split_product(rng, flop / 2, 3)
+        rows, inner, columns = _product(rng, flop / 2)
     left, right = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
     first = (inner, rows) if left else (rows, inner)
     second = (columns, inner) if right else (inner, columns)
@@ -67,7 +75,7 @@ def dot(rng: Rng) -> Piece:
 def batched_dot(rng: Rng) -> Piece:
     """Many matrix products at once, as attention has them."""
     batch = log_uniform(rng, 2, 64)
-    rows, inner, columns = split_product(rng, log_uniform(rng, 3e5, 2e8) / 2 / batch, 3)
+    rows, inner, columns = _product(rng, log_uniform(rng, 3e5, 2e8) / 2 / batch, largest=LARGEST / batch)
     equation = pick(rng, ("bij,bjk->bik", "bij,bkj->bik", "bji,bjk->bik", "bji,bkj->bik"))
     lengths = {"b": batch, "i": rows, "j": inner, "k": columns}
     first, second = (tuple(lengths[axis] for axis in term) for term in equation.split("->")[0].split(","))
@@ -82,7 +90,7 @@ def batched_dot(rng: Rng) -> Piece:
 
 def fused_dot(rng: Rng) -> Piece:
     """A dense layer: product, bias and activation."""
-    rows, inner, columns = split_product(rng, log_uniform(rng, 1e5, 3e8) / 2, 3)
+    rows, inner, columns = _product(rng, log_uniform(rng, 1e5, 3e8) / 2)
     act = pick(rng, ("relu", "gelu", "tanh", "sigmoid", "silu"))
 
     def apply(x: Any, w: Any, b: Any) -> Any:
@@ -99,7 +107,7 @@ def reduction(rng: Rng) -> Piece:
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST), rank)
     count = int(rng.integers(1, rank + 1))
     axes = tuple(sorted(int(axis) for axis in rng.choice(rank, count, replace=False)))
-    kind, before = pick(rng, ("sum", "mean", "max", "min", "prod", "var")), pick(rng, ("", "", "exp", "square", "abs"))
+    kind, before = pick(rng, ("sum", "mean", "max", "min", "var", "sum")), pick(rng, ("", "", "exp", "square", "abs"))
 
     def apply(x: Any) -> Any:
         import jax.numpy as jnp
@@ -178,24 +186,3 @@ def convolution(rng: Rng) -> Piece:
 
     window = (*(kernel,) * rank, inputs // groups, outputs)
     return Piece(apply, (("f32", (batch, *(side,) * rank, inputs)), ("f32", window)))
-
-
-@dataclass(frozen=True)
-class Row:
-    """How a kind of kernel is drawn, and how often beside the others."""
-
-    draw: Callable[[Rng], Piece]
-    weight: float
-
-
-PIECES: Mapping[str, Row] = {
-    "elementwise": Row(elementwise, 4),
-    "dot": Row(dot, 5),
-    "batched_dot": Row(batched_dot, 2),
-    "fused_dot": Row(fused_dot, 3),
-    "reduction": Row(reduction, 4),
-    "transposition": Row(transposition, 2),
-    "broadcast": Row(broadcast, 2),
-    "normalisation": Row(normalisation, 2),
-    "convolution": Row(convolution, 3),
-}

@@ -52,7 +52,7 @@ def _in_training(*, rows: int, inner: int, columns: int) -> Net:
     return Net(forward, {"w": f32(inner, columns)}, (f32(rows, inner),))
 
 
-_SIZES = sizes("rows inner columns", (64, 256, 200), (200, 384, 100), (32, 1000, 300), (128, 100, 640))
+_SIZES = sizes("rows inner columns", (64, 256, 200), (600, 384, 100), (96, 1000, 300), (384, 100, 640))
 
 NETWORKS = (
     Network("quantised", "product", _product, _SIZES, modes=("forward",), integer_bound=LEVELS),

@@ -75,7 +75,7 @@ def _skip_gram(*, batch: int, negatives: int, rows: int, width: int) -> Net:
 
 
 _BAGS = sizes(
-    "batch length rows width", (64, 20, 5000, 48), (200, 10, 10000, 32), (32, 50, 2000, 100), (100, 30, 8000, 64)
+    "batch length rows width", (64, 20, 5000, 48), (1000, 10, 10000, 32), (160, 50, 2000, 100), (500, 30, 8000, 64)
 )
 
 NETWORKS = (
@@ -84,7 +84,7 @@ NETWORKS = (
         "crossing",
         _crossing,
         sizes(
-            "batch tables rows width", (64, 8, 2000, 32), (200, 6, 5000, 16), (128, 12, 1000, 24), (300, 4, 3000, 48)
+            "batch tables rows width", (64, 8, 2000, 32), (1000, 6, 5000, 16), (640, 12, 1000, 24), (1500, 4, 3000, 48)
         ),
         integer_bound="rows",
     ),
@@ -97,9 +97,9 @@ NETWORKS = (
         sizes(
             "batch fields rows width",
             (500, 20, 5000, 16),
-            (200, 40, 10000, 32),
-            (1000, 10, 2000, 24),
-            (300, 30, 8000, 48),
+            (1000, 40, 10000, 32),
+            (5000, 10, 2000, 24),
+            (1500, 30, 8000, 48),
         ),
         integer_bound="rows",
     ),
@@ -110,9 +110,9 @@ NETWORKS = (
         sizes(
             "batch negatives rows width",
             (200, 5, 5000, 64),
-            (500, 8, 3000, 100),
-            (100, 20, 10000, 48),
-            (1000, 4, 2000, 32),
+            (2500, 8, 3000, 100),
+            (500, 20, 10000, 48),
+            (5000, 4, 2000, 32),
         ),
         integer_bound="rows",
     ),

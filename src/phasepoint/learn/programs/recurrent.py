@@ -99,7 +99,7 @@ def _state_space(*, batch: int, length: int, width: int) -> Net:
 
 
 _SIZES = sizes(
-    "batch length width", (8, 20, 64), (16, 32, 100), (32, 12, 200), (4, 48, 128), (48, 10, 96), (2, 16, 300)
+    "batch length width", (8, 20, 64), (32, 32, 100), (64, 12, 200), (8, 48, 128), (96, 10, 96), (4, 16, 300)
 )
 
 NETWORKS = (
@@ -112,7 +112,7 @@ NETWORKS = (
         "tagger",
         _tagger,
         sizes(
-            "batch length width vocabulary", (8, 20, 64, 500), (16, 12, 100, 1000), (4, 40, 96, 200), (32, 16, 48, 300)
+            "batch length width vocabulary", (8, 20, 64, 500), (32, 12, 100, 1000), (8, 40, 96, 200), (64, 16, 48, 300)
         ),
         integer_bound="vocabulary",
     ),
@@ -120,6 +120,6 @@ NETWORKS = (
         "state-space",
         "diagonal",
         _state_space,
-        sizes("batch length width", (4, 64, 64), (8, 100, 48), (2, 256, 96), (16, 32, 128)),
+        sizes("batch length width", (4, 64, 64), (16, 100, 48), (4, 256, 96), (32, 32, 128)),
     ),
 )

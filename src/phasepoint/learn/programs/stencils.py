@@ -96,12 +96,12 @@ def _advection(*, side: int, steps: int) -> Net:
     return Net(forward, {}, (f32(side, side),) * 2)
 
 
-_SIZES = sizes("side steps", (128, 20), (300, 6), (500, 3), (200, 10), (64, 40))
+_SIZES = sizes("side steps", (128, 20), (450, 6), (750, 3), (300, 10), (96, 40))
 
 NETWORKS = (
     Network("stencil", "heat", _heat, _SIZES),
     Network("stencil", "wave", _wave, _SIZES),
-    Network("stencil", "diffusion-3d", _diffusion_3d, sizes("side steps", (32, 6), (48, 3), (60, 2), (20, 10))),
+    Network("stencil", "diffusion-3d", _diffusion_3d, sizes("side steps", (32, 6), (72, 3), (90, 2), (30, 10))),
     Network("stencil", "shallow-water", _shallow_water, _SIZES[:4]),
     Network("stencil", "life", _life, _SIZES, modes=("forward",)),
     Network("stencil", "advection", _advection, _SIZES[:4], modes=("forward",)),

@@ -162,7 +162,7 @@ def _cross(*, batch: int, length: int, context: int, width: int) -> Net:
 
 
 _SIZES = sizes(
-    "batch length width heads", (4, 32, 128, 4), (2, 100, 96, 6), (8, 48, 192, 6), (2, 160, 64, 2), (3, 64, 240, 8)
+    "batch length width heads", (4, 32, 128, 4), (4, 100, 96, 6), (16, 48, 192, 6), (4, 160, 64, 2), (6, 64, 240, 8)
 )
 
 NETWORKS = (
@@ -172,7 +172,7 @@ NETWORKS = (
         "encoder",
         "vision",
         _vision,
-        sizes("batch side patch width", (4, 32, 4, 96), (2, 48, 6, 128), (8, 64, 16, 160), (3, 60, 10, 200)),
+        sizes("batch side patch width", (4, 32, 4, 96), (4, 48, 6, 128), (16, 64, 16, 160), (6, 60, 10, 200)),
     ),
     Network(
         "decoder",
@@ -181,10 +181,10 @@ NETWORKS = (
         sizes(
             "batch length width heads vocabulary",
             (4, 32, 128, 4, 1000),
-            (2, 64, 96, 3, 3000),
-            (8, 24, 160, 5, 500),
-            (2, 128, 64, 4, 2000),
-            (1, 200, 120, 6, 700),
+            (4, 64, 96, 3, 3000),
+            (16, 24, 160, 5, 500),
+            (4, 128, 64, 4, 2000),
+            (2, 200, 120, 6, 700),
         ),
         integer_bound="vocabulary",
         half=(2,),
@@ -196,13 +196,13 @@ NETWORKS = (
         "attention",
         "windowed",
         _windowed,
-        sizes("batch length width window", (4, 128, 96, 16), (2, 240, 64, 40), (8, 96, 128, 24), (1, 512, 80, 32)),
+        sizes("batch length width window", (4, 128, 96, 16), (4, 240, 64, 40), (16, 96, 128, 24), (2, 512, 80, 32)),
     ),
     Network("attention", "biased", _biased, _SIZES),
     Network(
         "attention",
         "cross",
         _cross,
-        sizes("batch length context width", (4, 20, 100, 128), (2, 96, 48, 200), (8, 10, 150, 96), (1, 256, 200, 64)),
+        sizes("batch length context width", (4, 20, 100, 128), (4, 96, 48, 200), (16, 10, 150, 96), (2, 256, 200, 64)),
     ),
 )
