@@ -118,7 +118,7 @@ def _chain(*, batch: int, length: int, labels: int) -> Net:
 
 _CLASSES = sizes("batch classes", (256, 1000), (8192, 100), (256, 10000), (2000, 400), (16384, 48))
 _PAIRS = sizes("batch width", (256, 384), (2560, 200), (4000, 96), (512, 1000), (1600, 300))
-_LATTICES = sizes("batch length labels", (16, 48, 48), (128, 64, 32), (32, 100, 100), (256, 24, 40))
+_LATTICES = sizes("batch length labels", (16, 48, 48), (48, 40, 32), (10, 60, 100), (100, 24, 40))
 
 NETWORKS = (
     Network("objective", "classes", _classes, _CLASSES, integer_bound="classes", half=(1,)),

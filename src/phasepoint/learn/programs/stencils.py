@@ -101,7 +101,7 @@ _SIZES = sizes("side steps", (128, 20), (450, 6), (750, 3), (300, 10), (96, 40))
 NETWORKS = (
     Network("stencil", "heat", _heat, _SIZES),
     Network("stencil", "wave", _wave, _SIZES),
-    Network("stencil", "diffusion-3d", _diffusion_3d, sizes("side steps", (32, 6), (72, 3), (90, 2), (30, 10))),
+    Network("stencil", "diffusion-3d", _diffusion_3d, sizes("side steps", (32, 3), (72, 2), (90, 1), (30, 4))),
     Network("stencil", "shallow-water", _shallow_water, _SIZES[:4]),
     Network("stencil", "life", _life, _SIZES, modes=("forward",)),
     Network("stencil", "advection", _advection, _SIZES[:4], modes=("forward",)),
