@@ -13,7 +13,7 @@ from phasepoint.learn.graphs import graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.learn.model_file import Model
 from phasepoint.learn.predict import predict_kernel_times
-from phasepoint.learn.predict_analytic import CALIBRATIONS
+from phasepoint.learn.predict_calibration import CALIBRATIONS
 from phasepoint.learn.predict_doubts import UNKNOWN_OPCODE_FACTOR, UNKNOWN_WORK_FACTOR
 
 DENSE = """HloModule dense

@@ -1,0 +1,154 @@
+"""HLO kernels as operators, and the times that a model of operators gives them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hlo_texts import module_of_text
+
+from phasepoint.devices import device_spec
+from phasepoint.learn import predict_gpu
+from phasepoint.learn.graphs import graph_of_kernel
+from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.predict_methods import Asked
+from phasepoint.learn.predict_operators import operator_of_kernel
+
+DOT = """HloModule d
+ENTRY main { x = {lhs} parameter(0)
+  w = {rhs} parameter(1)
+  ROOT y = {out} dot(x, w), {dims} }
+"""
+
+CONV = """HloModule c
+ENTRY main { x = f32[8,28,28,64]{3,2,1,0} parameter(0)
+  w = f32[3,3,64,128]{3,2,1,0} parameter(1)
+  ROOT y = f32[8,14,14,128]{3,2,1,0} convolution(x, w), window={size=3x3 stride=2x2 pad=0_1x0_1},
+    dim_labels=b01f_01io->b01f }
+"""
+
+SOFTMAX = """HloModule s
+max { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b) }
+fused { p = f32[64,512]{1,0} parameter(0)
+  low = f32[] constant(-inf)
+  m = f32[64]{0} reduce(p, low), dimensions={1}, to_apply=max
+  mb = f32[64,512]{1,0} broadcast(m), dimensions={0}
+  s = f32[64,512]{1,0} subtract(p, mb)
+  e = f32[64,512]{1,0} exponential(s)
+  t = f32[64]{0} reduce(e, low), dimensions={1}, to_apply=max
+  tb = f32[64,512]{1,0} broadcast(t), dimensions={0}
+  ROOT d = f32[64,512]{1,0} divide(e, tb) }
+ENTRY main { x = f32[64,512]{1,0} parameter(0)
+  ROOT f = f32[64,512]{1,0} fusion(x), kind=kLoop, calls=fused }
+"""
+
+ADD = """HloModule a
+fused { p = f32[64,512]{1,0} parameter(0)
+  q = f32[64,512]{1,0} parameter(1)
+  s = f32[64,512]{1,0} add(p, q)
+  ROOT n = f32[64,512]{1,0} multiply(s, q) }
+ENTRY main { x = f32[64,512]{1,0} parameter(0)
+  y = f32[64,512]{1,0} parameter(1)
+  ROOT f = f32[64,512]{1,0} fusion(x, y), kind=kLoop, calls=fused }
+"""
+
+SORT = """HloModule o
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY main { x = f32[1024]{0} parameter(0)
+  ROOT s = f32[1024]{0} sort(x), dimensions={0}, to_apply=less }
+"""
+
+
+def dot(lhs, rhs, out, dims):
+    text = DOT
+    for name, value in (("lhs", lhs), ("rhs", rhs), ("out", out), ("dims", dims)):
+        text = text.replace("{" + name + "}", value)
+    return text
+
+
+LINEAR = dot(
+    "f32[32,784]{1,0}", "f32[784,10]{1,0}", "f32[32,10]{1,0}", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+)
+BATCHED = dot(
+    "bf16[4,32,64]{2,1,0}",
+    "bf16[4,64,16]{2,1,0}",
+    "bf16[4,32,16]{2,1,0}",
+    "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+)
+
+
+def of(text):
+    (kernel,) = kernels_of_module(module_of_text(text)).kernels
+    return kernel, graph_of_kernel(kernel)
+
+
+@pytest.mark.parametrize(
+    ("text", "op", "dims", "dtype"),
+    [
+        (LINEAR, "linear", {"B": 1, "M": 32, "N": 10, "K": 784}, "f32"),
+        (BATCHED, "bmm", {"B": 4, "M": 32, "N": 16, "K": 64}, "bf16"),
+        (SOFTMAX, "softmax", {"B": 64, "H": 512}, "f32"),
+        (ADD, "add", {"B": 64, "H": 512}, "f32"),
+        (
+            CONV,
+            "conv",
+            {
+                **{"B": 8, "input_channel": 64, "input_size": 28, "kernel_size": 3},
+                **{"output_channel": 128, "padding": 0, "stride": 2},
+            },
+            "f32",
+        ),
+    ],
+)
+def test_a_kernel_is_the_operator_that_does_the_same(text, op, dims, dtype):
+    found = operator_of_kernel(*of(text))
+    assert (found.op, dict(found.dims), found.dtype) == (op, dims, dtype)
+
+
+def test_what_is_no_operator_is_left_open():
+    assert operator_of_kernel(*of(SORT)) is None
+    grouped = CONV.replace("f32[3,3,64,128]", "f32[3,3,1,128]").replace("b01f }", "b01f, feature_group_count=64 }")
+    assert operator_of_kernel(*of(grouped)) is None
+
+
+def test_an_element_wise_operator_moves_as_many_bytes_as_the_kernel():
+    _, graph = of(ADD)
+    dims = operator_of_kernel(*of(ADD)).dims
+    assert 3 * 4 * dims["B"] * dims["H"] == graph.feature("bytes_read") + graph.feature("bytes_written")
+
+
+@dataclass(frozen=True)
+class Said:
+    time_ps: np.ndarray
+    low_ps: np.ndarray
+    high_ps: np.ndarray
+    distance: np.ndarray
+    bound_ps: np.ndarray
+
+
+class SlowLaunch:
+    """A model in which everything takes 30 µs and an element 1 ns."""
+
+    def predict(self, operators, device):
+        work = np.array([1e3 * np.prod(list(one.dims.values())) for one in operators], np.float64)
+        return Said(3e7 + work, 2.7e7 + work, 3.6e7 + work, np.full(len(work), 0.5), work / 10)
+
+
+class Operators:
+    @staticmethod
+    def Operator(op, dims, dtype):
+        return type("Operator", (), {"op": op, "dims": dims, "dtype": dtype})()
+
+
+def test_the_frameworks_launch_is_taken_out():
+    start = predict_gpu._started(Operators, SlowLaunch(), device_spec("T4"))
+    kernels, graphs = zip(*(of(text) for text in (ADD, SORT)), strict=True)
+    times = start.answer(Asked(kernels, graphs, np.ones(2)))
+    work = 1e3 * 64 * 512
+    assert times.time_ps[0] == pytest.approx(work - 1e3 + 3e6)
+    assert work / 10 < times.low_ps[0] < times.time_ps[0] < times.high_ps[0] == 3.6e7 + work
+    assert times.distance[0] == 0.5
+    assert np.isnan(times.time_ps[1])
