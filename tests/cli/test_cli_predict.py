@@ -53,13 +53,26 @@ def hlo(tmp_path):
 
 def test_hlo_text_has_a_headline_and_a_row_for_each_kernel(phasepoint, hlo):
     done = phasepoint("predict", hlo, "--device", "tpu-v4")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0].startswith("dense on TPU v4  ")
-    assert lines[0].endswith("with 90 % confidence")
-    assert lines[1] == "2 kernels, mostly limited by memory; method analytic"
+    assert lines[0].startswith("dense on TPU v4: ")
+    assert ", 90 % interval " in lines[0]
+    assert lines[1] == "2 kernels, mostly limited by memory; predicted by the method analytic"
     assert [line.split()[0] for line in lines if line.startswith(("y ", "act "))] == ["y", "act"]
-    assert any(line.startswith("note: method analytic: ") for line in lines)
+    assert "note: method analytic: " in done.err
+    assert "note: " not in done.out
+
+
+def test_kernels_that_are_alike_share_a_row(phasepoint, tmp_path):
+    twice = HLO.replace("ROOT act", "one").replace(
+        "calls=fused }", "calls=fused\n  ROOT two = f32[256,512]{1,0} fusion(one), kind=kLoop, calls=fused }"
+    )
+    path = tmp_path / "twice.txt"
+    path.write_text(twice)
+    done = phasepoint("predict", path, "--device", "tpu-v4")
+    (row,) = (line.split() for line in done.out.splitlines() if line.startswith("one "))
+    assert row[:3] == ["one", "+1", "2"]
+    assert "3 kernels" in done.out
 
 
 def test_json_holds_all_of_the_estimate(phasepoint, hlo):
@@ -80,8 +93,8 @@ def test_json_holds_all_of_the_estimate(phasepoint, hlo):
 def test_a_function_is_traced_and_compiled(phasepoint, step, options):
     done = phasepoint("predict", f"{step}:step", "--device", "tpu-v4", *options)
     assert done.code == 0
-    assert done.out.startswith("jit_step on TPU v4")
-    assert "compiled for a CPU, predicted for a TPU" in done.out
+    assert done.out.startswith("jit_step on TPU v4: ")
+    assert "compiled for a CPU, predicted for a TPU" in done.err
 
 
 @pytest.mark.jax

@@ -62,13 +62,12 @@ def predict(
         programs = read_what(what, args=args, args_from=args_from)
     with progress_bar("predicting kernels") as advance:
         found = predict_programs(programs, device, model=chosen, trip_count=trip_count, progress=advance)
+    write_notes(dict.fromkeys(note for one in found for note in one.notes))
     if as_json:
         from phasepoint.report.documents import to_json
 
         typer.echo(to_json("predict", {"device": found[0].device, "programs": found}))
-        write_notes(note for one in found for note in one.notes)
         return
-    from phasepoint.report.predict_terminal import render_prediction
+    from phasepoint.report.predict_terminal import render_predictions
 
-    for program, estimate in zip(programs, found, strict=True):
-        render_prediction(estimate, result_console(), compile_s=program.compile_s)
+    render_predictions(found, result_console(), compile_s=programs[0].compile_s)

@@ -179,6 +179,7 @@ def _kernel_estimates(case: _Case, rows: _Rows) -> tuple[KernelEstimate, ...]:
                 distance=distance if known else None,
                 in_range=known and distance <= 1,
                 notes=answers.notes[place],
+                fingerprint=kernel.fingerprint,
             )
         )
     return tuple(estimates)
@@ -229,7 +230,7 @@ def _notes(case: _Case) -> tuple[str, ...]:
         compiled_for = _KINDS.get(str(case.program.backend), case.program.backend)
         notes.append(
             f"compiled for {compiled_for}, predicted for {_KINDS[kind]}: another compiler would make other kernels, so "
-            f"the interval is {OTHER_BACKEND_FACTOR:g} times wider either way"
+            f"both ends of the intervals are moved out by a factor of {OTHER_BACKEND_FACTOR:g}"
         )
     if case.weights.branches:
         notes.append("which branch of a conditional runs is not known: the mean is taken, the interval holds all")

@@ -25,6 +25,7 @@ class KernelEstimate:
             learned from nothing.
         in_range: whether the distance is at most 1; never where the method learned from nothing.
         notes: what the estimate does not know: custom call, unknown opcode, dynamic shape.
+        fingerprint: of what it computes; equal for kernels that are alike.
     """
 
     kernel: str
@@ -39,6 +40,7 @@ class KernelEstimate:
     distance: float | None
     in_range: bool
     notes: tuple[str, ...] = ()
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)

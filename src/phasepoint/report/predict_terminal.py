@@ -1,6 +1,7 @@
-"""A prediction on a terminal: the time with its interval, what it rests on, the longest kernels, what must be known."""
+"""A prediction on a terminal: the time with its interval, what it rests on, and the longest kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
@@ -11,66 +12,92 @@ from phasepoint.learn.predict_types import KernelEstimate, ProgramEstimate
 from phasepoint.report.bars import share_bar
 from phasepoint.report.names import printable, shorten
 
-MOST_KERNELS = 15
-"""Kernels shown; `--json` gives all."""
+MOST_ROWS = 15
+"""Rows shown of any table; `--json` gives all."""
 
 _WIDE = 110
 _BAR = 16
 _LITTLE, _MUCH = 0.5, 0.9
-"""Shares of the time within range below which the headline warns, and from which it does not."""
+"""Shares of the time within range below which the reader is warned, and from which not."""
 
 
-def render_prediction(found: ProgramEstimate, console: Console, *, compile_s: float | None = None) -> None:
-    """Print one program's prediction with its notes.
+@dataclass(frozen=True)
+class _Row:
+    """Kernels that compute the same, shown in one line.
+
+    Attributes:
+        like: the first of them.
+        names: how many kernels.
+        runs: executions of all; None where one's number is not known.
+        measured_ps: mean of their measured times; None where none was measured.
+    """
+
+    like: KernelEstimate
+    names: int
+    runs: int | None
+    measured_ps: int | None
+
+    @property
+    def total_ps(self) -> int:
+        """Of all executions; of one for each kernel where their number is not known."""
+        return self.like.time_ps * (self.names if self.runs is None else self.runs)
+
+
+def render_predictions(found: Sequence[ProgramEstimate], console: Console, *, compile_s: float | None = None) -> None:
+    """Print predictions; their notes are the caller's to print.
 
     Args:
-        found: the prediction.
+        found: one per program; of several the first is shown in full.
         console: where to.
-        compile_s: seconds that tracing and compiling took before it.
+        compile_s: seconds that tracing and compiling took before.
     """
+    if len(found) > 1:
+        console.print(Text(f"{format_count(len(found))} programs on {found[0].device}", style="bold"))
+        console.print(_program_table(found))
+        _say_left(console, len(found) - MOST_ROWS, None)
+        console.print()
+    _render_one(found[0], console, compile_s)
+
+
+def _render_one(found: ProgramEstimate, console: Console, compile_s: float | None) -> None:
     console.print(_headline(found))
     for line in _facts(found, compile_s):
         console.print(line)
-    if found.kernels:
+    rows = _rows(found)
+    if rows:
         console.print()
-        console.print(_kernel_table(found, console.width))
-        _say_rest(found, console)
-    if found.notes:
-        console.print()
-        for note in found.notes:
-            console.print(Text(f"note: {printable(note)}", style="dim"))
+        console.print(_kernel_table(found, rows, console.width))
+        _say_left(console, sum(row.names for row in rows[MOST_ROWS:]), sum(row.total_ps for row in rows[MOST_ROWS:]))
 
 
 def _headline(found: ProgramEstimate) -> Text:
-    text = Text.assemble((printable(found.program), "bold"), " on ", (found.device, "bold"), "  ")
+    text = Text.assemble((printable(found.program), "bold"), " on ", (found.device, "bold"), ": ")
     if found.time_ps is None:
-        return text.append("time not known: ", style="bold yellow").append(
-            f"{format_ps(found.once_ps)} and {format_ps(found.iteration_ps)} for each iteration of its loops"
-        )
+        once, iteration = format_ps(found.once_ps), format_ps(found.iteration_ps)
+        text.append("time not known", style="bold yellow")
+        return text.append(f", {once} once and {iteration} for each iteration of its loops")
     text.append(format_ps(found.time_ps), style="bold green")
-    return text.append(f"  {_between(found.low_ps, found.high_ps)} with {100 * found.confidence:.0f} % confidence")
+    return text.append(f", {100 * found.confidence:.0f} % interval {_between(found.low_ps, found.high_ps)}")
 
 
-def _facts(found: ProgramEstimate, compile_s: float | None) -> list[Text]:
+def _facts(found: ProgramEstimate, compile_s: float | None) -> Iterator[Text]:
     bound = "what limits it is not known" if found.bound == "unknown" else f"mostly limited by {found.bound}"
-    facts = [Text(f"{format_count(len(found.kernels))} kernels, {bound}; method {found.method}")]
-    facts.append(_range(found))
-    if found.time_ps is not None and found.method != "analytic":
-        facts.append(Text(f"the analytic model alone says {format_ps(found.analytic_ps)}"))
+    yield Text(f"{format_count(len(found.kernels))} kernels, {bound}; predicted by the method {found.method}")
+    yield _range(found)
+    if found.analytic_ps is not None:
+        yield Text(f"the plain analytic model (roofline) says {format_ps(found.analytic_ps)}")
     if found.measured is not None:
-        facts.append(_measured(found))
+        yield _measured(found)
     if compile_s is not None:
-        facts.append(Text(f"traced and compiled here in {compile_s:.2g} s, which is not part of the time", style="dim"))
-    return facts
+        yield Text(f"traced and compiled here in {compile_s:.2g} s, which is no part of the time", style="dim")
 
 
 def _range(found: ProgramEstimate) -> Text:
     if all(one.distance is None for one in found.kernels):
-        return Text("nothing was learned for this device: times come from its specification alone", style="yellow")
-    share = f"{format_ratio(found.in_range_ratio)} of the time is in kernels like those that the model learned from"
-    return Text(
-        share, style="" if found.in_range_ratio >= _MUCH else "yellow" if found.in_range_ratio >= _LITTLE else "red"
-    )
+        return Text("nothing was learned for this device: times rest on its specification alone", style="yellow")
+    share = f"{format_ratio(found.in_range_ratio)} of the time is in kernels like those that were learned from"
+    doubt = "yellow" if found.in_range_ratio >= _LITTLE else "red"
+    return Text(share, style="" if found.in_range_ratio >= _MUCH else doubt)
 
 
 def _measured(found: ProgramEstimate) -> Text:
@@ -79,61 +106,78 @@ def _measured(found: ProgramEstimate) -> Text:
         f"measured {format_ps(found.measured.time_ps)} on {printable(found.measured.device)}, "
         f"mean of {format_count(found.measured.executions)} executions"
     )
-    if found.time_ps:
-        text.append(f": × {found.measured.time_ps / found.time_ps:.2f} of the prediction")
-    return text
+    return text.append(f": × {found.measured.time_ps / found.time_ps:.2f}") if found.time_ps else text
 
 
-def _kernel_table(found: ProgramEstimate, width: int) -> Table:
-    wide = width >= _WIDE
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("kernel", no_wrap=True)
-    for title in ("runs", "time", "90 % interval", *(["analytic"] if wide else [])):
-        table.add_column(title, justify="right", no_wrap=True)
-    measured = found.measured.kernels if found.measured is not None else None
-    if measured is not None:
-        table.add_column("measured", justify="right", no_wrap=True)
-    for title in ("share", "", "bound", *(["distance"] if wide else [])):
-        table.add_column(title, justify="right" if title == "share" else "left", no_wrap=True)
-    whole = sum(_total_ps(one) for one in found.kernels)
-    for one in _longest(found.kernels):
-        share = _total_ps(one) / whole if whole else 0.0
-        cells = [shorten(one.kernel, 34 if wide else 22), _runs(one), format_ps(one.time_ps)]
-        cells += [_between(one.low_ps, one.high_ps), *([format_ps(one.analytic_ps)] if wide else [])]
-        cells += [format_ps(measured.get(one.kernel))] if measured is not None else []
-        cells += [format_ratio(share), share_bar(share, _BAR if wide else 8), one.bound]
-        cells += [_distance(one)] if wide else []
-        table.add_row(*(Text(cell) for cell in cells))
+def _program_table(found: Sequence[ProgramEstimate]) -> Table:
+    table = _table("program", "kernels", "predicted", "90 % interval", "measured", "× predicted", "in range")
+    for one in found[:MOST_ROWS]:
+        measured = None if one.measured is None else one.measured.time_ps
+        ratio = f"{measured / one.time_ps:.2f}" if measured is not None and one.time_ps else "–"
+        cells = (format_count(len(one.kernels)), format_ps(one.time_ps), _between(one.low_ps, one.high_ps))
+        row = (shorten(one.program, 34), *cells, format_ps(measured), ratio, format_ratio(one.in_range_ratio))
+        table.add_row(*map(Text, row))
     return table
 
 
-def _say_rest(found: ProgramEstimate, console: Console) -> None:
-    left = len(found.kernels) - MOST_KERNELS
-    if left > 0:
-        rest = sum(_total_ps(one) for one in sorted(found.kernels, key=_total_ps)[:left])
-        console.print(
-            Text(f"… and {format_count(left)} more, {format_ps(rest)} together; --json gives all", style="dim")
-        )
+def _kernel_table(found: ProgramEstimate, rows: Sequence[_Row], width: int) -> Table:
+    wide, measured = width >= _WIDE, found.measured is not None
+    names = ["runs", "each", "90 % interval", *(["roofline"] if wide else []), *(["measured"] if measured else [])]
+    table = _table("kernel, + alike", *names, "share")
+    for title in ("", "limit", *(["distance"] if wide else [])):
+        table.add_column(title, no_wrap=True)
+    whole, longest = sum(row.total_ps for row in rows), max(rows[0].total_ps, 1)
+    for row in rows[:MOST_ROWS]:
+        share = row.total_ps / whole if whole else 0.0
+        one = row.like
+        cells = [_name(row, 30 if wide else 20), "?" if row.runs is None else format_count(row.runs)]
+        cells += [format_ps(one.time_ps), _between(one.low_ps, one.high_ps)]
+        cells += [format_ps(one.analytic_ps)] if wide else []
+        cells += [format_ps(row.measured_ps)] if measured else []
+        cells += [format_ratio(share), share_bar(row.total_ps / longest, _BAR if wide else 8), one.bound]
+        table.add_row(*map(Text, cells + ([_distance(one)] if wide else [])))
+    return table
 
 
-def _longest(kernels: Sequence[KernelEstimate]) -> list[KernelEstimate]:
-    return sorted(kernels, key=lambda one: -_total_ps(one))[:MOST_KERNELS]
+def _rows(found: ProgramEstimate) -> list[_Row]:
+    """Kernels that are alike together, those that take most time first."""
+    alike: dict[object, list[KernelEstimate]] = {}
+    for one in found.kernels:
+        alike.setdefault(one.fingerprint or one.kernel, []).append(one)
+    seen = found.measured.kernels if found.measured is not None else {}
+    rows = []
+    for group in alike.values():
+        runs = [one.executions for one in group if one.executions is not None]
+        times = [seen[one.kernel] for one in group if one.kernel in seen]
+        measured_ps = sum(times) // len(times) if times else None
+        rows.append(_Row(group[0], len(group), sum(runs) if len(runs) == len(group) else None, measured_ps))
+    return sorted(rows, key=lambda row: -row.total_ps)
 
 
-def _total_ps(one: KernelEstimate) -> int:
-    """All executions; one where their number is not known."""
-    return one.time_ps * (1 if one.executions is None else one.executions)
+def _name(row: _Row, width: int) -> str:
+    others = f" +{row.names - 1}" if row.names > 1 else ""
+    return shorten(row.like.kernel, width - len(others)) + others
 
 
-def _runs(one: KernelEstimate) -> str:
-    return "?" if one.executions is None else format_count(one.executions)
+def _say_left(console: Console, count: int, total_ps: int | None) -> None:
+    if count > 0:
+        together = "" if total_ps is None else f", {format_ps(total_ps)} together"
+        console.print(Text(f"… and {format_count(count)} more{together}; --json gives all", style="dim"))
 
 
 def _between(low_ps: int | None, high_ps: int | None) -> str:
-    return f"{format_ps(low_ps)} – {format_ps(high_ps)}"
+    return "–" if low_ps is None else f"{format_ps(low_ps)} – {format_ps(high_ps)}"
 
 
 def _distance(one: KernelEstimate) -> str:
     if one.distance is None:
         return "not learned"
     return f"{one.distance:.2f}" if one.in_range else f"{one.distance:.2f} outside"
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for title in others:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
