@@ -1,0 +1,100 @@
+"""Kernel graphs as what models read: scaled graphs for networks, a row of pooled features for trees and distances."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from phasepoint.learn.graph_batches import InputGraph
+from phasepoint.learn.graphs import (
+    KERNEL_FEATURE_NAMES,
+    KINDS,
+    NODE_FEATURE_NAMES,
+    OPCODES,
+    EncodedGraph,
+    KernelGraph,
+    encode_features,
+)
+
+Floats = npt.NDArray[np.float32]
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+FARTHEST = 6.0
+"""Standard deviations beyond which an input is cut off: a network knows nothing about what lies there."""
+
+_ELEMENTS = NODE_FEATURE_NAMES.index("elements")
+
+POOLED_NAMES: tuple[str, ...] = (
+    *(f"kernel_{name}" for name in KERNEL_FEATURE_NAMES),
+    *(f"root_{name}" for name in NODE_FEATURE_NAMES),
+    *(f"most_{name}" for name in NODE_FEATURE_NAMES),
+    *(f"elements_{opcode}" for opcode in OPCODES),
+    *(f"is_{kind}" for kind in KINDS),
+    "nodes",
+)
+"""Columns of `pool_graphs`; an opcode's column is the log of how many elements its nodes make."""
+
+
+def encode_graphs(graphs: Sequence[KernelGraph]) -> tuple[EncodedGraph, ...]:
+    """Features on scales to learn from, one entry per graph."""
+    return tuple(encode_features(graph) for graph in graphs)
+
+
+def fit_scales(encoded: Sequence[EncodedGraph]) -> dict[str, Floats]:
+    """Mean and standard deviation of each column over all nodes and over all kernels; 1 where a column is constant."""
+    nodes = np.concatenate([graph.nodes for graph in encoded]).astype(np.float64)
+    kernels = np.stack([graph.kernel for graph in encoded]).astype(np.float64)
+    scales = {}
+    for name, values in (("node", nodes), ("kernel", kernels)):
+        spread = values.std(axis=0)
+        scales[f"scale/{name}_mean"] = values.mean(axis=0).astype(np.float32)
+        scales[f"scale/{name}_spread"] = np.where(spread > 1e-6, spread, 1.0).astype(np.float32)
+    return scales
+
+
+def scale_graphs(
+    graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph], scales: Arrays
+) -> tuple[InputGraph, ...]:
+    """What networks read."""
+    if not graphs:
+        return ()
+    ends = np.cumsum([len(graph.opcodes) for graph in graphs])[:-1]
+    nodes = _scaled(np.concatenate([graph.nodes for graph in encoded]), scales, "node")
+    kernels = _scaled(np.stack([graph.kernel for graph in encoded]), scales, "kernel")
+    return tuple(
+        InputGraph(graph.opcodes, rows, graph.edges, kernel)
+        for graph, rows, kernel in zip(graphs, np.split(nodes, ends), kernels, strict=True)
+    )
+
+
+def pool_graphs(graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph]) -> Floats:
+    """One row of features per kernel: its own, its root's, the largest over its nodes, its opcodes.
+
+    Returns:
+        Shape [n, len(POOLED_NAMES)], on the scales of `encode_graphs`.
+    """
+    if not graphs:
+        return np.zeros((0, len(POOLED_NAMES)), np.float32)
+    counts = np.array([len(graph.opcodes) for graph in graphs])
+    ends = np.cumsum(counts)
+    nodes = np.concatenate([graph.nodes for graph in encoded])
+    opcodes = np.concatenate([graph.opcodes for graph in graphs])
+    elements = np.concatenate([graph.node_features[:, _ELEMENTS] for graph in graphs])
+    made = np.zeros((len(graphs), len(OPCODES)))
+    np.add.at(made, (np.repeat(np.arange(len(graphs)), counts), opcodes), np.minimum(elements, 1e15))
+    kinds = np.array([[graph.kind == kind for kind in KINDS] for graph in graphs], np.float32)
+    parts = (
+        np.stack([graph.kernel for graph in encoded]),
+        nodes[ends - 1],
+        np.maximum.reduceat(nodes, ends - counts, axis=0),
+        np.log1p(made),
+        kinds,
+        np.log(counts)[:, None],
+    )
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _scaled(values: Floats, scales: Arrays, name: str) -> Floats:
+    scaled = (values - scales[f"scale/{name}_mean"]) / scales[f"scale/{name}_spread"]
+    return np.clip(scaled, -FARTHEST, FARTHEST).astype(np.float32)
