@@ -97,7 +97,8 @@ def test_a_stored_model_says_the_same_without_jax(tmp_path, made, fitted):
     graphs = made[0][700:720]
     np.testing.assert_array_equal(again.predict(graphs).time_ps, fitted.predict(graphs).time_ps)
     code = (
-        "import sys; from phasepoint.learn.kernel_model import KernelModel; from phasepoint.learn.model_file import read_model;"
+        "import sys; from phasepoint.learn.kernel_model import KernelModel;"
+        "from phasepoint.learn.model_file import read_model;"
         f"KernelModel.from_model(read_model({str(tmp_path / 'model')!r})).predict([]);"
         "assert not {'jax', 'sklearn', 'optax'} & set(sys.modules)"
     )
