@@ -102,7 +102,7 @@ NETWORKS = (
     Network("stencil", "heat", _heat, _SIZES),
     Network("stencil", "wave", _wave, _SIZES),
     Network("stencil", "diffusion-3d", _diffusion_3d, sizes("side steps", (32, 3), (72, 2), (90, 1), (30, 4))),
-    Network("stencil", "shallow-water", _shallow_water, _SIZES[:4]),
+    Network("stencil", "shallow-water", _shallow_water, sizes("side steps", (96, 12), (200, 6), (300, 3), (160, 5))),
     Network("stencil", "life", _life, _SIZES, modes=("forward",)),
     Network("stencil", "advection", _advection, _SIZES[:4], modes=("forward",)),
 )
