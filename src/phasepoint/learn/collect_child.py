@@ -21,6 +21,7 @@ import pyarrow as pa
 from phasepoint.core.errors import ModelError, PhasepointError
 from phasepoint.core.statistics import median_ps
 from phasepoint.learn.collect_cores import claim_core
+from phasepoint.learn.collect_cost import SpanCost, measure_span_cost
 from phasepoint.learn.collect_measure import LoadedProgram, bind_core, load_program, prepare_jax
 from phasepoint.learn.collect_sources import ProgramReference, file_programs, find_specs
 from phasepoint.learn.corpus_folder import (
@@ -101,9 +102,10 @@ def _measure_batch(task: Mapping[str, Any], say: Say) -> None:
         if device != task["device"]:
             raise ModelError(f"this process runs on {device!r}, the corpus is of {task['device']!r}")
         loaded: dict[str, LoadedProgram] = {}
+        cost = measure_span_cost()
         for name, spec in specs.items():
             with _kept(spec, task, say, part="compiling"):
-                loaded[name] = _load(spec, task)
+                loaded[name] = _load(spec, task, cost)
         gc.collect()
         gc.disable()  # a collection would fall into a measured run
         for number in range(task["rounds"]):
@@ -125,10 +127,15 @@ def _kept(spec: ProgramSpec, task: Mapping[str, Any], say: Say, *, part: str) ->
         say(failed=spec.name, reason=reason)
 
 
-def _load(spec: ProgramSpec, task: Mapping[str, Any]) -> LoadedProgram:
+def _load(spec: ProgramSpec, task: Mapping[str, Any], cost: SpanCost) -> LoadedProgram:
     function, shapes = spec.build()
     return load_program(
-        function, shapes, rounds=task["rounds"], repeats=task["repeats"], integer_bound=spec.integer_bound
+        function,
+        shapes,
+        rounds=task["rounds"],
+        repeats=task["repeats"],
+        integer_bound=spec.integer_bound,
+        cost=cost,
     )
 
 
@@ -153,6 +160,8 @@ def _measure(loaded: LoadedProgram, spec: ProgramSpec, task: Mapping[str, Any], 
         fingerprint=measured.fingerprint,
         not_traced=measured.not_traced(),
         unlisted_ps=measured.unlisted_ps(),
+        span_cost_ps=measured.cost.span_ps,
+        call_ps=measured.cost.call_ps,
         notes=measured.kernels.notes,
     )
     if before is None:

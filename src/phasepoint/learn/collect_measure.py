@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.errors import MissingExtraError, ModelError
 from phasepoint.core.statistics import IntArray, median_ps
+from phasepoint.learn.collect_cost import SpanCost, measure_span_cost
 from phasepoint.learn.corpus_folder import KERNEL_ROWS, parse_serialised_module
 from phasepoint.learn.kernels import Kernels, kernels_of_module
 from phasepoint.learn.programs import make_inputs
@@ -56,6 +57,7 @@ class Measurement:
         kernels: those of the module.
         rounds: in order.
         compile_s: time that compiling took.
+        cost: of measuring, taken off the kernels' times.
     """
 
     hlo: bytes
@@ -63,6 +65,7 @@ class Measurement:
     kernels: Kernels
     rounds: tuple[Round, ...] = ()
     compile_s: float = 0.0
+    cost: SpanCost = field(default_factory=SpanCost)
 
     def rows(self, *, first_round: int = 0) -> pa.Table:
         """Rows of `KERNEL_ROWS` of the kernels that the trace holds, rounds numbered from `first_round`."""
@@ -74,12 +77,13 @@ class Measurement:
                 "executions": one.executions[kernel.name],
                 "round": first_round + number,
                 "repeats": one.repeats,
-                "time_min_ps": int(one.times_ps[kernel.name].min()),
-                "time_median_ps": median_ps(one.times_ps[kernel.name]),
+                "time_min_ps": int(times_ps.min()),
+                "time_median_ps": median_ps(times_ps),
             }
             for number, one in enumerate(self.rounds)
             for kernel in self.kernels.kernels
             if kernel.name in one.times_ps
+            for times_ps in (self.cost.taken_off(one.times_ps[kernel.name]),)
         ]
         return pa.Table.from_pylist(rows, KERNEL_ROWS)
 
@@ -158,7 +162,13 @@ def prepare_jax() -> Any:
 
 
 def load_program(
-    function: Callable[..., Any], shapes: tuple[Any, ...], *, rounds: int, repeats: int, integer_bound: int = 2
+    function: Callable[..., Any],
+    shapes: tuple[Any, ...],
+    *,
+    rounds: int,
+    repeats: int,
+    integer_bound: int = 2,
+    cost: SpanCost = SpanCost(),  # noqa: B008 - frozen
 ) -> LoadedProgram:
     """Compile a function and run it once; choose how many runs of it fit into `BUDGET_S`.
 
@@ -168,6 +178,7 @@ def load_program(
         rounds: how many rounds are planned.
         repeats: runs in a round, at most.
         integer_bound: integers among the arguments are drawn below it.
+        cost: of measuring in this process.
     """
     jax = prepare_jax()
     from phasepoint.recorder.jax_session import JaxSession
@@ -185,7 +196,7 @@ def load_program(
     fitting = int(BUDGET_S / (2 * rounds * max(once_s, 1e-9)))
     hlo = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
     module = parse_serialised_module(hlo)
-    measurement = Measurement(hlo, fingerprint_module(module), kernels_of_module(module), compile_s=compile_s)
+    measurement = Measurement(hlo, fingerprint_module(module), kernels_of_module(module), (), compile_s, cost)
     session = JaxSession(host_level=2, python_level=0)
     return LoadedProgram(measurement, run, min(repeats, max(fitting, LEAST_REPEATS)), session)
 
@@ -201,7 +212,7 @@ def measure_program(
         rounds: each with a profile of its own.
         repeats: runs in a round, at most; fewer where a run is long.
     """
-    loaded = load_program(function, shapes, rounds=rounds, repeats=repeats)
+    loaded = load_program(function, shapes, rounds=rounds, repeats=repeats, cost=measure_span_cost())
     return replace(loaded.measurement, rounds=tuple(loaded.measure_round() for _ in range(rounds)))
 
 

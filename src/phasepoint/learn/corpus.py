@@ -31,7 +31,7 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 LONG_PS = 5_000_000
-"""5 µs: below, the profiler's own 0.1 µs an event is a share of what is measured."""
+"""5 µs: below, the profiler's own 0.2 µs a span is a share of what is measured."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class CorpusProgram:
         kernels: `[k]` rows of `CorpusKernels`.
         executions: `[k]` how often a run executes it.
         measured_ps: `[k]` least time of one execution in this program.
+        call_ps: wall time of calling a program that does next to nothing, on the same device; None where not measured.
     """
 
     name: str
@@ -81,6 +82,7 @@ class CorpusProgram:
     kernels: Int32s
     executions: Int64s
     measured_ps: Int64s
+    call_ps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,7 @@ def _program(head: ProgramHead, row: int, rows: _Rows) -> CorpusProgram:
         rows.fingerprint[at],
         rows.executions[at],
         measured_ps[order],
+        head.call_ps,
     )
 
 

@@ -81,7 +81,10 @@ class ProgramHead:
         runs: profiled runs in all rounds.
         fingerprint: of the compiled module.
         not_traced: kernels of the program that the trace does not hold.
-        unlisted_ps: what the trace holds beside the kernels (loops' own time), least per run, by instruction.
+        unlisted_ps: what the trace holds beside the kernels (loops' own time), least per run, by instruction; with the
+            profiler's cost in it.
+        span_cost_ps: what was taken off each time, as the profiler's own.
+        call_ps: wall time of calling a program that does next to nothing; None where that was not measured.
         notes: what a reader of the times must know.
     """
 
@@ -99,6 +102,8 @@ class ProgramHead:
     fingerprint: str = ""
     not_traced: tuple[str, ...] = ()
     unlisted_ps: Mapping[str, int] = field(default_factory=dict)
+    span_cost_ps: int = 0
+    call_ps: int | None = None
     notes: tuple[str, ...] = ()
 
 
