@@ -198,6 +198,9 @@ PROGRAMS = TableSpec(
         _count("bytes", "bytes accessed by one execution, null where unknown", "bytes", nullable=True),
         _count("transcendentals", "transcendental operations of one execution", "ops", nullable=True),
         _text("notes", "what the counts leave out (custom calls, unknown trip counts), null if nothing", nullable=True),
+        Column(
+            "hlo", pa.binary(), "the compiled module: a serialised HloProto as one frame of Zstandard", nullable=True
+        ),
     ),
     ("program",),
 )

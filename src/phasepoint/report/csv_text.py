@@ -29,6 +29,8 @@ def _cells(column: pa.Array, *, for_spreadsheet: bool) -> Sequence[str]:
         column = column.cast(pa.string())
     is_text = pa.types.is_string(column.type)
     disarm = for_spreadsheet and is_text
+    if pa.types.is_binary(column.type):
+        return ["" if v is None else v.hex() for v in column.to_pylist()]
     return ["" if v is None else _field(_harmless(v) if disarm else str(v)) for v in column.to_pylist()]
 
 

@@ -28,7 +28,9 @@ def render_table(table: pa.Table, console: Console) -> None:
 
 
 def _cell(value: object) -> Text:
-    return Text("null", style="dim") if value is None else Text(shorten(str(value), _MOST_CHARACTERS))
+    if value is None or isinstance(value, bytes):
+        return Text("null" if value is None else f"{len(value):,} bytes", style="dim")
+    return Text(shorten(str(value), _MOST_CHARACTERS))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -17,6 +17,7 @@ from phasepoint.sources.hlo_cost import ModuleCost, cost_of_module
 from phasepoint.sources.hlo_fingerprint import fingerprint_module
 from phasepoint.sources.hlo_layers import layers_of_module
 from phasepoint.sources.hlo_module import Module, parse_module
+from phasepoint.sources.hlo_packed import pack_hlo
 
 _PROGRAM_COLUMNS, _INSTRUCTION_COLUMNS = (
     tuple(column.name for column in TABLES[name].columns) for name in ("programs", "instructions")
@@ -54,7 +55,7 @@ def read_programs(protos: Mapping[int, bytes], *, window: int) -> HloTables:
         except SourceError as error:
             raise SourceError(f"program {program} of window {window}: {error}") from error
         cost = cost_of_module(module)
-        programs.append(_program_row(program, module, cost, window))
+        programs.append({**_program_row(program, module, cost, window), "hlo": pack_hlo(data)})
         instructions += _instruction_rows(program, module, cost)
     columns = zip(*instructions, strict=True) if instructions else ([] for _ in _INSTRUCTION_COLUMNS)
     return HloTables(
