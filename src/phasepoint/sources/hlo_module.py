@@ -64,19 +64,32 @@ def parse_module(data: bytes) -> Module:
     Raises:
         SourceError: the bytes are no `HloProto`, or the module in them does not hang together.
     """
+    return _link_module(_parse(data, "HloProto").hlo_module, len(data))
+
+
+def parse_module_proto(data: bytes) -> Module:
+    """Decode a serialised `HloModuleProto`, as a compiler gives it.
+
+    Raises:
+        SourceError: as `parse_module`.
+    """
+    return _link_module(_parse(data, "HloModuleProto"), len(data))
+
+
+def _parse(data: bytes, message: str) -> Any:
     from google.protobuf.message import DecodeError
 
-    proto = load_schema("hlo")["HloProto"]()
+    proto = load_schema("hlo")[message]()
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
         raise SourceError(f"no HLO module in {len(data)} bytes: {error}") from error
-    if not proto.hlo_module.computations:
-        raise SourceError(f"no HLO module in {len(data)} bytes: it has no computations")
-    return _link_module(proto.hlo_module)
+    return proto
 
 
-def _link_module(module: Any) -> Module:
+def _link_module(module: Any, size: int) -> Module:
+    if not module.computations:
+        raise SourceError(f"no HLO module in {size} bytes: it has no computations")
     shapes = ShapeCache()
     source_of = _source_reader(module.stack_frame_index)
     done: dict[int, Computation] = {}
