@@ -39,6 +39,9 @@ class Answers:
         shared: ρ of the method.
         notes: of each kernel.
         said: of the methods as a whole.
+        device: the device, where a method knows more than the target's name.
+        launch_ps: what a program takes beside its kernels, for each execution of one; [n].
+        program_ps: the same once, for each execution of the program; [n], by its kernels.
     """
 
     place: Mapping[str, int]
@@ -53,6 +56,9 @@ class Answers:
     shared: Floats
     notes: tuple[tuple[str, ...], ...]
     said: tuple[str, ...]
+    device: str | None
+    launch_ps: Floats
+    program_ps: Floats
 
 
 def ask_methods(
@@ -95,6 +101,8 @@ class _Told:
         self.time_ps, self.low_ps, self.high_ps, self.distance = (np.full(n, np.nan) for _ in range(4))
         self.method: list[str] = [""] * n
         self.shared = np.ones(n)
+        self.launch_ps, self.program_ps = np.zeros(n), np.zeros(n)
+        self.device: str | None = None
         self.notes: list[dict[str, None]] = [{} for _ in range(n)]
         self.said: dict[str, None] = {}
 
@@ -110,6 +118,8 @@ class _Told:
         ):
             mine[into] = theirs[answered]
         self.shared[into] = start.shared
+        self.launch_ps[into], self.program_ps[into] = start.launch_ps, start.program_ps
+        self.device = self.device or start.device
         if start.basis is not None and len(into):
             self.said[f"method {method}: {start.basis}"] = None
         for place in into:
@@ -143,6 +153,9 @@ class _Told:
             shared=self.shared,
             notes=tuple(tuple(lines) for lines in self.notes),
             said=tuple(self.said),
+            device=self.device,
+            launch_ps=self.launch_ps,
+            program_ps=self.program_ps,
         )
 
 

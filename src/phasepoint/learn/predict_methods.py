@@ -63,12 +63,18 @@ class Start:
         notes: which model answers, or why none does, where the reader must know.
         shared: correlation of the errors of two kernels of one program.
         basis: what its answers rest on, in words; said where it answered.
+        device: the device that it knows, where that is more than the target's name says.
+        launch_ps: what a program takes beside its kernels, for each execution of one; below 0 where labels hold more.
+        program_ps: the same, once for each execution of the program.
     """
 
     answer: Answer | None
     notes: tuple[str, ...] = ()
     shared: float = 1.0
     basis: str | None = None
+    device: str | None = None
+    launch_ps: float = 0.0
+    program_ps: float = 0.0
 
 
 @dataclass(frozen=True)

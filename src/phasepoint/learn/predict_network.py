@@ -1,17 +1,16 @@
 """The trained network as a method: for the CPU whose corpus it learned from."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.graphs import FEATURISER_VERSION
+from phasepoint.learn.kernel_model import KIND, KernelModel
 from phasepoint.learn.model_file import Model, builtin_models, read_model
 from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_target import Target
 
 BUILTIN = "kernels-cpu"
-KIND = "kernels"
 
 SHARED = 0.3
 """Correlation of the network's errors within a program. An assumption, not fitted."""
@@ -49,14 +48,21 @@ def start_network(target: Target, model: Model | None) -> Start:
     found = network_model(target, model)
     if found is None:
         return Start(None, notes=(_MISSING,) if target.kind == "cpu" else ())
-    network = import_module("phasepoint.learn.kernel_model").KernelModel.from_model(found)
+    network = KernelModel.from_model(found)
+    overhead = found.card.get("overhead", {})
 
     def answer(asked: Asked) -> Times:
         said = network.predict(asked.graphs)
         return Times(said.time_ps, said.low_ps, said.high_ps, said.distance)
 
     return Start(
-        answer, notes=_notes(network.device), shared=SHARED, basis=f"a network trained on {_name(network.device)}"
+        answer,
+        notes=_notes(network.device),
+        shared=SHARED,
+        basis=f"learned from kernels measured on {_name(network.device)}, {found.card.get('date', 'date unknown')}",
+        device=_name(network.device),
+        launch_ps=float(overhead.get("launch_ps", 0.0)),
+        program_ps=float(overhead.get("program_ps", 0.0)),
     )
 
 
@@ -65,14 +71,13 @@ def _name(device: Mapping[str, Any]) -> str:
 
 
 def _notes(device: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whether this machine's CPU is the one that the model knows."""
+    """That this machine's CPU is not the one that the model knows, where it is not."""
     from phasepoint.devices.cpu_peaks import cpu_identity
 
     here, known = cpu_identity().model, _name(device)
-    same = f"cpu is {known}, whose kernels the model was trained on"
-    if here and here in known:
-        return (same,)
-    return (f"{same}; this machine's CPU is another, {here or 'unknown'}",)
+    if here and here.casefold() in known.casefold():
+        return ()
+    return (f"times are those of {known}; this machine's CPU is another: {here or 'its name is not known'}",)
 
 
 def check_featuriser(model: Model) -> None:

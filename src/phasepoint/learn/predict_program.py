@@ -29,9 +29,12 @@ MODEL_KINDS = ("kernels", "operators")
 
 _MOST_ITERATIONS = 10**12
 _LOOPS_NAMED = 3
+_LEAST_OF_SUM = 0.1
+"""Of the sum, where what is beside the kernels is negative: labels hold what the trace itself took."""
+
 _KINDS = {"cpu": "a CPU", "gpu": "a GPU", "tpu": "a TPU"}
 _STREAM = {
-    "cpu": "one core: kernels run one after the other, so their times add up",
+    "cpu": "one core: kernels run one after the other, so their times add up, with what lies between them",
     "gpu": "one stream: kernels run one after the other, so their times add up; gaps between them are not in it",
     "tpu": "one core of the device: kernels run one after the other, so their times add up",
 }
@@ -127,14 +130,14 @@ def _estimate(case: _Case) -> ProgramEstimate:
     shares = weight * answers.time_ps[rows.place]
     return ProgramEstimate(
         program=case.program.name,
-        device=case.target.name,
+        device=answers.device or case.target.name,
         time_ps=None if unknown else round(total.time_ps),
         low_ps=None if unknown else round(total.low_ps),
         high_ps=None if unknown else round(total.high_ps),
         analytic_ps=None if unknown else round(float(weight @ answers.analytic_ps[rows.place])),
         kernels=estimates,
         in_range_ratio=_share(shares, np.array([one.in_range for one in estimates], dtype=bool)),
-        notes=_notes(case),
+        notes=_notes(case, estimates),
         once_ps=round(_sum(rows, answers, rows.once).time_ps) if unknown else None,
         iteration_ps=round(_sum(rows, answers, rows.looped).time_ps) if unknown else None,
         bound=_largest(shares, [one.bound for one in estimates]),
@@ -191,8 +194,18 @@ def _sum(rows: _Rows, answers: Answers, weight: Floats) -> Sum:
     ends = answers.time_ps[place], answers.low_ps[place], answers.high_ps[place]
     found = sum_times(weight, ends, same=rows.same, shared=answers.shared[place])
     least = float(weight @ answers.bound_ps[place])
-    low = max(found.low_ps / rows.widen, least)
-    return Sum(found.time_ps, min(low, found.time_ps), found.high_ps * rows.widen)
+    beside = _beside(weight, answers, place)
+    time_ps = max(found.time_ps + beside, _LEAST_OF_SUM * found.time_ps)
+    low = max((found.low_ps + beside) / rows.widen, _LEAST_OF_SUM * found.low_ps / rows.widen, least)
+    return Sum(time_ps, min(low, time_ps), max((found.high_ps + beside) * rows.widen, time_ps))
+
+
+def _beside(weight: Floats, answers: Answers, place: Ints) -> float:
+    """What a program takes beside its kernels; for part of one, such as a loop's body, its share."""
+    if not weight.any():
+        return 0.0
+    launches = float(weight @ answers.launch_ps[place])
+    return launches + float(weight @ answers.program_ps[place] / weight.sum())
 
 
 def _with_branches(total: Sum, case: _Case, rows: _Rows) -> Sum:
@@ -223,7 +236,7 @@ def _largest(times: Floats, names: Sequence[str]) -> str:
     return max(totals, key=totals.__getitem__, default="unknown")
 
 
-def _notes(case: _Case) -> tuple[str, ...]:
+def _notes(case: _Case, estimates: Sequence[KernelEstimate]) -> tuple[str, ...]:
     kind = case.target.kind
     notes = [*case.program.notes, *case.answers.said, _STREAM[kind], *_loop_notes(case.weights, case.trip_count)]
     if case.is_foreign:
@@ -231,6 +244,12 @@ def _notes(case: _Case) -> tuple[str, ...]:
         notes.append(
             f"compiled for {compiled_for}, predicted for {_KINDS[kind]}: another compiler would make other kernels, so "
             f"both ends of the intervals are moved out by a factor of {OTHER_BACKEND_FACTOR:g}"
+        )
+    outside = sum(not one.in_range for one in estimates if one.distance is not None)
+    if outside:
+        notes.append(
+            f"{outside} of {len(estimates)} kernels lie outside the range of what was learned from (distance above 1): "
+            f"their intervals are widened"
         )
     if case.weights.branches:
         notes.append("which branch of a conditional runs is not known: the mean is taken, the interval holds all")
