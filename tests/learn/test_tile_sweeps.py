@@ -76,7 +76,7 @@ def test_a_device_is_never_a_prior_of_itself(folder):
     assert notes == (
         "gemm_big_A: priors from B",
         "gemm_big_B: priors from A",
-        "stencil_A: priors from no other device: searched from nothing",
+        "stencil_A: no other device is known, searched from nothing",
     )
     alone = folder / "only"
     alone.mkdir()
@@ -154,7 +154,7 @@ def test_bad_input_is_refused_with_what_was_expected(tmp_path):
         with pytest.raises(ModelError, match=match):
             train(tmp_path, seed=0, progress=_silent)
 
-    with pytest.raises(ModelError, match=r"holds no parquet file; KERNEL_DEVICE\.parquet is expected"):
+    with pytest.raises(ModelError, match=r"one per kernel and device, KERNEL_DEVICE\.parquet, is expected"):
         train(tmp_path, seed=0, progress=_silent)
     refused("parameters and time_ms are expected", a=[1])
     refused("parameters and time_ms are expected", time_ms=[1.0])
