@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phasepoint.cli.options import AsJson, RayAddress
+from phasepoint.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,20 +44,33 @@ def collect(
     corpus holds is not measured again: a collection that was broken off goes on, and more --rounds add to it.
     """
     from phasepoint.cli.console import write_notes
-    from phasepoint.cli.opening import progress_bar
+    from phasepoint.cli.opening import open_converted, progress_bar
     from phasepoint.learn.collect import collect as collect_programs
+    from phasepoint.learn.collect import collect_run, join_collected
+    from phasepoint.learn.collect_sources import is_file_source
 
-    with progress_bar("measuring programs, in batches") as advance:
-        found = collect_programs(
-            out,
-            _references(sources or [], programs, seed)[:limit],
-            rounds=rounds,
-            repeats=repeats,
-            cores=None if core is None else (core,),
-            workers=workers,
-            ray_address=ray,
-            progress=advance,
-        )
+    words = sources or []
+    references = _references([word for word in words if is_file_source(word)], programs, seed)[:limit]
+    runs = [word for word in words if not is_file_source(word)]
+    if not references and not runs:
+        raise UsageError("nothing to collect: give a run, FILE.py:function, or --programs zoo, generated, all, PATTERN")
+    parts = []
+    if references:
+        with progress_bar("measuring programs, in batches") as advance:
+            measured = collect_programs(
+                out,
+                references,
+                rounds=rounds,
+                repeats=repeats,
+                cores=None if core is None else (core,),
+                workers=workers,
+                ray_address=ray,
+                progress=advance,
+            )
+        parts.append(measured)
+    for path in runs:
+        parts.append(collect_run(out, open_converted(path), path))
+    found = join_collected(parts)
     if as_json:
         from phasepoint.report.documents import to_json
 
@@ -67,22 +81,15 @@ def collect(
         f"{found.path}: {found.measured} programs measured on {found.device}, {found.already} were there, "
         f"{len(found.failed)} failed"
     )
+    if found.not_captured:
+        write_notes([f"{found.not_captured} programs of the runs ran in no captured step and are left out"])
 
 
 def _references(sources: "Sequence[str]", programs: str | None, seed: int) -> "list[ProgramReference]":
-    """The programs asked for, each once.
-
-    Raises:
-        UsageError: nothing is asked for.
-    """
-    from phasepoint.core.errors import UsageError
+    """The programs of the package and of files that are asked for, each once."""
     from phasepoint.learn.collect import names_in_file
     from phasepoint.learn.collect_sources import package_programs
 
-    if not sources and programs is None:
-        raise UsageError(
-            "nothing to collect: give --programs zoo, generated, all or a pattern, a run, or FILE.py:function"
-        )
     found = list(package_programs(programs, seed=seed)) if programs is not None else []
     for source in sources:
         found += names_in_file(source)

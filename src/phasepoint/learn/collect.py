@@ -16,6 +16,7 @@ from phasepoint.learn.collect_child import REASON_CHARACTERS, write_failed
 from phasepoint.learn.collect_cores import usable_cores
 from phasepoint.learn.collect_measure import REPEATS, ROUNDS
 from phasepoint.learn.collect_process import child_process as _child
+from phasepoint.learn.collect_runs import device_of_run, harvest_run
 from phasepoint.learn.collect_sources import ProgramReference
 from phasepoint.learn.corpus_folder import (
     HEAD,
@@ -29,6 +30,7 @@ from phasepoint.learn.corpus_folder import (
     write_head,
 )
 from phasepoint.learn.graphs import FEATURISER_VERSION
+from phasepoint.store import Run
 
 BATCH = 8
 """Programs that one process keeps loaded and measures in turns."""
@@ -55,6 +57,7 @@ class Collected:
         measured: programs that were measured now, at least one round.
         already: programs that had all rounds before.
         failed: programs that failed now.
+        not_captured: programs of recorded runs that no captured step ran.
     """
 
     path: str
@@ -63,6 +66,7 @@ class Collected:
     measured: int
     already: int
     failed: tuple[Failure, ...]
+    not_captured: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,41 @@ def collect(
     found = map_tasks(measure_batch, batches, workers=workers, ray_address=ray_address, progress=progress)
     failed = tuple(failure for failures in found for failure in failures)
     return Collected(str(folder), device, len(programs), len(todo) - len(failed), len(programs) - len(todo), failed)
+
+
+def collect_run(out: str | Path, run: Run, path: str) -> Collected:
+    """Take the programs of a recorded run, with the times that its windows hold, into a corpus.
+
+    Args:
+        out: the corpus, or a folder to make.
+        run: the run, its windows converted.
+        path: of the run, for names and messages.
+
+    Raises:
+        ModelError: the corpus is of another device, version or featuriser; the run is of several devices.
+        NoDataError: the run keeps no compiled module.
+    """
+    device = device_of_run(run, path)
+    kind = str(device["kind"])
+    name = ensure_head(Path(out), device, {"recorded": True})
+    found = harvest_run(out, run, path, device=name, kind=kind)
+    failed = tuple(Failure(*one) for one in found.failed.items())
+    programs = len(found.written) + len(failed) + found.not_captured
+    return Collected(str(out), name, programs, len(found.written), 0, failed, found.not_captured)
+
+
+def join_collected(parts: Sequence[Collected]) -> Collected:
+    """Several collections into one corpus as one."""
+    failed = tuple(failure for part in parts for failure in part.failed)
+    return Collected(
+        parts[0].path,
+        parts[0].device,
+        sum(part.programs for part in parts),
+        sum(part.measured for part in parts),
+        sum(part.already for part in parts),
+        failed,
+        sum(part.not_captured for part in parts),
+    )
 
 
 def names_in_file(source: str) -> tuple[ProgramReference, ...]:
