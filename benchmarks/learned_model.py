@@ -43,8 +43,12 @@ def main() -> None:
 
 def _kernels(path: Path, seeds: int, *, only: str | None) -> None:
     corpus = read_corpus(path)
-    print(f"\n== kernels of {len(corpus.programs)} programs on {corpus.device['name']}: {len(corpus.kernels.graphs)} unlike")
-    print(f"noise floor of labels: {corpus.noise_floor_ratio:.1%}, of kernels >= 5 us {corpus.noise_floor_long_ratio:.1%}")
+    print(
+        f"\n== kernels of {len(corpus.programs)} programs on {corpus.device['name']}: {len(corpus.kernels.graphs)} unlike"
+    )
+    print(
+        f"noise floor of labels: {corpus.noise_floor_ratio:.1%}, of kernels >= 5 us {corpus.noise_floor_long_ratio:.1%}"
+    )
     for seed in range(seeds):
         if only in (None, "random"):
             _split(corpus, f"random, seed {seed}", random_split(corpus, seed=seed), seed)
@@ -65,7 +69,10 @@ def _split(corpus: Corpus, name: str, split: Split, seed: int) -> None:
     errors = {row.group: row.mape for row in result.rows}
     learned, analytic = errors[LONG], errors[ANALYTIC + LONG]
     if learned and analytic:
-        print(f"analytic / learned: {analytic / learned:.1f} x; inside the 90 % interval: {_ratio(result.coverage)}", flush=True)
+        print(
+            f"analytic / learned: {analytic / learned:.1f} x; inside the 90 % interval: {_ratio(result.coverage)}",
+            flush=True,
+        )
 
 
 def _ratio(value: float | None) -> str:
