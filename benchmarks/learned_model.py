@@ -3,8 +3,9 @@
     python benchmarks/learned_model.py --corpus corpus/ --data ../learn            # everything, some 40 min
     python benchmarks/learned_model.py --corpus corpus/ --part kernels --seeds 3   # own kernels alone
 
-The corpus is one of `phasepoint learn collect --out corpus/ --programs all`; the folder of data holds `gpu_ops`, `conv_solvers`,
-`tile_sweeps` and `tpu` (docs/learn.md says where they come from). Parts with a benchmark of their own are run as it stands.
+The corpus is one of `phasepoint learn collect --out corpus/ --programs all`; the folder of data holds `gpu_ops`,
+`conv_solvers`, `tile_sweeps` and `tpu` (docs/learn.md says where they come from). Parts with a benchmark of their own are
+run as it stands.
 """
 
 import argparse
@@ -43,9 +44,7 @@ def main() -> None:
 
 def _kernels(path: Path, seeds: int, *, only: str | None) -> None:
     corpus = read_corpus(path)
-    print(
-        f"\n== kernels of {len(corpus.programs)} programs on {corpus.device['name']}: {len(corpus.kernels.graphs)} unlike"
-    )
+    print(f"\n== {len(corpus.kernels.graphs)} kernels of {len(corpus.programs)} programs on {corpus.device['name']}")
     print(
         f"noise floor of labels: {corpus.noise_floor_ratio:.1%}, of kernels >= 5 us {corpus.noise_floor_long_ratio:.1%}"
     )
