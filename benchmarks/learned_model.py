@@ -4,8 +4,8 @@
     python benchmarks/learned_model.py --corpus corpus/ --part kernels --seeds 3   # own kernels alone
 
 The corpus is one of `phasepoint learn collect --out corpus/ --programs all`; the folder of data holds `gpu_ops`,
-`conv_solvers`, `tile_sweeps` and `tpu` (docs/learn.md says where they come from). Parts with a benchmark of their own are
-run as it stands.
+`conv_solvers`, `tile_sweeps` and `tpu` (docs/learn.md says where they come from). Parts that have a benchmark of
+their own are run by it.
 """
 
 import argparse
