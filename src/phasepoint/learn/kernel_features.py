@@ -76,20 +76,28 @@ def kernel_row(instruction: Instruction, nodes: Nodes, rows: Rows, work: list[Wo
         Shape [len(KERNEL_FEATURE_NAMES)], raw.
     """
     classes = [class_of(node.opcode) for node in nodes]
+    columns = dict(zip(_READ, rows[:, _READ_AT].T.tolist(), strict=True))
     values: dict[str, float] = {f"nodes_{name}": classes.count(name) for name in _CLASSES}
-    values |= _operations(nodes, rows, classes)
+    values |= _operations(nodes, columns, classes)
     values |= _traffic(instruction, nodes)
-    values |= _sizes(nodes, rows, classes)
-    values |= _largest(rows, classes)
+    values |= _sizes(nodes, columns, classes)
+    values |= _largest(rows, columns, classes)
     values["is_fusion"] = instruction.opcode == "fusion"
     values["is_custom_fusion"] = instruction.proto.fusion_kind == "kCustom"
     values["unknown_nodes"] = sum([one.flop is None for one in work])
     bounds = any("<=" in node.shape.text for node in nodes)
-    values["is_dynamic"] = bounds or bool(rows[:, COLUMN_OF["is_dynamic"]].any())
-    row = np.zeros(len(KERNEL_FEATURE_NAMES), np.float32)
-    for name, value in values.items():
-        row[KERNEL_COLUMN_OF[name]] = number(value)
-    return row
+    values["is_dynamic"] = bounds or any(columns["is_dynamic"])
+    return np.array([number(values.get(name, 0.0)) for name in KERNEL_FEATURE_NAMES], np.float32)
+
+
+_READ = (
+    *("elements", "size_bytes", "is_parameter", "is_output", "is_float", "element_bytes", "minor_size", "flop"),
+    *("transcendentals", "input_elements", "moves_minor", "reduces_minor", "window_covers_minor", "is_dynamic"),
+    *_COSTLY,
+)
+_READ_AT = [COLUMN_OF[name] for name in _READ]
+Columns = dict[str, list[float]]
+"""The columns of the nodes' rows that are read here, as lists: kernels are small, and arrays slow for a few entries."""
 
 
 def class_of(opcode: str) -> str:
@@ -108,25 +116,27 @@ _CLASS_OF = {
 }
 
 
-def _operations(nodes: Nodes, rows: Rows, classes: list[str]) -> dict[str, float]:
-    flop, transcendentals = (rows[:, COLUMN_OF[name]].astype(np.float64) for name in ("flop", "transcendentals"))
+def _operations(nodes: Nodes, columns: Columns, classes: list[str]) -> dict[str, float]:
     by_class = dict.fromkeys(_CLASSES, 0.0)
-    by_kind = {f"transcendentals_{kind}": 0.0 for kind in _TRANSCENDENTAL_KINDS}
-    for node, name, operations, slow in zip(nodes, classes, flop.tolist(), transcendentals.tolist(), strict=True):
+    by_kind = dict.fromkeys(_TRANSCENDENTAL_KINDS, 0.0)
+    for name, operations in zip(classes, columns["flop"], strict=True):
         by_class[name] += operations
+    for node, slow in zip(nodes, columns["transcendentals"], strict=True):
         kind = _KIND_OF.get(node.opcode)
         if kind is not None:
-            by_kind[f"transcendentals_{kind}"] += slow
-    elements = rows[:, COLUMN_OF["elements"]].astype(np.float64)
-    costly = {target: float(elements @ rows[:, COLUMN_OF[flag]]) for flag, target in _COSTLY.items()}
+            by_kind[kind] += slow
+    elements = columns["elements"]
     return {
-        "flop": float(flop.sum()),
+        "flop": sum(columns["flop"]),
         "matrix_flop": by_class["matrix"] + by_class["convolution"],
         "reduce_flop": by_class["reducing"],
         "elementwise_flop": by_class["elementwise"],
-        "transcendentals": float(transcendentals.sum()),
-        **by_kind,
-        **costly,
+        "transcendentals": sum(columns["transcendentals"]),
+        **{f"transcendentals_{kind}": slow for kind, slow in by_kind.items()},
+        **{
+            target: sum([n for n, is_one in zip(elements, columns[flag], strict=True) if is_one])
+            for flag, target in _COSTLY.items()
+        },
     }
 
 
@@ -178,28 +188,30 @@ def _bytes(instruction: Instruction) -> tuple[int, int]:
     return max(both - written, 0), written
 
 
-def _sizes(nodes: Nodes, rows: Rows, classes: list[str]) -> dict[str, float]:
-    elements, sizes = rows[:, COLUMN_OF["elements"]], rows[:, COLUMN_OF["size_bytes"]]
-    inner = (rows[:, COLUMN_OF["is_parameter"]] == 0) & (rows[:, COLUMN_OF["is_output"]] == 0)
-    out_of_order = (rows[:, COLUMN_OF["moves_minor"]] > 0) | (
-        (rows[:, COLUMN_OF["reduces_minor"]] == 0) & (np.array(classes) == "reducing")
-    )
-    strided = np.maximum(elements, rows[:, COLUMN_OF["input_elements"]])[out_of_order]
+def _sizes(nodes: Nodes, columns: Columns, classes: list[str]) -> dict[str, float]:
+    elements, sizes = columns["elements"], columns["size_bytes"]
+    places = range(len(nodes))
+    inner = [sizes[one] for one in places if not columns["is_parameter"][one] and not columns["is_output"][one]]
+    strided = [one for one in places if columns["moves_minor"][one] or _reduces_outer(classes[one], columns, one)]
     output = _first_output(nodes)
-    floats = rows[:, COLUMN_OF["is_float"]] > 0
-    widths = rows[floats, COLUMN_OF["element_bytes"]]
+    widths = {width for width, is_float in zip(columns["element_bytes"], columns["is_float"], strict=True) if is_float}
     return {
-        "output_minor_size": float(rows[output, COLUMN_OF["minor_size"]]),
-        "output_element_bytes": float(rows[output, COLUMN_OF["element_bytes"]]),
-        "largest_elements": float(elements.max()),
-        "largest_intermediate_bytes": float(sizes[inner].max(initial=0)),
-        "intermediate_bytes": float(sizes[inner].astype(np.float64).sum()),
-        "strided_elements": float(strided.astype(np.float64).sum()),
-        "strided_bytes": float(sizes[out_of_order].astype(np.float64).sum()),
+        "output_minor_size": columns["minor_size"][output],
+        "output_element_bytes": columns["element_bytes"][output],
+        "largest_elements": max(elements),
+        "largest_intermediate_bytes": max(inner, default=0.0),
+        "intermediate_bytes": sum(inner),
+        "strided_elements": sum([max(elements[one], columns["input_elements"][one]) for one in strided]),
+        "strided_bytes": sum([sizes[one] for one in strided]),
         "depth": _depth(nodes),
-        "is_float64": bool((widths == 8).any()),
-        "is_narrow": bool((widths < 4).any()),
+        "is_float64": 8.0 in widths,
+        "is_narrow": bool(widths) and min(widths) < 4,
     }
+
+
+def _reduces_outer(name: str, columns: Columns, place: int) -> bool:
+    """Whether a reduction leaves the innermost dimension alone, so that it strides through memory."""
+    return name == "reducing" and not columns["reduces_minor"][place] and not columns["window_covers_minor"][place]
 
 
 def _first_output(nodes: Nodes) -> int:
@@ -226,23 +238,23 @@ _TAKEN = {
 }
 
 
-def _largest(rows: Rows, classes: list[str]) -> dict[str, float]:
+def _largest(rows: Rows, columns: Columns, classes: list[str]) -> dict[str, float]:
     """Columns of the node of each class that does most: by its operations, then by what it reads."""
-    weight = rows[:, COLUMN_OF["flop"]].astype(np.float64) * 1e3 + rows[:, COLUMN_OF["input_elements"]]
+    flop, read = columns["flop"], columns["input_elements"]
     values: dict[str, float] = {}
-    for name, columns in _TAKEN.items():
+    for name, taken in _TAKEN.items():
         of = [place for place, one in enumerate(classes) if one == name]
         if of:
-            row = rows[max(of, key=lambda place: weight[place])]
-            values |= {column: float(row[COLUMN_OF[column]]) for column in columns}
+            row = rows[max(of, key=lambda place: (flop[place], read[place]))].tolist()
+            values |= {column: row[COLUMN_OF[column]] for column in taken}
     of = [place for place, one in enumerate(classes) if one == "reducing"]
     if of:
-        row = rows[max(of, key=lambda place: rows[place, COLUMN_OF["input_elements"]])]
-        taken = max(float(row[COLUMN_OF["reduced_elements"]]), float(row[COLUMN_OF["window_size_product"]]))
+        largest = max(of, key=lambda place: read[place])
+        row = rows[largest].tolist()
         values |= {
-            "reduce_input_elements": float(row[COLUMN_OF["input_elements"]]),
-            "reduced_elements": taken,
-            "reduces_minor": float(row[COLUMN_OF["reduces_minor"]] or row[COLUMN_OF["window_covers_minor"]]),
-            "reduce_minor_size": float(row[COLUMN_OF["minor_size"]]),
+            "reduce_input_elements": read[largest],
+            "reduced_elements": max(row[COLUMN_OF["reduced_elements"]], row[COLUMN_OF["window_size_product"]]),
+            "reduces_minor": not _reduces_outer("reducing", columns, largest),
+            "reduce_minor_size": columns["minor_size"][largest],
         }
     return values
