@@ -47,7 +47,7 @@ def predict(
     Time with interval, what bounds it, kernel by kernel; and how far it is outside what the model learned from.
     """
     from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import progress_bar
+    from phasepoint.cli.opening import open_converted, progress_bar
     from phasepoint.learn.predict import predict_programs
     from phasepoint.learn.predict_inputs import read_what
     from phasepoint.learn.predict_target import resolve_target
@@ -59,7 +59,7 @@ def predict(
 
         chosen = read_model(model)
     with busy(f"reading {what}"):
-        programs = read_what(what, args=args, args_from=args_from)
+        programs = read_what(what, args=args, args_from=args_from, opened=open_converted)
     with progress_bar("predicting kernels") as advance:
         found = predict_programs(programs, device, model=chosen, trip_count=trip_count, progress=advance)
     write_notes(dict.fromkeys(note for one in found for note in one.notes))

@@ -62,7 +62,7 @@ def analytic_of_target(target: Target, model: Model | None) -> AnalyticModel:
     trained = network_model(target, model)
     if trained is not None:
         return analytic_from_arrays(trained.arrays, source=f"fitted to the corpus of {trained.name}")
-    return analytic_of_device(_this_cpu())
+    return analytic_of_device(_this_cpu()[0])
 
 
 def start_analytic(target: Target, model: Model | None) -> Start:
@@ -77,11 +77,14 @@ def start_analytic(target: Target, model: Model | None) -> Start:
         )
         return Times(middle, low, high, np.full(len(asked.kernels), np.nan))
 
-    return Start(answer, shared=SHARED, basis=found.source)
+    measured_here = target.spec is None and network_model(target, model) is None
+    return Start(answer, notes=_this_cpu()[1] if measured_here else (), shared=SHARED, basis=found.source)
 
 
 @cache
-def _this_cpu() -> DeviceSpec:
+def _this_cpu() -> tuple[DeviceSpec, tuple[str, ...]]:
+    """This machine's peaks, and what was said while they were measured."""
     from phasepoint.devices.cpu_peaks import measured_cpu_spec
 
-    return measured_cpu_spec()
+    said: list[str] = []
+    return measured_cpu_spec(say=said.append), tuple(said)

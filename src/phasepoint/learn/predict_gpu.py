@@ -4,16 +4,13 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.errors import ModelError
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.learn.model_file import Model, builtin_models, read_model
-from phasepoint.learn.predict_calibration import CALIBRATIONS, PS_PER_US
 from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_operators import OperatorForm, operator_of_kernel
 from phasepoint.learn.predict_target import Target
-
-Floats = npt.NDArray[np.float64]
 
 BUILTIN = "gpu-ops"
 KIND = "operators"
@@ -21,14 +18,12 @@ KIND = "operators"
 SHARED = 0.5
 """Correlation of the errors within a program: a device that was never measured is misjudged as a whole. Assumed."""
 
-_EMPTY = OperatorForm("mulu", {"B": 1, "H": 1}, "f32")
-"""An operation of one element: what the framework takes to start anything."""
+_PRODUCTS = ("bmm", "linear", "conv")
+_ROUNDED = "tf32"
+_ROUNDED_NOTE = "products of f32 are taken to run in tf32, which JAX lets this device do unless told otherwise"
 
 _MISSING = "no trained model of GPU operators came with this package"
-_BASIS = (
-    "operators measured on other GPUs, started by another framework: its launch is taken out of every time, and "
-    f"{CALIBRATIONS['gpu'].launch_us[0]:g} µs for a kernel's own put in"
-)
+_BASIS = "operators measured on other GPUs in an eager framework, whose own time to start them is taken out"
 
 
 def start_operators(target: Target, model: Model | None) -> Start:
@@ -50,27 +45,32 @@ def start_operators(target: Target, model: Model | None) -> Start:
 def _started(operators: Any, trained: Any, spec: DeviceSpec) -> Start:
     """A method that asks a model for kernels that are operators; others it leaves open."""
 
-    def ask(forms: list[OperatorForm]) -> Any:
-        return trained.predict([operators.Operator(form.op, dict(form.dims), form.dtype) for form in forms], spec)
-
-    launch_ps = float(ask([_EMPTY]).time_ps[0])
-
     def answer(asked: Asked) -> Times:
         forms = [operator_of_kernel(*pair) for pair in zip(asked.kernels, asked.graphs, strict=True)]
-        rows = np.array([place for place, form in enumerate(forms) if form is not None], dtype=np.int64)
+        types = [None if form is None else _type_on(form, spec) for form in forms]
         found = np.full((4, len(forms)), np.nan)
-        if len(rows):
-            said = ask([form for form in forms if form is not None])
-            found[:, rows] = _without_launch(said, launch_ps)
-        return Times(found[0], found[1], found[2], found[3])
+        notes: dict[int, tuple[str, ...]] = {}
+        for dtype in dict.fromkeys(name for name in types if name is not None):
+            rows = [place for place, name in enumerate(types) if name == dtype]
+            these = [
+                operators.Operator(form.op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form
+            ]
+            try:
+                said = trained.predict(these, spec, dispatch=False)
+            except (
+                ModelError
+            ) as error:  # no peak of this type, no such operator: the next method answers, and it is said
+                notes |= dict.fromkeys(rows, (f"not predicted as an operator: {error}",))
+                continue
+            if dtype == _ROUNDED:
+                notes |= dict.fromkeys(rows, (_ROUNDED_NOTE,))
+            found[:, rows] = said.time_ps, said.low_ps, said.high_ps, said.distance
+        return Times(found[0], found[1], found[2], found[3], notes)
 
     return Start(answer, shared=SHARED, basis=_BASIS)
 
 
-def _without_launch(said: Any, launch_ps: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Time, lower and upper end, distance. The upper end keeps the launch: a queue that runs empty shows it."""
-    own, least, _ = (PS_PER_US * launch for launch in CALIBRATIONS["gpu"].launch_us)
-    bound = np.asarray(said.bound_ps, np.float64)
-    work = np.maximum(said.time_ps - launch_ps, bound)
-    low = np.maximum(np.minimum(said.low_ps - launch_ps, work), bound)
-    return work + own, low + least, np.maximum(said.high_ps, work + own), np.asarray(said.distance, np.float64)
+def _type_on(form: OperatorForm, spec: DeviceSpec) -> str:
+    """The element type in which a device computes: NVIDIA's libraries round factors of f32 where they may."""
+    rounds = spec.vendor == "NVIDIA" and _ROUNDED in spec.flop_per_s and form.op in _PRODUCTS
+    return _ROUNDED if rounds and form.dtype == "f32" else form.dtype

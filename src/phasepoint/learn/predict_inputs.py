@@ -1,25 +1,38 @@
 """What the user points `phasepoint predict` at: a function in a Python file, an HLO file, a recorded run."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from phasepoint.core.errors import NoDataError, SourceError, UsageError
 from phasepoint.learn.predict_hlo import Program, read_hlo
 
+if TYPE_CHECKING:
+    from phasepoint.store import Run
+
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)")
 
 
-def read_what(what: str, *, args: str | None = None, args_from: str | None = None) -> tuple[Program, ...]:
+def read_what(
+    what: str,
+    *,
+    args: str | None = None,
+    args_from: str | None = None,
+    opened: "Callable[[str], Run] | None" = None,
+) -> tuple[Program, ...]:
     """The programs that are meant.
 
     Args:
         what: `train.py:step`; a file of HLO; a run's folder or URL.
         args: shapes of the arguments, for a function.
         args_from: where in the same file its arguments are, for a function.
+        opened: opens a run; the command line's converts its captures first. None reads what is converted.
 
     Raises:
         UsageError: it is nothing of these, or the options do not go with it.
         SourceError: a file is no HLO.
+        NotARunError: a folder is no run.
         NoDataError: a run holds no programs, a program no instructions.
         MissingExtraError: JAX is needed and not there.
         ModelError: the user's function raises.
@@ -35,8 +48,9 @@ def read_what(what: str, *, args: str | None = None, args_from: str | None = Non
         raise UsageError(f"--args and --args-from are for functions, as in train.py:step; {what!r} is none")
     if "://" in what or Path(what).is_dir():
         from phasepoint.learn.predict_run import run_programs
+        from phasepoint.store import open_run
 
-        return run_programs(what)
+        return run_programs((opened or open_run)(what))
     return (read_file(Path(what)),)
 
 

@@ -1,19 +1,19 @@
 """HLO kernels as operators: which framework's operation, of which dimensions, does what a kernel does.
 
-A product is a product whoever writes it. Of a fused loop only its traffic counts: it becomes an element-wise operation
-that moves as many bytes. What is neither (sorting, gathering, collectives, library calls) is no operator.
+A product is a product whoever writes it. Of a fused loop its traffic and its operations count. What is neither
+(sorting, gathering, collectives, library calls) is no operator.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isqrt
 
+from phasepoint.learn.analytic import FLOP_PER_TRANSCENDENTAL
 from phasepoint.learn.graphs import KernelGraph
 from phasepoint.learn.kernels import Kernel
 from phasepoint.sources.hlo_module import Instruction
 
-_BYTES_OF_UNARY, _BYTES_OF_BINARY = 2, 3
-"""Arrays that an element-wise operation of one and of two inputs moves."""
+ELEMENT_TYPES = frozenset({"f64", "f32", "bf16", "f16", "s8"})
+"""Element types of products that operators know. Of loops only the bytes count."""
 
 _LOOPS = frozenset({"loop-fusion", "copy", "reduce"})
 _INITIAL_VALUES = 4
@@ -25,8 +25,8 @@ class OperatorForm:
     """An operator that stands for a kernel.
 
     Attributes:
-        op: bmm, linear, conv, softmax, ln, add, mulu, tanh.
-        dims: its dimensions by the names that `gpu_ops` gives them.
+        op: bmm, linear, conv, softmax, ln, fusion, reduce.
+        dims: its dimensions by the names that `learn/operators.py` gives them.
         dtype: element type.
     """
 
@@ -43,12 +43,14 @@ def operator_of_kernel(kernel: Kernel, graph: KernelGraph) -> OperatorForm | Non
         graph: its features.
     """
     dtype = _element_type(kernel)
+    if dtype not in ELEMENT_TYPES and graph.kind not in _LOOPS:
+        return None
     if graph.kind == "dot":
         return _product(graph, dtype)
     if graph.kind == "convolution":
         return _convolution(kernel, dtype)
     if graph.kind in _LOOPS:
-        return _normalisation(kernel, graph, dtype) or _element_wise(graph, dtype)
+        return _normalisation(kernel, graph, dtype) or _loop(graph, dtype)
     return None
 
 
@@ -95,7 +97,12 @@ def _normalisation(kernel: Kernel, graph: KernelGraph, dtype: str) -> OperatorFo
     """A softmax or layer norm that is one kernel: it reduces the innermost dimension and gives all elements back."""
     rows, columns = _rows_and_columns(graph)
     reduced = graph.feature("reduce_input_elements") - rows * columns  # its initial values are inputs, too
-    if graph.kind != "reduce" or not graph.feature("reduces_minor") or not 0 <= reduced <= _INITIAL_VALUES:
+    if (
+        dtype not in ELEMENT_TYPES
+        or graph.kind != "reduce"
+        or not graph.feature("reduces_minor")
+        or not 0 <= reduced <= _INITIAL_VALUES
+    ):
         return None
     opcodes = {node.opcode for node in kernel.nodes}
     if "exponential" in opcodes and "divide" in opcodes:
@@ -105,20 +112,16 @@ def _normalisation(kernel: Kernel, graph: KernelGraph, dtype: str) -> OperatorFo
     return None
 
 
-def _element_wise(graph: KernelGraph, dtype: str) -> OperatorForm | None:
-    """The operation of one or two inputs that moves as many bytes."""
-    moved = graph.feature("bytes_read") + graph.feature("bytes_written")
-    width = max(graph.feature("output_element_bytes"), 1.0)
-    if moved <= 0:
+def _loop(graph: KernelGraph, dtype: str) -> OperatorForm | None:
+    """A loop by its traffic and operations."""
+    read, written = int(graph.feature("bytes_read")), int(graph.feature("bytes_written"))
+    if written < 1:
         return None
-    arrays = _BYTES_OF_BINARY if graph.feature("inputs") > 1 else _BYTES_OF_UNARY
-    elements = max(round(moved / (arrays * width)), 1)
-    columns = min(max(int(graph.feature("output_minor_size")), 1), elements)
-    if columns < isqrt(elements) // 64:  # measured operations have rows of hundreds to thousands of elements
-        columns = max(isqrt(elements), 1)
-    slow = graph.feature("transcendentals") * 2 > elements
-    op = "add" if arrays == _BYTES_OF_BINARY else "tanh" if slow else "mulu"
-    return OperatorForm(op, {"B": max(round(elements / columns), 1), "H": columns}, dtype)
+    operations = graph.feature("flop") + FLOP_PER_TRANSCENDENTAL * graph.feature("transcendentals")
+    dims = {"bytes_read": read, "bytes_written": written, "flop": int(operations)}
+    return OperatorForm(
+        "reduce" if graph.kind == "reduce" else "fusion", dims, dtype if dtype in ELEMENT_TYPES else "f32"
+    )
 
 
 def _rows_and_columns(graph: KernelGraph) -> tuple[int, int]:

@@ -143,6 +143,7 @@ def _estimate(case: _Case) -> ProgramEstimate:
         bound=_largest(shares, [one.bound for one in estimates]),
         method=_largest(shares, [one.method for one in estimates]),
         measured=case.program.measured,
+        device_kind=case.target.kind,
     )
 
 

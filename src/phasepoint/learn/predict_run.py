@@ -11,7 +11,7 @@ from phasepoint.core.errors import NoDataError, SourceError
 from phasepoint.learn.kernels import Kernels, kernels_of_module
 from phasepoint.learn.predict_hlo import MOST_BYTES, Program, read_hlo
 from phasepoint.learn.predict_types import Measured
-from phasepoint.store import Run, Shard, open_run
+from phasepoint.store import Run, Shard
 
 _WAITS_ON_CPU = (
     "measured on a CPU whose threads share the work: spans of kernels hold waits for one another, so that their sum is "
@@ -22,24 +22,22 @@ KernelTimes = Mapping[str, tuple[int, int, str]]
 """Name of a kernel → executions, self time of all of them in ps, device."""
 
 
-def run_programs(path: str) -> tuple[Program, ...]:
+def run_programs(run: Run) -> tuple[Program, ...]:
     """The programs of a run's first process that has any, the one with most measured time first.
 
     Args:
-        path: the run's folder or URL.
+        run: opened, its captures converted.
 
     Raises:
-        NotARunError: there is no run.
         NoDataError: it holds no programs, or none was kept whole.
         SourceError: a program in it is damaged.
     """
-    run = open_run(path)
     for shard in run.shards:
         programs = _shard_programs(run, shard)
         if programs:
             return tuple(sorted(programs, key=lambda one: -_measured_ps(one)))
     raise NoDataError(
-        f"{path}: the run holds no compiled programs (HLO) to predict; JAX runs hold them if their windows were "
+        f"{run.path}: the run holds no compiled programs (HLO) to predict; JAX runs hold them if their windows were "
         f"converted by this release: record it anew, or give an HLO file"
     )
 

@@ -80,6 +80,7 @@ class ProgramEstimate:
         method: who answered for most of the time.
         confidence: of the intervals.
         measured: what a recorded run says beside it.
+        device_kind: cpu, gpu or tpu.
     """
 
     program: str
@@ -97,3 +98,11 @@ class ProgramEstimate:
     method: str = "analytic"
     confidence: float = CONFIDENCE
     measured: Measured | None = None
+    device_kind: str = ""
+
+    @property
+    def measured_ratio(self) -> float | None:
+        """Measured over predicted time; None where either is not known, or the kinds of device differ."""
+        if self.measured is None or not self.time_ps or not self.measured.device.startswith(self.device_kind):
+            return None
+        return self.measured.time_ps / self.time_ps

@@ -15,8 +15,6 @@ from phasepoint.report.names import printable, shorten
 MOST_ROWS = 15
 """Rows shown of any table; `--json` gives all."""
 
-_WIDE = 110
-_BAR = 16
 _LITTLE, _MUCH = 0.5, 0.9
 """Shares of the time within range below which the reader is warned, and from which not."""
 
@@ -106,14 +104,15 @@ def _measured(found: ProgramEstimate) -> Text:
         f"measured {format_ps(found.measured.time_ps)} on {printable(found.measured.device)}, "
         f"mean of {format_count(found.measured.executions)} executions"
     )
-    return text.append(f": × {found.measured.time_ps / found.time_ps:.2f}") if found.time_ps else text
+    ratio = found.measured_ratio
+    return text if ratio is None else text.append(f": × {ratio:.2f} of what is predicted")
 
 
 def _program_table(found: Sequence[ProgramEstimate]) -> Table:
     table = _table("program", "kernels", "predicted", "90 % interval", "measured", "× predicted", "in range")
     for one in found[:MOST_ROWS]:
         measured = None if one.measured is None else one.measured.time_ps
-        ratio = f"{measured / one.time_ps:.2f}" if measured is not None and one.time_ps else "–"
+        ratio = "–" if one.measured_ratio is None else f"{one.measured_ratio:.2f}"
         cells = (format_count(len(one.kernels)), format_ps(one.time_ps), _between(one.low_ps, one.high_ps))
         row = (shorten(one.program, 34), *cells, format_ps(measured), ratio, format_ratio(one.in_range_ratio))
         table.add_row(*map(Text, row))
@@ -121,22 +120,55 @@ def _program_table(found: Sequence[ProgramEstimate]) -> Table:
 
 
 def _kernel_table(found: ProgramEstimate, rows: Sequence[_Row], width: int) -> Table:
-    wide, measured = width >= _WIDE, found.measured is not None
-    names = ["runs", "each", "90 % interval", *(["roofline"] if wide else []), *(["measured"] if measured else [])]
-    table = _table("kernel, + alike", *names, "share")
-    for title in ("", "limit", *(["distance"] if wide else [])):
-        table.add_column(title, no_wrap=True)
+    columns = _columns(width, is_measured=found.measured is not None)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column("" if name == "bar" else name, justify="left" if name in _LEFT else "right", no_wrap=True)
     whole, longest = sum(row.total_ps for row in rows), max(rows[0].total_ps, 1)
+    names, bars = columns["kernel, + alike"], columns.get("bar", 0)
     for row in rows[:MOST_ROWS]:
-        share = row.total_ps / whole if whole else 0.0
         one = row.like
-        cells = [_name(row, 30 if wide else 20), "?" if row.runs is None else format_count(row.runs)]
-        cells += [format_ps(one.time_ps), _between(one.low_ps, one.high_ps)]
-        cells += [format_ps(one.analytic_ps)] if wide else []
-        cells += [format_ps(row.measured_ps)] if measured else []
-        cells += [format_ratio(share), share_bar(row.total_ps / longest, _BAR if wide else 8), one.bound]
-        table.add_row(*map(Text, cells + ([_distance(one)] if wide else [])))
+        cells = {
+            "kernel, + alike": _name(row, names),
+            "runs": "?" if row.runs is None else format_count(row.runs),
+            "each": format_ps(one.time_ps),
+            "90 % interval": _between(one.low_ps, one.high_ps),
+            "roofline": format_ps(one.analytic_ps),
+            "measured": format_ps(row.measured_ps),
+            "share": format_ratio(row.total_ps / whole if whole else 0.0),
+            "bar": share_bar(row.total_ps / longest, bars),
+            "limit": one.bound,
+            "distance": _distance(one),
+        }
+        table.add_row(*(Text(cells[name]) for name in columns))
     return table
+
+
+_LEFT = ("kernel, + alike", "bar", "limit", "distance")
+_WIDTHS = {
+    **{"kernel, + alike": 24, "runs": 5, "each": 8, "90 % interval": 20, "measured": 8, "share": 6},
+    **{"limit": 7, "distance": 12, "bar": 8, "roofline": 8},
+}
+"""Columns in the order in which they are given up where there is no room, the last first; characters of each."""
+
+
+def _columns(width: int, *, is_measured: bool) -> dict[str, int]:
+    """The columns that fit, in the order in which they are shown, with their widths; what is left goes to the bars."""
+    fitting, room = {}, width
+    for name, size in _WIDTHS.items():
+        if name == "measured" and not is_measured:
+            continue
+        if room < size + 2:
+            break
+        fitting[name], room = size, room - size - 2
+    if "bar" in fitting:
+        fitting["bar"] += min(max(room, 0), 8)
+    return {name: fitting[name] for name in _SHOWN if name in fitting}
+
+
+_SHOWN = (
+    *("kernel, + alike", "runs", "each", "90 % interval", "roofline", "measured", "share", "bar", "limit", "distance"),
+)
 
 
 def _rows(found: ProgramEstimate) -> list[_Row]:
