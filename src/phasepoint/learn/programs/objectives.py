@@ -118,6 +118,7 @@ def _chain(*, batch: int, length: int, labels: int) -> Net:
 
 _CLASSES = sizes("batch classes", (256, 1000), (8192, 100), (256, 10000), (2000, 400), (16384, 48))
 _PAIRS = sizes("batch width", (256, 384), (2560, 200), (4000, 96), (512, 1000), (1600, 300))
+_SQUARES = sizes("batch width", (256, 384), (640, 200), (1000, 96), (128, 1000), (400, 300))  # all pairs of a batch
 _LATTICES = sizes("batch length labels", (16, 48, 48), (48, 40, 32), (10, 60, 100), (100, 24, 40))
 
 NETWORKS = (
@@ -125,7 +126,7 @@ NETWORKS = (
     Network("objective", "smoothed", _smoothed, _CLASSES, integer_bound="classes"),
     Network("objective", "focal", _focal, _CLASSES, integer_bound="classes"),
     Network("objective", "distilled", _distilled, _CLASSES),
-    Network("objective", "contrastive", _contrastive, _PAIRS),
+    Network("objective", "contrastive", _contrastive, _SQUARES),
     Network("objective", "triplet", _triplet, _PAIRS),
     Network("objective", "robust", _robust, _PAIRS),
     Network("objective", "ranked", _ranked, sizes("batch width", (32, 64), (64, 100), (256, 48), (16, 300))),
