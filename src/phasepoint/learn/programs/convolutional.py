@@ -271,7 +271,7 @@ NETWORKS = (
         "mobile",
         "grouped",
         _grouped,
-        sizes("batch side width groups", (2, 12, 64, 4), (1, 14, 48, 8), (4, 7, 96, 12), (3, 10, 40, 5)),
+        sizes("batch side width groups", (2, 12, 64, 4), (1, 14, 48, 8), (3, 7, 80, 10), (3, 10, 40, 5)),
     ),
     Network(
         "temporal",
