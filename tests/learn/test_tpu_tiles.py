@@ -48,6 +48,14 @@ def test_a_tile_of_an_element_wise_kernel(tmp_path):
     assert features(kernel, 2)["bounds_known"] == 0  # nine of eight rows fit nothing
 
 
+def test_an_array_of_one_dimension_is_counted_in_tiles_of_its_layout(tmp_path):
+    text = SUM.format(m=64, n=1024).replace("f32[64,1024]{1,0:T(8,128)}", "f32[4096]{0:T(1024)}")
+    (kernel,) = read_tile_kernels(written(tmp_path, [(text, [((), (4,), 100, True), ((), (1,), 200, False)])]))
+    names = ("iterations", "runs", "volume_ratio", "moved_bytes")
+    assert [features(kernel, 0)[name] for name in names] == [1, 1, 1, 3 * 4096 * 4]
+    assert [features(kernel, 1)[name] for name in names] == [4, 4, 0.25, 3 * 4096 * 4]
+
+
 def test_a_tile_of_a_product(tmp_path):
     text = PRODUCT.format(m=64, k=256, n=512)
     runs = [((16, 4), (4, 4), 100, False), ((32, 1), (8, 1), 90, True)]

@@ -5,6 +5,7 @@ bounds come outermost first. A product (XLA writes it as a convolution) has a ti
 other kernels have one of the array that is walked.
 """
 
+import re
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -31,6 +32,8 @@ TILE_FEATURE_NAMES: tuple[str, ...] = (
 work over real work; bytes of one iteration, of all, of partial sums; pieces of memory that are contiguous, of all
 iterations; padded flop; arrays that each iteration moves, of all iterations; tile's volume over the whole; dimensions
 taken whole, and all; bounds outermost first. Times need the first ten and `bounds_known`."""
+
+_LAYOUT_TILE = re.compile(r"T\((\d+(?:,\d+)*)\)")
 
 Floats = npt.NDArray[np.float32]
 
@@ -69,18 +72,17 @@ class _Tiled:
 
 
 def _units(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Dimensions outermost first, what one unit of each holds, and their sizes in units."""
+    """Dimensions outermost first, what one unit of each holds, and their sizes in units.
+
+    A unit is a tile of the layout, `T(8,128)` or `T(1024)` of an array of one dimension; a register without one.
+    """
     order = tuple(reversed(memory_order(shape)))
-    per_unit = [1] * len(order)
-    if per_unit:
-        per_unit[-1] = LANES
-    if len(per_unit) > 1:
-        per_unit[-2] = SUBLANES
-    return (
-        order,
-        tuple(per_unit),
-        tuple(ceil(shape.dims[dim] / unit) for dim, unit in zip(order, per_unit, strict=True)),
-    )
+    written = _LAYOUT_TILE.search(shape.text)
+    tile = [max(int(size), 1) for size in written[1].split(",")] if written else [SUBLANES, LANES]
+    inner = tile[max(len(tile) - len(order), 0) :]
+    per_unit = [1] * (len(order) - len(inner)) + inner
+    sizes = tuple(ceil(shape.dims[dim] / unit) for dim, unit in zip(order, per_unit, strict=True))
+    return order, tuple(per_unit), sizes
 
 
 def _tiled(shape: Shape, bounds: tuple[int, ...]) -> _Tiled | None:

@@ -7,6 +7,7 @@ Performance Model for Tensor Processing Units", MLSys 2021, section 5), and besi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,7 @@ def train(folder: str | Path, *, seed: int, progress: Progress) -> Model:
     default = default_choices(kernels)
     card = {
         "corpus": f"TpuGraphs tiles: {len(kernels)} kernels, {sum(len(one.time_ps) for one in kernels)} measured tiles",
+        "date": datetime.now(UTC).date().isoformat(),
         "device": "TPU v3",
         "seed": seed,
         "coefficients": dict(zip(COEFFICIENT_NAMES, coefficients.tolist(), strict=True)),
@@ -199,7 +201,7 @@ def evaluate(model: Model | None, folder: str | Path, *, seed: int, progress: Pr
     used = read_model(BUILTIN, kind=KIND) if model is None else model
     coefficients = _coefficients(used)
     kernels = read_tile_kernels(folder)
-    ranked, notes = _ranked(kernels, coefficients, frozenset(used.card.get("kernels", ())), progress)
+    ranked, notes = _ranked(kernels, coefficients, frozenset(map(str, used.card.get("kernels") or ())), progress)
     rows = [_row(kernel, order) for kernel, order in zip(kernels, ranked, strict=True)]
     for first in (1, 5):
         label = "all" if first == 1 else f"all, best of the first {first}"
