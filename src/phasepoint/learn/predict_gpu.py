@@ -1,5 +1,6 @@
 """The model of operators as a method: for every GPU of `devices/specs.toml`, measured or not."""
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -47,14 +48,10 @@ def _started(operators: Any, trained: Any, spec: DeviceSpec) -> Start:
 
     def answer(asked: Asked) -> Times:
         forms = [operator_of_kernel(*pair) for pair in zip(asked.kernels, asked.graphs, strict=True)]
-        types = [None if form is None else _type_on(form, spec) for form in forms]
         found = np.full((4, len(forms)), np.nan)
         notes: dict[int, tuple[str, ...]] = {}
-        for dtype in dict.fromkeys(name for name in types if name is not None):
-            rows = [place for place, name in enumerate(types) if name == dtype]
-            these = [
-                operators.Operator(form.op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form
-            ]
+        for (op, dtype), rows in _groups(forms, spec).items():
+            these = [operators.Operator(op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form]
             try:
                 said = trained.predict(these, spec, dispatch=False)
             except (
@@ -68,6 +65,15 @@ def _started(operators: Any, trained: Any, spec: DeviceSpec) -> Start:
         return Times(found[0], found[1], found[2], found[3], notes)
 
     return Start(answer, shared=SHARED, basis=_BASIS)
+
+
+def _groups(forms: Sequence[OperatorForm | None], spec: DeviceSpec) -> Mapping[tuple[str, str], list[int]]:
+    """Places of the forms by operator and element type: what a model knows or does not know as a whole."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, form in enumerate(forms):
+        if form is not None:
+            groups.setdefault((form.op, _type_on(form, spec)), []).append(place)
+    return groups
 
 
 def _type_on(form: OperatorForm, spec: DeviceSpec) -> str:
