@@ -1,0 +1,135 @@
+"""From a folder of measurements to a stored model: members, floors, intervals, card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phasepoint.learn.model_file import Model
+from phasepoint.learn.operator_calibration import calibrate, device_distance, device_traits, shape_sizes, size_range
+from phasepoint.learn.operator_data import OperatorTimes, read_operator_times
+from phasepoint.learn.operator_features import traits_of_device
+from phasepoint.learn.operator_network import device_log_time
+from phasepoint.learn.operator_training import (
+    STEPS,
+    Rows,
+    measured_floors,
+    member_of,
+    predicted_log_time,
+    rows_of_times,
+    train_members,
+    typical_floors,
+)
+from phasepoint.learn.operator_work import CLASSES, Floats, join_works
+from phasepoint.learn.tasks import Progress
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How a class did on a device that its member had not seen.
+
+    Attributes:
+        device: the specification's name.
+        error: logarithm of measured over predicted, [n].
+        share: logarithm of the device's time over dispatch, [n].
+        roofline: logarithm of measured over the physical bound, [n].
+    """
+
+    device: str
+    error: Floats
+    share: Floats
+    roofline: Floats
+
+
+@dataclass(frozen=True)
+class FittedClass:
+    """One class: arrays of the model, and errors on devices left out (empty with one device)."""
+
+    kind: str
+    ops: tuple[str, ...]
+    arrays: Mapping[str, Any]
+    left_out: tuple[LeftOut, ...]
+    coverage: float
+
+
+def fit_operators(folder: str | Path, *, seed: int = 0, steps: int = STEPS, progress: Progress | None = None) -> Model:
+    """Train every class that the folder holds.
+
+    Raises:
+        ModelError: the folder cannot be used.
+        MissingExtraError: JAX or optax is not installed.
+    """
+    times, notes = read_operator_times(folder)
+    kinds = [kind for kind in CLASSES if any(part.kind == kind for part in times)]
+    fitted = []
+    for done, kind in enumerate(kinds, start=1):
+        fitted.append(fit_class(kind, times, seed=seed, steps=steps))
+        if progress is not None:
+            progress(done, len(kinds))
+    specs = {part.spec.name: traits_of_device(part.spec) for part in times}
+    known = np.stack([device_traits(traits) for _, traits in sorted(specs.items())])
+    arrays: dict[str, Any] = {"devices": known}
+    for one in fitted:
+        arrays.update({f"{one.kind}/{name}": value for name, value in one.arrays.items()})
+    card = {
+        "corpus": f"{sum(len(part.time_s) for part in times):,} measured operators (gpu_ops), f32",
+        "date": datetime.now(UTC).date().isoformat(),
+        "devices": sorted(specs),
+        "device_scale": _scale(specs, known),
+        "ops": {one.kind: list(one.ops) for one in fitted},
+        "errors": {one.kind: _errors(one) for one in fitted},
+        "seed": seed,
+        "steps": steps,
+        "notes": list(notes),
+    }
+    return Model("gpu-ops", "operators", arrays, card)
+
+
+def fit_class(kind: str, times: tuple[OperatorTimes, ...], *, seed: int, steps: int = STEPS) -> FittedClass:
+    """Train one class: a member that sees all devices, and one per device that does not see it."""
+    rows = rows_of_times(kind, times, seed=seed)
+    members = [None, *(range(len(rows.devices)) if len(rows.devices) > 1 else ())]
+    weights = train_members(rows, members, seed=seed, steps=steps)
+    floors = measured_floors(rows)
+    typical = np.stack([typical_floors(floors, out) for out in members])
+    left_out = tuple(
+        _left_out(rows, member_of(weights, number), typical[number], out)
+        for number, out in enumerate(members)
+        if out is not None or len(members) == 1
+    )
+    quantiles, coverage = calibrate([one.error for one in left_out], [one.share for one in left_out])
+    sizes = size_range(shape_sizes(join_works([part.work for part in times if part.kind == kind])))
+    extra = {"floor": typical, "quantiles": quantiles, "sizes": sizes}
+    arrays = {**weights, **{name: value.astype(np.float32) for name, value in extra.items()}}
+    return FittedClass(kind, rows.ops, arrays, left_out, coverage)
+
+
+def _left_out(rows: Rows, weights: Mapping[str, Any], log_floor: Floats, out: int | None) -> LeftOut:
+    of = rows.device == out if out is not None else np.ones(len(rows.device), bool)
+    predicted = predicted_log_time(rows, weights, log_floor, of)
+    inputs = (rows.shape[of].astype(np.float64), rows.terms[of].astype(np.float64))
+    own = np.logaddexp(device_log_time(rows.kind, weights, inputs, np), float(weights["start"]))
+    measured = rows.log_time[of].astype(np.float64)
+    name = rows.devices[out] if out is not None else rows.devices[0]
+    return LeftOut(name, measured - predicted, own - log_floor[rows.op[of]], measured - np.log(rows.bound_s[of]))
+
+
+def _errors(one: FittedClass) -> dict[str, Any]:
+    mape = {part.device: float(np.mean(np.abs(np.expm1(-part.error)))) for part in one.left_out}
+    return {
+        "left_out_device_mape": {name: round(value, 4) for name, value in mape.items()},
+        "mean": round(float(np.mean(list(mape.values()))), 4),
+        "coverage_of_a_left_out_device": round(one.coverage, 3),
+    }
+
+
+def _scale(specs: Mapping[str, Any], known: Floats) -> float:
+    """How far the farthest device lies from the others: what calibration by leaving devices out covers."""
+    if len(specs) < 2:
+        return 1.0
+    names = sorted(specs)
+    away = [device_distance(specs[name], np.delete(known, place, axis=0)) for place, name in enumerate(names)]
+    return max(*away, 0.25)
