@@ -31,9 +31,9 @@ FLAG, FLAG_ALONE = 1.5, 0.7
 NOISE = 0.01
 BEGIN = 3
 """Configurations far from one another that are measured first where nothing is known."""
-LIKELY_THREADS = 128.0
-THREADS_PENALTY = 0.05
-"""Logarithm of the time, per square of the factor of two in threads off 128: blocks of 64 to 256 do well."""
+LIKELY_THREADS = 160.0
+THREADS_PENALTY = 0.03
+"""Logarithm of the time, per square of the factor of two in threads off that: blocks of 64 to 256 do well."""
 
 
 def model_guided(names: Sequence[str], configs: NDArray[np.int64], priors: Sequence[Floats]) -> Generator[int, float]:
@@ -68,7 +68,7 @@ def model_guided(names: Sequence[str], configs: NDArray[np.int64], priors: Seque
 
 
 def mean_without_priors(names: Sequence[str], configs: NDArray[np.int64]) -> Floats:
-    """What is assumed of a kernel that nobody measured: only that blocks of about 128 threads do well, `[n]`."""
+    """What is assumed of a kernel that nobody measured: only that blocks of some 64 to 256 threads do well, `[n]`."""
     threads = threads_of(names, configs)
     if threads is None:
         return np.zeros(len(configs))
