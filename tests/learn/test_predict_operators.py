@@ -11,6 +11,7 @@ from phasepoint.devices import device_spec
 from phasepoint.learn import predict_gpu
 from phasepoint.learn.graphs import graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.operator_work import Operator, work_of_operators
 from phasepoint.learn.predict_methods import Asked
 from phasepoint.learn.predict_operators import operator_of_kernel
 
@@ -98,7 +99,7 @@ def of(text):
             "conv",
             {
                 **{"B": 8, "input_channel": 64, "input_size": 28, "kernel_size": 3},
-                **{"output_channel": 128, "padding": 0, "stride": 2},
+                **{"output_channel": 128, "padding": 1, "stride": 2},
             },
             "f32",
         ),
@@ -135,14 +136,8 @@ class OneNanosecondAByte:
         return Said(work, work / 2, work * 2, np.full(len(work), 0.5), work / 10)
 
 
-class Operators:
-    @staticmethod
-    def Operator(op, dims, dtype):
-        return type("Operator", (), {"op": op, "dims": dims, "dtype": dtype})()
-
-
 def test_what_the_model_knows_it_answers_and_the_rest_is_left_open():
-    start = predict_gpu._started(Operators, OneNanosecondAByte(), device_spec("T4"))
+    start = predict_gpu._started(OneNanosecondAByte(), device_spec("T4"))
     kernels, graphs = zip(*(of(text) for text in (SORT, ADD, ADD.replace("f32", "f64"))), strict=True)
     times = start.answer(Asked(kernels, graphs, np.ones(3)))
     work = 1e3 * 4 * 64 * 512
@@ -159,3 +154,14 @@ def test_products_of_f32_are_rounded_where_the_device_does_so():
     assert predict_gpu._type_on(form, device_spec("T4")) == "f32"  # has no tf32
     assert predict_gpu._type_on(form, device_spec("MI300X")) == "f32"  # AMD's libraries do not, unless asked
     assert predict_gpu._type_on(operator_of_kernel(*of(ADD)), device_spec("NVIDIA H200")) == "f32"
+
+
+def test_every_form_is_an_operator_that_the_model_of_operators_knows():
+    for text in (LINEAR, BATCHED, SOFTMAX, ADD, CONV):
+        kernel, graph = of(text)
+        form = operator_of_kernel(kernel, graph)
+        work = work_of_operators([Operator(form.op, dict(form.dims), form.dtype)])
+        if form.op in ("linear", "bmm", "fusion"):
+            assert work.flop[0] == graph.feature("flop")
+        least = graph.feature("bytes_read") + graph.feature("bytes_written")
+        assert work.bytes[0] == pytest.approx(least, rel=0.02)

@@ -1,20 +1,18 @@
 """The model of operators as a method: for every GPU of `devices/specs.toml`, measured or not."""
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.learn.model_file import Model, builtin_models, read_model
+from phasepoint.learn.operators import KIND, Operator, OperatorModel
 from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_operators import OperatorForm, operator_of_kernel
 from phasepoint.learn.predict_target import Target
 
 BUILTIN = "gpu-ops"
-KIND = "operators"
 
 SHARED = 0.5
 """Correlation of the errors within a program: a device that was never measured is misjudged as a whole. Assumed."""
@@ -39,11 +37,10 @@ def start_operators(target: Target, model: Model | None) -> Start:
         if BUILTIN not in builtin_models():
             return Start(None, notes=(_MISSING,))
         model = read_model(f"builtin:{BUILTIN}", kind=KIND)
-    operators = import_module("phasepoint.learn.operators")
-    return _started(operators, operators.OperatorModel.from_model(model), target.spec)
+    return _started(OperatorModel.from_model(model), target.spec)
 
 
-def _started(operators: Any, trained: Any, spec: DeviceSpec) -> Start:
+def _started(trained: OperatorModel, spec: DeviceSpec) -> Start:
     """A method that asks a model for kernels that are operators; others it leaves open."""
 
     def answer(asked: Asked) -> Times:
@@ -51,7 +48,7 @@ def _started(operators: Any, trained: Any, spec: DeviceSpec) -> Start:
         found = np.full((4, len(forms)), np.nan)
         notes: dict[int, tuple[str, ...]] = {}
         for (op, dtype), rows in _groups(forms, spec).items():
-            these = [operators.Operator(op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form]
+            these = [Operator(op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form]
             try:
                 said = trained.predict(these, spec, dispatch=False)
             except (

@@ -88,7 +88,7 @@ def _convolution_dims(one: Instruction) -> dict[str, int]:
         "input_size": lhs[numbers.input_spatial_dimensions[0]],
         "kernel_size": window.size,
         "output_channel": one.shape.dims[numbers.output_feature_dimension],
-        "padding": max(window.padding_low, 0),
+        "padding": max(window.padding_low + window.padding_high + 1, 0) // 2,  # the larger side, where they differ
         "stride": max(window.stride, 1),
     }
 
