@@ -152,4 +152,5 @@ def test_features_of_configurations():
     }
     assert threads_of(names, configs).tolist() == [128, 16]
     assert threads_of(("MWG",), configs[:, :1]) is None
-    assert mean_without_priors(names, configs).tolist() == pytest.approx([0.03 * np.log2(128 / 160) ** 2, 0.03 * np.log2(16 / 160) ** 2])
+    expected = [0.03 * np.log2(threads / 160) ** 2 for threads in (128, 16)]
+    assert mean_without_priors(names, configs).tolist() == pytest.approx(expected)
