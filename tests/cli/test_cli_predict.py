@@ -205,3 +205,35 @@ def test_a_model_that_cannot_answer_is_refused(phasepoint, tmp_path, hlo):
     done = phasepoint("predict", hlo, "--device", "cpu", "--model", tmp_path / "old")
     assert done.code == 18
     assert "features of version 0, this release computes version" in done.err
+
+
+UNKNOWN_LOOP = """HloModule loop, is_scheduled=true
+body { p = (pred[], f32[4096]) parameter(0)
+  go = pred[] get-tuple-element(p), index=0
+  x = f32[4096] get-tuple-element(p), index=1
+  y = f32[4096] tanh(x)
+  ROOT t = (pred[], f32[4096]) tuple(go, y) }
+cond { p = (pred[], f32[4096]) parameter(0)
+  ROOT go = pred[] get-tuple-element(p), index=0 }
+ENTRY main { go = pred[] parameter(0)
+  x = f32[4096] parameter(1)
+  t = (pred[], f32[4096]) tuple(go, x)
+  w = (pred[], f32[4096]) while(t), condition=cond, body=body
+  y = f32[4096] get-tuple-element(w), index=1
+  ROOT z = f32[4096] negate(y) }
+"""
+
+
+def test_a_loop_of_unknown_length_has_the_time_of_an_iteration(phasepoint, tmp_path):
+    path = tmp_path / "loop.txt"
+    path.write_text(UNKNOWN_LOOP)
+    done = phasepoint("predict", path, "--device", "tpu-v4")
+    assert done.code == 0
+    assert done.out.startswith("loop on TPU v4: time not known\n838 ns (425 ns – 1.71 µs) once, ")
+    assert "for each iteration of its loops" in done.out
+    assert "give --trip-count N" in done.err
+    counted = phasepoint("predict", path, "--device", "tpu-v4", "--trip-count", "100")
+    assert counted.out.startswith("loop on TPU v4: 8")  # 101 kernels of 0.8 µs
+    assert " µs, 90 % interval " in counted.out.splitlines()[0]
+    assert "taken to run 100 times" in counted.err
+    assert phasepoint("predict", path, "--device", "tpu-v4", "--trip-count", "-1").code == 2

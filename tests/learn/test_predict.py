@@ -116,6 +116,11 @@ def test_an_unknown_trip_count_leaves_the_time_open_and_gives_that_of_an_iterati
     assert found.once_ps == pytest.approx(
         times["copied"].time_ps + (times["l"].time_ps + times["r"].time_ps) / 2, abs=10
     )
+    for value, (low, high) in (
+        (found.once_ps, found.once_interval_ps),
+        (found.iteration_ps, found.iteration_interval_ps),
+    ):
+        assert low < value < high
     assert any("--trip-count N" in note for note in found.notes)
     counted, known = predicted(text, trip_count=5), predicted(LOOPS)
     assert (counted.time_ps, counted.low_ps, counted.high_ps) == (known.time_ps, known.low_ps, known.high_ps)

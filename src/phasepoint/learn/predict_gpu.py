@@ -51,9 +51,7 @@ def _started(trained: OperatorModel, spec: DeviceSpec) -> Start:
             these = [Operator(op, dict(form.dims), dtype) for form in map(forms.__getitem__, rows) if form]
             try:
                 said = trained.predict(these, spec, dispatch=False)
-            except (
-                ModelError
-            ) as error:  # no peak of this type, no such operator: the next method answers, and it is said
+            except ModelError as error:  # no peak of this type, no such operator: the next method answers
                 notes |= dict.fromkeys(rows, (f"not predicted as an operator: {error}",))
                 continue
             if dtype == _ROUNDED:

@@ -127,6 +127,7 @@ def _estimate(case: _Case) -> ProgramEstimate:
     unknown = bool(case.weights.loops) and case.trip_count is None
     weight = rows.once + rows.looped
     total = _with_branches(_sum(rows, answers, weight), case, rows)
+    once, iteration = _sum(rows, answers, rows.once), _sum(rows, answers, rows.looped, starts=0)
     shares = weight * answers.time_ps[rows.place]
     return ProgramEstimate(
         program=case.program.name,
@@ -138,8 +139,10 @@ def _estimate(case: _Case) -> ProgramEstimate:
         kernels=estimates,
         in_range_ratio=_share(shares, np.array([one.in_range for one in estimates], dtype=bool)),
         notes=_notes(case, estimates),
-        once_ps=round(_sum(rows, answers, rows.once).time_ps) if unknown else None,
-        iteration_ps=round(_sum(rows, answers, rows.looped).time_ps) if unknown else None,
+        once_ps=round(once.time_ps) if unknown else None,
+        once_interval_ps=_ends(once) if unknown else None,
+        iteration_ps=round(iteration.time_ps) if unknown else None,
+        iteration_interval_ps=_ends(iteration) if unknown else None,
         bound=_largest(shares, [one.bound for one in estimates]),
         method=_largest(shares, [one.method for one in estimates]),
         measured=case.program.measured,
@@ -189,24 +192,28 @@ def _kernel_estimates(case: _Case, rows: _Rows) -> tuple[KernelEstimate, ...]:
     return tuple(estimates)
 
 
-def _sum(rows: _Rows, answers: Answers, weight: Floats) -> Sum:
+def _ends(found: Sum) -> tuple[int, int]:
+    return round(found.low_ps), round(found.high_ps)
+
+
+def _sum(rows: _Rows, answers: Answers, weight: Floats, *, starts: int = 1) -> Sum:
     """The sum with its interval; that the compiler was another is one error, common to all kernels."""
     place = rows.place
     ends = answers.time_ps[place], answers.low_ps[place], answers.high_ps[place]
     found = sum_times(weight, ends, same=rows.same, shared=answers.shared[place])
     least = float(weight @ answers.bound_ps[place])
-    beside = _beside(weight, answers, place)
-    time_ps = max(found.time_ps + beside, _LEAST_OF_SUM * found.time_ps)
+    beside = _beside(weight, answers, place, starts)
+    time_ps = max(found.time_ps + beside, _LEAST_OF_SUM * found.time_ps, least)
     low = max((found.low_ps + beside) / rows.widen, _LEAST_OF_SUM * found.low_ps / rows.widen, least)
     return Sum(time_ps, min(low, time_ps), max((found.high_ps + beside) * rows.widen, time_ps))
 
 
-def _beside(weight: Floats, answers: Answers, place: Ints) -> float:
-    """What a program takes beside its kernels; for part of one, such as a loop's body, its share."""
+def _beside(weight: Floats, answers: Answers, place: Ints, starts: int) -> float:
+    """What a program takes beside its kernels; `starts` is 0 for an iteration of a loop in it."""
     if not weight.any():
         return 0.0
     launches = float(weight @ answers.launch_ps[place])
-    return launches + float(weight @ answers.program_ps[place] / weight.sum())
+    return launches + starts * float(weight @ answers.program_ps[place] / weight.sum())
 
 
 def _with_branches(total: Sum, case: _Case, rows: _Rows) -> Sum:

@@ -75,7 +75,9 @@ class ProgramEstimate:
         in_range_ratio: share of the predicted time that lies in kernels within the range of what was learned from.
         notes: what the reader must know.
         once_ps: time outside loops of unknown trip count; None where there is no such loop.
+        once_interval_ps: its 90 % interval.
         iteration_ps: time of one iteration of each such loop, together; None where there is none.
+        iteration_interval_ps: its 90 % interval.
         bound: what limits most of the time.
         method: who answered for most of the time.
         confidence: of the intervals.
@@ -93,7 +95,9 @@ class ProgramEstimate:
     in_range_ratio: float
     notes: tuple[str, ...] = ()
     once_ps: int | None = None
+    once_interval_ps: tuple[int, int] | None = None
     iteration_ps: int | None = None
+    iteration_interval_ps: tuple[int, int] | None = None
     bound: str = "unknown"
     method: str = "analytic"
     confidence: float = CONFIDENCE

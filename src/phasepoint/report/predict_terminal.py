@@ -71,9 +71,12 @@ def _render_one(found: ProgramEstimate, console: Console, compile_s: float | Non
 def _headline(found: ProgramEstimate) -> Text:
     text = Text.assemble((printable(found.program), "bold"), " on ", (found.device, "bold"), ": ")
     if found.time_ps is None:
-        once, iteration = format_ps(found.once_ps), format_ps(found.iteration_ps)
+        once, iteration = found.once_interval_ps or (None, None), found.iteration_interval_ps or (None, None)
         text.append("time not known", style="bold yellow")
-        return text.append(f", {once} once and {iteration} for each iteration of its loops")
+        return text.append(
+            f"\n{format_ps(found.once_ps)} ({_between(*once)}) once, {format_ps(found.iteration_ps)} "
+            f"({_between(*iteration)}) for each iteration of its loops"
+        )
     text.append(format_ps(found.time_ps), style="bold green")
     return text.append(f", {100 * found.confidence:.0f} % interval {_between(found.low_ps, found.high_ps)}")
 
