@@ -46,3 +46,30 @@ def collected(tmp_path_factory, program_file):
 
     folder = tmp_path_factory.mktemp("corpora") / "tiny"
     return folder, collect(folder, names_in_file(program_file), rounds=2, repeats=3)
+
+
+@pytest.fixture
+def crashing_file(tmp_path):
+    """Two programs, the first of which takes its process with it while it is built."""
+    path = tmp_path / "crashing.py"
+    path.write_text(
+        textwrap.dedent(
+            """
+            import os
+
+            from phasepoint.learn.programs import ProgramSpec
+
+
+            def both():
+                import jax
+                import jax.numpy as jnp
+
+                shape = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+                return [
+                    ProgramSpec("crash", "x", "", "forward", lambda: os.kill(os.getpid(), 9)),
+                    ProgramSpec("whole", "x", "", "forward", lambda: (lambda x: jnp.sin(x) @ x, (shape,))),
+                ]
+            """
+        )
+    )
+    return f"{path}:both"

@@ -16,7 +16,7 @@ from phasepoint.learn.collect_child import REASON_CHARACTERS, write_failed
 from phasepoint.learn.collect_cores import usable_cores
 from phasepoint.learn.collect_measure import REPEATS, ROUNDS
 from phasepoint.learn.collect_process import child_process as _child
-from phasepoint.learn.collect_runs import device_of_run, harvest_run
+from phasepoint.learn.collect_runs import device_of_run, harvest_run, kept_programs
 from phasepoint.learn.collect_sources import ProgramReference
 from phasepoint.learn.corpus_folder import (
     HEAD,
@@ -157,6 +157,7 @@ def collect_run(out: str | Path, run: Run, path: str) -> Collected:
     """
     device = device_of_run(run, path)
     kind = str(device["kind"])
+    kept_programs(run, path)  # before anything is written
     name = ensure_head(Path(out), device, {"recorded": True})
     found = harvest_run(out, run, path, device=name, kind=kind)
     failed = tuple(Failure(*one) for one in found.failed.items())

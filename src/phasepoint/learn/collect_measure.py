@@ -227,9 +227,15 @@ def times_of_trace(data: bytes) -> tuple[dict[str, IntArray], dict[str, int]]:
     """
     from phasepoint.sources.xplane import read_xplane
 
-    ops = read_xplane(data, window=0).ops
-    works = pc.is_in(ops["level"].cast(pa.string()), pa.array(["op", "kernel"]))
-    return times_of_ops(ops.filter(pc.and_(works, pc.is_valid(ops["step"]))))
+    return times_of_ops(kernel_rows(read_xplane(data, window=0).ops))
+
+
+def kernel_rows(ops: pa.Table) -> pa.Table:
+    """Rows of the table `ops` that are kernels in a step: of an accelerator its kernels, of a CPU and a TPU the ops."""
+    level = ops["level"].cast(pa.string())
+    of_kernels = pc.equal(level, "kernel")
+    works = of_kernels if pc.any(of_kernels).as_py() else pc.equal(level, "op")
+    return ops.filter(pc.and_(works, pc.is_valid(ops["step"])))
 
 
 def times_of_ops(ops: pa.Table) -> tuple[dict[str, IntArray], dict[str, int]]:

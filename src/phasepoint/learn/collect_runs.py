@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.errors import ModelError, NoDataError, SourceError
-from phasepoint.learn.collect_measure import Measurement, Round, times_of_ops
+from phasepoint.learn.collect_measure import Measurement, Round, kernel_rows, times_of_ops
 from phasepoint.learn.corpus_folder import FAILED, KERNEL_ROWS, ProgramHead, write_program
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.sources.hlo_fingerprint import fingerprint_module
@@ -62,6 +62,22 @@ def device_of_run(run: Run, path: str) -> dict[str, object]:
     return {"name": name, "kind": platform, "cores": None, "versions": versions}
 
 
+def kept_programs(run: Run, path: str) -> pa.Table:
+    """Programs of a run whose compiled modules it keeps.
+
+    Raises:
+        NoDataError: there are none.
+    """
+    programs = run.table("programs", columns=["program", "name", "hlo"])
+    programs = programs.filter(pc.is_valid(programs["hlo"]))
+    if not programs.num_rows:
+        raise NoDataError(
+            f"{path}: no compiled module is kept in this run; it was recorded by an older release, of no JAX job, "
+            "or its windows were converted before; record the job again"
+        )
+    return programs
+
+
 def harvest_run(out: str | Path, run: Run, path: str, *, device: str, kind: str) -> Harvest:
     """Write the programs of a run into a corpus; one that is there is replaced.
 
@@ -78,15 +94,9 @@ def harvest_run(out: str | Path, run: Run, path: str, *, device: str, kind: str)
     Raises:
         NoDataError: the run holds no program's HLO.
     """
-    programs = run.table("programs", columns=["program", "name", "hlo"])
-    programs = programs.filter(pc.is_valid(programs["hlo"]))
-    if not programs.num_rows:
-        raise NoDataError(
-            f"{path}: no compiled module is kept in this run; it was recorded by an older release, of no JAX job, "
-            "or its windows were converted before; record the job again"
-        )
+    programs = kept_programs(run, path)
     ops = run.table("ops", columns=["window", "step", "program", "op", "level", "count", "self_ps"])
-    ops = ops.filter(pc.and_(_works(ops), pc.is_valid(ops["step"])))
+    ops = kernel_rows(ops)
     written: list[str] = []
     failed: dict[str, str] = {}
     for row in programs.to_pylist():
@@ -138,13 +148,6 @@ def _write(out: str | Path, head: ProgramHead, measured: Measurement, kind: str)
         notes=(*measured.kernels.notes, *((CPU_NOTE,) if kind == "cpu" else ())),
     )
     write_program(out, head, hlo=measured.hlo, rows=measured.rows())
-
-
-def _works(ops: pa.Table) -> pa.ChunkedArray:
-    """Whether rows are kernels: of an accelerator its kernels, of a CPU the ops."""
-    level = ops["level"].cast(pa.string())
-    of_kernels = pc.equal(level, "kernel")
-    return of_kernels if pc.any(of_kernels).as_py() else pc.equal(level, "op")
 
 
 def _device_words(text: str) -> tuple[str, str]:
