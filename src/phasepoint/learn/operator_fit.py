@@ -36,12 +36,14 @@ class LeftOut:
         error: logarithm of measured over predicted, [n].
         share: logarithm of the device's time over dispatch, [n].
         roofline: logarithm of measured over the physical bound, [n].
+        log_time: logarithm of measured seconds, [n].
     """
 
     device: str
     error: Floats
     share: Floats
     roofline: Floats
+    log_time: Floats
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def _left_out(rows: Rows, weights: Mapping[str, Any], log_floor: Floats, out: in
     own = np.logaddexp(device_log_time(rows.kind, weights, inputs, np), float(weights["start"]))
     measured = rows.log_time[of].astype(np.float64)
     name = rows.devices[out] if out is not None else rows.devices[0]
-    return LeftOut(name, measured - predicted, own - log_floor[rows.op[of]], measured - np.log(rows.bound_s[of]))
+    share = own - log_floor[rows.op[of]]
+    return LeftOut(name, measured - predicted, share, measured - np.log(rows.bound_s[of]), measured)
 
 
 def _errors(one: FittedClass) -> dict[str, Any]:
