@@ -124,7 +124,7 @@ def needed(sweep: Sweep, method: str, seed: int, priors: Sequence[np.ndarray]) -
     """Measurements to 5 % and 1 %, infinite where a search gave up before, and the regret after ten."""
     name, used = ("model", () if "nothing" in method else priors) if method.startswith("model") else (method, ())
     found = tile_sweeps.tune_sweep(sweep, method=name, budget=MOST[method], seed=seed, priors=used)
-    least_ps = float(np.nanmin(sweep.time_ms)) * 1e9
+    least_ps = round(float(np.nanmin(sweep.time_ms)) * 1e9)
     counts = [found.needed(least_ps * (1 + ratio) + 1) or np.inf for ratio in (0.05, 0.01)]
     ten = [trial.time_ps for trial in found.trials[:10] if trial.time_ps is not None]
     return counts[0], counts[1], min(ten, default=np.inf) / least_ps - 1
