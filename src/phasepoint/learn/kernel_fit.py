@@ -20,7 +20,8 @@ from phasepoint.learn.graphs import (
 from phasepoint.learn.kernel_inputs import encode_graphs, fit_scales, pool_graphs, scale_graphs
 from phasepoint.learn.kernel_model import KernelModel, interval_scale, kind_rows
 from phasepoint.learn.network import NetworkSettings
-from phasepoint.learn.training import Progress, TrainingData, TrainingSettings, train_ensemble
+from phasepoint.learn.tasks import Progress
+from phasepoint.learn.training import TrainingData, TrainingSettings, train_ensemble
 from phasepoint.learn.trees import pack_trees
 
 COVERAGE = 0.9
@@ -101,7 +102,7 @@ def fit_kernel_model(
         rows: those to learn from, and those on which members are weighed and the interval is calibrated.
         seed: of weights, batches and trees.
         settings: None: the defaults.
-        progress: told of the share done.
+        progress: told of epochs done and of all.
 
     Raises:
         ModelError: there are too few kernels.

@@ -24,7 +24,7 @@ from phasepoint.learn.kernel_model import KIND, KernelModel
 from phasepoint.learn.model_file import Model, read_model
 from phasepoint.learn.program_overhead import Overhead, fit_overhead, program_times
 from phasepoint.learn.splits import Split, kernels_of_split, random_split
-from phasepoint.learn.training import Progress
+from phasepoint.learn.tasks import Progress
 
 BUILTIN = "builtin:kernels-cpu"
 LONG, ANALYTIC = "kernels ≥ 5 µs", "analytic: "
@@ -58,7 +58,7 @@ def train(
     Args:
         folder: the corpus.
         seed: of split, weights and batches.
-        progress: told of the share done.
+        progress: told of epochs done and of all.
         settings: None: the defaults.
 
     Raises:

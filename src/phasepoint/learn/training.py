@@ -3,7 +3,7 @@
 Everything is drawn from the seed: the same data and seed give equal weights on the same machine and versions.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,11 +23,10 @@ from phasepoint.learn.graph_batches import (
 from phasepoint.learn.losses import LOSSES, RANK_LOSSES, rank_loss
 from phasepoint.learn.network import NetworkSettings, create_parameters, predict_network
 from phasepoint.learn.network_answers import network_log_times
+from phasepoint.learn.tasks import Progress
 
 Floats = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]
-Progress = Callable[[float, str], None]
-"""Takes the share done, 0 to 1, and what is being done."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,9 @@ def train_ensemble(
     trained = []
     for member in range(members):
 
-        def part(share: float, what: str, member: int = member) -> None:
+        def part(done: int, total: int, member: int = member) -> None:
             if progress is not None:
-                progress((member + share) / members, f"network {member + 1} of {members}: {what}")
+                progress(member * total + done, members * total)
 
         trained.append(train_network(data, network, settings, seed=seed * 1000 + member, progress=part))
     return tuple(trained)
@@ -150,8 +149,7 @@ def train_network(
         if last or ((epoch + 1) % every == 0 and len(data.choose)):
             best = _better(best, _as_arrays(unravel(state[2])), data, network, settings)
         if progress is not None:
-            said = "" if best.error is None else f", best error {best.error:.4f}"
-            progress((epoch + 1) / settings.epochs, f"epoch {epoch + 1}{said}")
+            progress(epoch + 1, settings.epochs)
     return best
 
 
