@@ -10,14 +10,13 @@ import numpy.typing as npt
 from phasepoint.learn.analytic import analytic_arrays, fit_analytic, predict_analytic
 from phasepoint.learn.graphs import (
     FEATURISER_VERSION,
-    KERNEL_FEATURES,
     KINDS,
     NODE_FEATURES,
     OPCODES,
     EncodedGraph,
     KernelGraph,
 )
-from phasepoint.learn.kernel_inputs import encode_graphs, fit_scales, pool_graphs, scale_graphs
+from phasepoint.learn.kernel_inputs import INPUT_NAMES, encode_graphs, fit_scales, pool_graphs, scale_graphs
 from phasepoint.learn.kernel_model import KernelModel, interval_scale, kind_rows
 from phasepoint.learn.network import NetworkSettings
 from phasepoint.learn.tasks import Progress
@@ -144,7 +143,7 @@ def _network_settings(settings: FitSettings) -> NetworkSettings:
     return NetworkSettings(
         len(OPCODES),
         NODE_FEATURES,
-        KERNEL_FEATURES,
+        len(INPUT_NAMES),
         hidden=settings.hidden,
         layers=settings.layers,
         aggregation=settings.aggregation,

@@ -1,11 +1,13 @@
 """Kernel graphs as what models read: scaled graphs for networks, a row of pooled features for trees and distances."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.learn.execution_features import EXECUTION_NAMES, execution_features
 from phasepoint.learn.graph_batches import InputGraph
 from phasepoint.learn.graphs import (
     KERNEL_FEATURE_NAMES,
@@ -25,8 +27,11 @@ FARTHEST = 6.0
 
 _ELEMENTS = NODE_FEATURE_NAMES.index("elements")
 
+INPUT_NAMES: tuple[str, ...] = (*KERNEL_FEATURE_NAMES, *EXECUTION_NAMES)
+"""Columns of what a network reads of a kernel as a whole."""
+
 POOLED_NAMES: tuple[str, ...] = (
-    *(f"kernel_{name}" for name in KERNEL_FEATURE_NAMES),
+    *(f"kernel_{name}" for name in INPUT_NAMES),
     *(f"root_{name}" for name in NODE_FEATURE_NAMES),
     *(f"most_{name}" for name in NODE_FEATURE_NAMES),
     *(f"elements_{opcode}" for opcode in OPCODES),
@@ -37,8 +42,12 @@ POOLED_NAMES: tuple[str, ...] = (
 
 
 def encode_graphs(graphs: Sequence[KernelGraph]) -> tuple[EncodedGraph, ...]:
-    """Features on scales to learn from, one entry per graph."""
-    return tuple(encode_features(graph) for graph in graphs)
+    """Features on scales to learn from, one entry per graph; a kernel's own, then the derived (`EXECUTION_NAMES`)."""
+    derived = execution_features(graphs)
+    encoded = [encode_features(graph) for graph in graphs]
+    return tuple(
+        replace(one, kernel=np.concatenate([one.kernel, row])) for one, row in zip(encoded, derived, strict=True)
+    )
 
 
 def fit_scales(encoded: Sequence[EncodedGraph]) -> dict[str, Floats]:
