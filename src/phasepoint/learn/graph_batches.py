@@ -13,7 +13,7 @@ Rows = npt.NDArray[np.int64]
 LEAST_NODES = 8
 """Nodes of the smallest bucket; each further one is twice as large, so that at most half of a batch is padding."""
 
-BATCH_NODES = 1024
+BATCH_NODES = 2048
 """Nodes in a batch with their padding: graphs of one bucket are batched up to it."""
 
 

@@ -230,7 +230,7 @@ def _calibrated(model: KernelModel, data: _Kernels) -> KernelModel:
         np.average(np.abs(np.expm1(share * said.networks + (1 - share) * said.trees - truth)), weights=weight)
         for share in shares
     ]
-    share = shares[int(np.argmin(errors))] if graphs else 0.5
+    share = float(shares[int(np.argmin(errors))]) if graphs else 0.5
     model = model.with_arrays(blend=np.array([share]))
     unit = np.quantile(model.distance(said.place, kinds), 0.95) if graphs else 1.0
     score = np.abs(model.blended(said) - truth) / interval_scale(said.spread)

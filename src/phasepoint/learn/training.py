@@ -47,10 +47,10 @@ class TrainingSettings:
     loss: str = "relative"
     epochs: int = 60
     learning_rate: float = 3e-3
-    weight_decay: float = 1e-3
+    weight_decay: float = 2e-2
     clip: float = 1.0
     average: float = 0.99
-    choices: int = 20
+    choices: int = 10
     batch_nodes: int = BATCH_NODES
 
     def __post_init__(self) -> None:
