@@ -101,7 +101,7 @@ def graph_of_kernel(kernel: Kernel, *, config: Sequence[float] | None = None) ->
     nodes = kernel.nodes or nodes_of_kernel(kernel.instruction)
     work = work_of_nodes(nodes)
     rows = node_rows(nodes, work)
-    row = kernel_row(kernel.instruction, nodes, rows, work)
+    row = kernel_row(kernel.instruction, nodes, rows, work, locality=kernel.locality)
     edges = [(place, consumer) for consumer, node in enumerate(nodes) for place in node.operands]
     return KernelGraph(
         kernel.fingerprint,

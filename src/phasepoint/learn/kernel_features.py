@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phasepoint.learn.kernel_nodes import Nodes
+from phasepoint.learn.locality import LOCALITY_NAMES, UNPLACED
 from phasepoint.learn.node_feature_names import COLUMN_OF
 from phasepoint.learn.node_rules import Rows, number
 from phasepoint.learn.opcodes import INDEXED, MATRIX, MOVEMENT, REDUCING
@@ -52,6 +53,8 @@ KERNEL_FEATURE_NAMES: tuple[str, ...] = (
     *("axis_size", "axis_is_minor", "indexed_elements", "index_count", "indexes_whole_minor"),
     # how it is run, what is not known
     *("is_fusion", "is_custom_fusion", "is_float64", "is_narrow", "unknown_nodes", "is_dynamic"),
+    # where it stands in its program
+    *LOCALITY_NAMES,
 )
 """Name of each entry of `kernel_features`; what counts operations counts those of one execution."""
 
@@ -63,7 +66,14 @@ KERNEL_FLAGS = np.array([name.startswith("is_") or name in _FLAGS for name in KE
 """Which entries are flags, 0 or 1; the others are sizes and counts."""
 
 
-def kernel_row(instruction: Instruction, nodes: Nodes, rows: Rows, work: list[Work]) -> FloatRow:
+def kernel_row(
+    instruction: Instruction,
+    nodes: Nodes,
+    rows: Rows,
+    work: list[Work],
+    *,
+    locality: tuple[float, ...] = UNPLACED,
+) -> FloatRow:
     """Features of a kernel.
 
     Args:
@@ -71,6 +81,7 @@ def kernel_row(instruction: Instruction, nodes: Nodes, rows: Rows, work: list[Wo
         nodes: what stands inside.
         rows: their features, raw.
         work: their operations.
+        locality: where operands and results lie, `LOCALITY_NAMES`.
 
     Returns:
         Shape [len(KERNEL_FEATURE_NAMES)], raw.
@@ -87,6 +98,7 @@ def kernel_row(instruction: Instruction, nodes: Nodes, rows: Rows, work: list[Wo
     values["unknown_nodes"] = sum([one.flop is None for one in work])
     bounds = any("<=" in node.shape.text for node in nodes)
     values["is_dynamic"] = bounds or any(columns["is_dynamic"])
+    values |= zip(LOCALITY_NAMES, locality, strict=True)
     return np.array([number(values.get(name, 0.0)) for name in KERNEL_FEATURE_NAMES], np.float32)
 
 

@@ -1,8 +1,9 @@
 """Kernels of a program: what a device starts as one piece, how often, and which of them are the same."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from phasepoint.learn.kernel_nodes import Nodes, fingerprint_of_nodes, nodes_of_kernel
+from phasepoint.learn.locality import UNPLACED, localities_of_module
 from phasepoint.sources.hlo_cost import MOST
 from phasepoint.sources.hlo_module import Computation, Instruction, Module
 from phasepoint.sources.hlo_work import ANNOTATIONS, trip_count
@@ -29,6 +30,7 @@ class Kernel:
         fingerprint: of what it computes: opcodes, shapes, layouts, attributes; no names, no values of constants.
         notes: what is not known about it.
         nodes: the values that it computes, root last.
+        locality: where its operands and results lie when it runs, `LOCALITY_NAMES`.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Kernel:
     fingerprint: str
     notes: tuple[str, ...] = ()
     nodes: Nodes = field(default=(), repr=False, compare=False)
+    locality: tuple[float, ...] = UNPLACED
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ def kernels_of_module(module: Module) -> Kernels:
     """
     notes: dict[str, None] = {}
     counts, reasons = _executions(module, notes)
+    localities = localities_of_module(module)
     kernels = []
     for computation in module.computations:
         if computation not in counts:
@@ -64,7 +68,8 @@ def kernels_of_module(module: Module) -> Kernels:
         count, reason = counts[computation], reasons.get(computation)
         for one in computation.instructions:
             if _is_kernel(one):
-                kernels.append(kernel_of_instruction(one, executions=count, notes=(reason,) if reason else ()))
+                kernel = kernel_of_instruction(one, executions=count, notes=(reason,) if reason else ())
+                kernels.append(replace(kernel, locality=localities.get(one, UNPLACED)))
     if not kernels:
         notes[f"program {module.name!r} starts no kernel"] = None
     return Kernels(tuple(kernels), tuple(notes))

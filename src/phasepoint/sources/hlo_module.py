@@ -51,11 +51,15 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A compiled program: its computations, callees before callers, and the one that runs."""
+    """A compiled program: its computations, callees before callers, and the one that runs.
+
+    `schedule` is the compiler's order of instructions, a serialised `HloScheduleProto`; empty where it made none.
+    """
 
     name: str
     computations: tuple[Computation, ...]
     entry: Computation
+    schedule: bytes = b""
 
 
 def parse_module(data: bytes) -> Module:
@@ -97,7 +101,7 @@ def _link_module(module: Any, size: int) -> Module:
         done[proto.id] = _link_computation(proto, done, shapes, source_of)
     if module.entry_computation_id not in done:
         raise SourceError(f"module {module.name!r} has no computation {module.entry_computation_id}, its entry")
-    return Module(module.name, tuple(done.values()), done[module.entry_computation_id])
+    return Module(module.name, tuple(done.values()), done[module.entry_computation_id], module.schedule)
 
 
 def _callees_first(module: Any) -> Iterator[Any]:
