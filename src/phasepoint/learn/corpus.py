@@ -1,7 +1,9 @@
 """A corpus: programs of one device with the measured times of their kernels, each kernel once.
 
-The label of a kernel is the least time over all rounds and all programs that hold it. What two halves of the rounds
-differ by is the noise of the labels, printed with every error: nothing can be predicted better than that.
+Kernels are one where they compute the same and their operands lie alike (`locality.place_of`): from a cache the same
+work takes half of the time that it takes from memory. The label of a kernel is the least time over all rounds and all
+programs that hold it. What two halves of the rounds differ by is the noise of the labels, printed with every error:
+nothing can be predicted better than that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from phasepoint.core.errors import ModelError
 from phasepoint.core.statistics import median_ps
@@ -25,10 +28,14 @@ from phasepoint.learn.corpus_folder import (
 )
 from phasepoint.learn.graphs import FEATURISER_VERSION, KernelGraph, graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.locality import place_of
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+_Key = tuple[str, tuple[int, int]]
+"""Fingerprint and place: what makes two kernels one."""
 
 LONG_PS = 5_000_000
 """5 µs: below, the profiler's own 0.2 µs a span is a share of what is measured."""
@@ -36,7 +43,7 @@ LONG_PS = 5_000_000
 
 @dataclass(frozen=True)
 class CorpusKernels:
-    """Kernels of a corpus, one a fingerprint.
+    """Kernels of a corpus, one a fingerprint and place.
 
     Attributes:
         graphs: `[n]`.
@@ -117,26 +124,26 @@ class _Rows:
     Attributes:
         program: `[m]` row of the program.
         name: `[m]` the instruction's name.
-        fingerprint: `[m]` row of the fingerprint.
+        kernel: `[m]` row of the kernel.
         executions: `[m]`.
         round: `[m]`.
         time_min_ps: `[m]`.
         time_median_ps: `[m]`.
-        fingerprints: in order of first appearance.
+        graphs: of the kernels, in order of first appearance.
     """
 
     program: Int32s
     name: npt.NDArray[np.object_]
-    fingerprint: Int32s
+    kernel: Int32s
     executions: Int64s
     round: Int32s
     time_min_ps: Int64s
     time_median_ps: Int64s
-    fingerprints: tuple[str, ...]
+    graphs: tuple[KernelGraph, ...]
 
 
 def read_corpus(path: str | Path) -> Corpus:
-    """Read a corpus, its kernels de-duplicated by fingerprint.
+    """Read a corpus, its kernels de-duplicated by fingerprint and place.
 
     Raises:
         ModelError: there is no corpus, it is of another version or featuriser, damaged, empty, or of mixed devices.
@@ -151,7 +158,7 @@ def read_corpus(path: str | Path) -> Corpus:
     rows = _read_rows(folders)
     if not len(rows.program):
         raise ModelError(f"{path} holds no measured kernel ({failed} programs failed); collect programs into it first")
-    kernels = _kernels(rows, heads, _graphs(rows, folders))
+    kernels = _kernels(rows, heads)
     programs = tuple(_program(one, i, rows) for i, one in enumerate(heads))
     is_long = kernels.time_min_ps >= LONG_PS
     return Corpus(
@@ -186,9 +193,9 @@ def _measured(path: Path, device: str) -> tuple[list[Path], list[ProgramHead], i
 
 def _read_rows(folders: Sequence[Path]) -> _Rows:
     tables = [read_kernel_rows(folder) for folder in folders]
-    numbers: dict[str, int] = {}
-    texts = [table.column("fingerprint").to_pylist() for table in tables]
-    codes = [np.array([numbers.setdefault(text, len(numbers)) for text in one], np.int32) for one in texts]
+    numbers: dict[_Key, int] = {}
+    graphs: list[KernelGraph] = []
+    codes = [_number(folder, table, numbers, graphs) for folder, table in zip(folders, tables, strict=True)]
 
     def joined(column: str, dtype: type) -> npt.NDArray[Any]:
         parts = [table.column(column).to_numpy() for table in tables]
@@ -197,43 +204,42 @@ def _read_rows(folders: Sequence[Path]) -> _Rows:
     return _Rows(
         program=np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables]),
         name=joined("kernel", object),
-        fingerprint=np.concatenate([np.empty(0, np.int32), *codes]),
+        kernel=np.concatenate([np.empty(0, np.int32), *codes]),
         executions=joined("executions", np.int64),
         round=joined("round", np.int32),
         time_min_ps=joined("time_min_ps", np.int64),
         time_median_ps=joined("time_median_ps", np.int64),
-        fingerprints=tuple(numbers),
+        graphs=tuple(graphs),
     )
 
 
-def _graphs(rows: _Rows, folders: Sequence[Path]) -> tuple[KernelGraph, ...]:
-    """A graph a fingerprint, of the first program that holds it; programs with nothing new are not decoded."""
-    _, first = np.unique(rows.fingerprint, return_index=True)
-    wanted: dict[int, list[int]] = {}
-    for row in first.tolist():
-        wanted.setdefault(int(rows.program[row]), []).append(row)
-    graphs: dict[str, KernelGraph] = {}
-    for program, of in sorted(wanted.items()):
-        by_name = {kernel.name: kernel for kernel in kernels_of_module(read_hlo(folders[program])).kernels}
-        for row in of:
-            name, fingerprint = str(rows.name[row]), rows.fingerprints[rows.fingerprint[row]]
-            kernel = by_name.get(name)
-            if kernel is None or kernel.fingerprint != fingerprint:
-                raise ModelError(
-                    f"{folders[program]}: its program has no kernel {name!r} of fingerprint {fingerprint}; "
-                    "the folder is damaged, or of another release: delete it and collect again"
-                )
-            graphs[fingerprint] = graph_of_kernel(kernel)
-    return tuple(graphs[fingerprint] for fingerprint in rows.fingerprints)
+def _number(folder: Path, table: pa.Table, numbers: dict[_Key, int], graphs: list[KernelGraph]) -> Int32s:
+    """The kernel of each row of a program; those not met before are added to `numbers` and `graphs`."""
+    by_name = {kernel.name: kernel for kernel in kernels_of_module(read_hlo(folder)).kernels}
+    codes = []
+    pairs = zip(table.column("kernel").to_pylist(), table.column("fingerprint").to_pylist(), strict=True)
+    for name, fingerprint in pairs:
+        kernel = by_name.get(name)
+        if kernel is None or kernel.fingerprint != fingerprint:
+            raise ModelError(
+                f"{folder}: its program has no kernel {name!r} of fingerprint {fingerprint}; "
+                "the folder is damaged, or of another release: delete it and collect again"
+            )
+        key = (fingerprint, place_of(kernel.locality))
+        if key not in numbers:
+            numbers[key] = len(graphs)
+            graphs.append(graph_of_kernel(kernel))
+        codes.append(numbers[key])
+    return np.array(codes, np.int32)
 
 
-def _kernels(rows: _Rows, heads: Sequence[ProgramHead], graphs: tuple[KernelGraph, ...]) -> CorpusKernels:
-    n = len(rows.fingerprints)
-    groups = _groups(rows.fingerprint, n)
+def _kernels(rows: _Rows, heads: Sequence[ProgramHead]) -> CorpusKernels:
+    n = len(rows.graphs)
+    groups = _groups(rows.kernel, n)
     programs = tuple(tuple(np.unique(rows.program[of]).tolist()) for of in groups)
     return CorpusKernels(
-        graphs,
-        _least(rows.fingerprint, rows.time_min_ps, n),
+        rows.graphs,
+        _least(rows.kernel, rows.time_min_ps, n),
         np.array([median_ps(rows.time_median_ps[of]) for of in groups], np.int64),
         _noise(rows, n),
         programs,
@@ -257,10 +263,10 @@ def _least(code: Int32s, values: Int64s, n: int) -> Int64s:
 def _noise(rows: _Rows, n: int) -> Floats:
     """`[n]` |a - b| / min(a, b) between the least times of even and of odd rounds, each program's rounds in order."""
     odd = rows.round % 2 == 1
-    a = _least(rows.fingerprint[~odd], rows.time_min_ps[~odd], n).astype(np.float64)
-    b = _least(rows.fingerprint[odd], rows.time_min_ps[odd], n).astype(np.float64)
+    a = _least(rows.kernel[~odd], rows.time_min_ps[~odd], n).astype(np.float64)
+    b = _least(rows.kernel[odd], rows.time_min_ps[odd], n).astype(np.float64)
     seen = np.zeros((2, n), np.bool_)
-    seen[odd.astype(np.int64), rows.fingerprint] = True
+    seen[odd.astype(np.int64), rows.kernel] = True
     noise = np.full(n, np.nan)
     both = seen.all(axis=0)
     noise[both] = np.abs(a[both] - b[both]) / np.maximum(np.minimum(a[both], b[both]), 1)
@@ -285,7 +291,7 @@ def _program(head: ProgramHead, row: int, rows: _Rows) -> CorpusProgram:
         head.mode,
         head.wall_min_ps,
         head.wall_median_ps,
-        rows.fingerprint[at],
+        rows.kernel[at],
         rows.executions[at],
         measured_ps[order],
         head.call_ps,

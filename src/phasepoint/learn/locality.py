@@ -83,6 +83,13 @@ def localities_of_module(module: Module) -> Mapping[Instruction, tuple[float, ..
     return found
 
 
+def place_of(locality: tuple[float, ...]) -> tuple[int, int]:
+    """The class of distance that most read bytes are of, and the one that most written bytes are of."""
+    classes = len(_CLASS_NAMES)
+    read, written = locality[:classes], locality[classes : 2 * classes]
+    return read.index(max(read)), written.index(max(written))
+
+
 def _run_as_such(module: Module) -> set[Computation]:
     reached = {module.entry}
     for computation in reversed(module.computations):

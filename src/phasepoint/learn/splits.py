@@ -60,11 +60,14 @@ def manual_split(corpus: Corpus, *, seed: int = 0) -> Split:
 
 
 def kernels_of_split(corpus: Corpus, split: Split) -> tuple[Int64s, Int64s, Int64s]:
-    """Rows of the kernels of the three parts, sorted; a kernel belongs to the first part that holds it."""
+    """Rows of the kernels of the three parts, sorted; a kernel belongs to the first part that holds its fingerprint."""
     part_of = np.full(len(corpus.programs), 3, np.int64)
     for part, programs in enumerate((split.train, split.calibrate, split.test)):
         part_of[list(programs)] = part
-    of_kernel = np.array([min(part_of[list(of)]) for of in corpus.kernels.programs], np.int64)
+    first: dict[str, int] = {}
+    for graph, of in zip(corpus.kernels.graphs, corpus.kernels.programs, strict=True):
+        first[graph.fingerprint] = min(first.get(graph.fingerprint, 3), *part_of[list(of)].tolist())
+    of_kernel = np.array([first[graph.fingerprint] for graph in corpus.kernels.graphs], np.int64)
     train, calibrate, test = (np.flatnonzero(of_kernel == part) for part in range(3))
     return train, calibrate, test
 
