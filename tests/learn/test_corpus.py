@@ -10,7 +10,9 @@ import pytest
 
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.corpus import read_corpus
-from phasepoint.learn.corpus_folder import KERNEL_ROWS, ProgramHead, read_program, replace_rounds
+from phasepoint.learn.corpus_folder import KERNEL_ROWS, ProgramHead, read_hlo, read_program, replace_rounds
+from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.locality import LOCALITY_NAMES, place_of
 from phasepoint.learn.splits import kernels_of_split, manual_split, random_split
 
 pytestmark = pytest.mark.jax
@@ -96,13 +98,15 @@ def test_labels_and_noise_against_an_oracle(copied):
         ]
         replace_rounds(copied, read_program(folder), pa.Table.from_pylist(rows, KERNEL_ROWS))
     corpus = read_corpus(copied)
-    times: dict[str, list[tuple[int, int]]] = {}
+    times: dict[tuple[str, tuple[int, int]], list[tuple[int, int]]] = {}
     for name in ("a.softmax", "b.scan"):
-        for row in pq.read_table(copied / "programs" / name / "kernels.parquet").to_pylist():
-            times.setdefault(row["fingerprint"], []).append((row["round"], row["time_min_ps"]))
+        folder = copied / "programs" / name
+        place = {kernel.name: place_of(kernel.locality) for kernel in kernels_of_module(read_hlo(folder)).kernels}
+        for row in pq.read_table(folder / "kernels.parquet").to_pylist():
+            times.setdefault((row["fingerprint"], place[row["kernel"]]), []).append((row["round"], row["time_min_ps"]))
     noises = []
     for i, graph in enumerate(corpus.kernels.graphs):
-        own = times.pop(graph.fingerprint)
+        own = times.pop((graph.fingerprint, place_of(tuple(map(graph.feature, LOCALITY_NAMES)))))
         assert corpus.kernels.time_min_ps[i] == min(time for _, time in own)
         assert corpus.kernels.time_median_ps[i] == sorted(time for _, time in own)[(len(own) - 1) // 2] + 1000
         a = min(time for number, time in own if number % 2 == 0)
