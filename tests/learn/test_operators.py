@@ -91,6 +91,18 @@ def test_same_seed_same_arrays_and_another_seed_others(tmp_path):
     assert not np.array_equal(first.arrays["element-wise/w1"], other.arrays["element-wise/w1"])
 
 
+def test_half_of_the_members_of_products_do_not_see_the_generation_and_unseen_terms_are_off(trained):
+    weights = trained.arrays["linear/w1"][:, -2:]
+    assert len(weights) == 4 * (1 + len(TRAINED_ON))
+    assert (weights[1::2] == 0).all()
+    assert (np.abs(weights[0::2]).max(axis=(1, 2)) > 0).all()
+    assert (trained.arrays["linear/large"] < -9).all()  # only P4's kind has it
+    names = [TRAINED_ON[i] for i in np.argsort([device_spec(name).name for name in TRAINED_ON])]
+    place = 1 + names.index("Tesla P100-PCIE-16GB")
+    off = trained.arrays["linear/rows"] < -9
+    assert list(np.flatnonzero(off)) == list(range(4 * place, 4 * place + 4))
+
+
 DIM = st.integers(1, 9000)
 
 

@@ -22,9 +22,15 @@ TILES = ((128, 128), (128, 64), (64, 64), (32, 32))
 """Tiles of a product of which libraries take one; the network weighs them. Source: kernel names in `gpu_ops`."""
 _STEP = 8  # elements of k that a tile's loop takes at a time: sgemm kernels of cuBLAS
 _STEP_CYCLES, _TILE_CYCLES = 60.0, 1500.0  # scales of a step's latency and of a tile's start and end; both are learned
-_JOULE_PER_FLOP_NM = 1.75e-12
-"""Energy of a product with all around it, per nm of the process; learned around this value. Source: T4 (12 nm, 70 W)
-and P4 (16 nm, 75 W) go on at 3 Tflop/s however large the product, measurements of `gpu_ops`."""
+_JOULE_PER_FLOP_NM, _JOULE_PER_BYTE = 1.05e-12, 6e-11
+"""Energy of a product per nm of the process, and of a byte of memory; learned around these values. Source: T4 and P4
+go on at 3 Tflop/s however large the product, and V100 nearly at its peak, measurements of `gpu_ops`."""
+_POWER_SHARE, _IDLE_W = 0.9, 10.0
+"""What a board's limit leaves to the chip's work: a share, less what it takes at rest. Source: as above."""
+_LEAST_SHARE = 0.5  # of small boards; assumed
+_MANY_ROWS, _LARGE_BYTES = 14e3, 35e6  # where half of `_read_again` is read again; read off P100 and P4
+_VARIANT_NM = {12.0: 16.0}
+"""Processes named after a density that are a variant of a larger one: the same energy (P4 and T4)."""
 _NO_POWER_W = 1e6  # a board whose power is not published is taken to have enough
 _TINY_S = 1e-12
 _LANES = 64.0
@@ -129,7 +135,6 @@ def _row_features(work: Work, device: Traits) -> tuple[list[Floats], list[Floats
         work.bytes / device.bytes_per_s,
         work.flop / device.flop_per_s,
         rows / device.multiprocessors * 100.0 / device.clock_hz,
-        _energy(work, device),
     ]
     doublings = np.log2(length)
     shape = [
@@ -148,7 +153,7 @@ def _product_features(work: Work, device: Traits) -> tuple[list[Floats], list[Fl
     m, n, k = work.m, work.n, work.k
     per_flop_s = device.multiprocessors / device.flop_per_s  # of one multiprocessor
     steps = np.ceil(k / _STEP)
-    compute, store, latency, over = [], [], [], []
+    compute, store, latency, over, energy = [], [], [], [], []
     for rows, columns in TILES:  # libraries count columns first: their rows are our n
         tiles = work.batch * np.ceil(n / rows) * np.ceil(m / columns)
         each = np.ceil(tiles / device.multiprocessors)
@@ -159,9 +164,10 @@ def _product_features(work: Work, device: Traits) -> tuple[list[Floats], list[Fl
         store.append(each * area / device.clock_hz)
         latency.append(waves * steps * _STEP_CYCLES / device.clock_hz)
         over.append(waves * _TILE_CYCLES / device.clock_hz)
-    terms = [*compute, *store, *latency, *over, work.bytes / device.bytes_per_s, _energy(work, device)]
-    terms.append(_panel_bytes(work, device) / device.bytes_per_s)
-    return _product_shape(work, device), terms
+        energy.append(_energy_s(2 * tiles * area * k, work.bytes, device))
+    moved = (work.bytes, _panel_bytes(work, device), *_read_again(work, device))
+    memory = [amount / device.bytes_per_s for amount in moved]
+    return _product_shape(work, device), [*compute, *store, *latency, *over, *energy, *memory]
 
 
 def _product_shape(work: Work, device: Traits) -> list[Floats]:
@@ -201,5 +207,20 @@ def _panel_bytes(work: Work, device: Traits) -> Floats:
     return np.asarray(np.maximum(read - work.read_bytes, 0) * share)
 
 
-def _energy(work: Work, device: Traits) -> Floats:
-    return np.asarray(_JOULE_PER_FLOP_NM * device.process_nm * work.flop / device.power_w)
+def _read_again(work: Work, device: Traits) -> tuple[Floats, Floats]:
+    """What GPUs before Volta read again of weights: of many rows, a little of each at a time; and of large ones.
+
+    Source: P100 and P4 in `gpu_ops` fall from 16 thousand rows on, both by the same multiple of these bytes. P4 (128
+    lanes, GDDR5) falls with the size of the weights, too. Later GPUs do neither.
+    """
+    old = device.vendor == "NVIDIA" and device.generation == (0.0, 0.0)
+    read = 4 * work.batch * work.n * work.k * np.ceil(work.m / 64) * old
+    rows, size = (work.n / _MANY_ROWS) ** 2, (4 * work.n * work.k / _LARGE_BYTES) ** 2
+    return read * rows / (1 + rows), read * size / (1 + size) * (device.lanes > _LANES)
+
+
+def _energy_s(flop: Floats, moved: Floats, device: Traits) -> Floats:
+    """Seconds that the board's power lasts for: whole tiles take energy, filled or not."""
+    per_flop = _JOULE_PER_FLOP_NM * _VARIANT_NM.get(device.process_nm, device.process_nm)
+    power_w = max(_POWER_SHARE * device.power_w - _IDLE_W, _LEAST_SHARE * device.power_w)
+    return np.asarray((per_flop * flop + _JOULE_PER_BYTE * moved) / power_w)

@@ -9,6 +9,8 @@ from phasepoint.learn.operator_work import PRODUCTS
 HIDDEN = 24
 _LIMIT = 4.0  # of a learned factor, natural logarithm
 _T = len(TILES)
+SOME_DEVICES = {"rows": 5 * _T + 2, "large": 5 * _T + 3}
+"""Scalars of terms of products that only some devices have, and the terms' columns."""
 
 
 def outputs_of_class(kind: str) -> int:
@@ -51,11 +53,12 @@ def _product_time(weights: Mapping[str, Any], out: Any, terms: Any, xp: Any) -> 
     latency = terms[:, 2 * _T : 3 * _T] + out[:, _T + 2, None]
     over = terms[:, 3 * _T : 4 * _T] + out[:, _T + 3, None]
     each = _join((xp.logaddexp(compute, store), xp.logaddexp(latency, over)), 4.0, xp)
-    tiles = _log_sum(chance + each, xp)
+    again = xp.logaddexp(terms[:, 5 * _T + 2] + weights["rows"], terms[:, 5 * _T + 3] + weights["large"])
+    tiles = xp.logaddexp(_log_sum(chance + each, xp), again)
+    energy = _log_sum(chance + terms[:, 4 * _T : 5 * _T], xp) + weights["energy"]
     memory = xp.logaddexp(
-        terms[:, 4 * _T] + weights["memory"] + out[:, _T + 4], terms[:, 4 * _T + 2] + weights["panel"]
+        terms[:, 5 * _T] + weights["memory"] + out[:, _T + 4], terms[:, 5 * _T + 1] + weights["panel"]
     )
-    energy = terms[:, 4 * _T + 1] + weights["energy"]
     # a board lowers its clock only after a while: work below a millisecond is held back less
     energy = energy - xp.exp(weights["lag"]) * xp.logaddexp(0.0, -(energy - xp.log(1e-3)))
     return _join((_join((tiles, memory), 4.0, xp), energy), 8.0, xp)

@@ -12,16 +12,17 @@ import numpy.typing as npt
 from phasepoint.core.errors import MissingExtraError, ModelError
 from phasepoint.learn.operator_data import OperatorTimes
 from phasepoint.learn.operator_features import GENERATIONS, WITH_GENERATION, features_of_work, traits_of_device
-from phasepoint.learn.operator_network import HIDDEN, device_log_time, join_floor, outputs_of_class
+from phasepoint.learn.operator_network import HIDDEN, SOME_DEVICES, device_log_time, join_floor, outputs_of_class
 from phasepoint.learn.operator_work import PRODUCTS, Floats
 
 STEPS = 1500
 _BATCH, _RATE, _DECAY, _CHUNK = 512, 1e-2, 1e-3, 100
 _ROWS_PER_PART = 4000  # of one operator on one device: more bring no accuracy and cost time
 _FLOOR_SHARE = {True: 1.0, False: 10.0}  # percentile taken for the dispatch, of products and of others (more are small)
-_SOFT = 1e-3  # below about 3 % an error counts with its square, above with its size
-_START_S = 8e-6
-_SCALARS = ("memory", "panel", "energy", "lag", "start")
+_ODD = 0.15  # products: an error beyond this counts less and less
+_SOFT = 1e-3  # others: below about 3 % an error counts with its square, above with its size
+_START_S, _OFF = 8e-6, 10.0
+_SCALARS = ("memory", "panel", "rows", "large", "energy", "lag", "start")
 
 Progress = Callable[[float, str], None]
 
@@ -110,7 +111,13 @@ def typical_floors(floors: npt.NDArray[np.float64], left_out: int | None) -> Flo
 
 
 def train_members(
-    rows: Rows, left_out: Sequence[int | None], *, seed: int, steps: int = STEPS, progress: Progress | None = None
+    rows: Rows,
+    left_out: Sequence[int | None],
+    *,
+    seed: int,
+    steps: int = STEPS,
+    blind: Sequence[bool] = (),
+    progress: Progress | None = None,
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Train one network per entry of `left_out`, which names the device that it does not see.
 
@@ -119,6 +126,7 @@ def train_members(
         left_out: numbers of devices, None for a member that sees all.
         seed: of the initial weights and the batches.
         steps: of the optimiser.
+        blind: per entry, whether it does not see the generation either; none by default.
         progress: told the share done.
 
     Returns:
@@ -132,8 +140,8 @@ def train_members(
         import optax  # noqa: F401
     except ImportError as error:
         raise MissingExtraError("training needs JAX and optax; pip install 'phasepoint[learn]'") from error
-    weights = _start_weights(rows, len(left_out), seed)
-    data = _training_data(rows, left_out)
+    weights = _start_weights(rows, left_out, seed)
+    data = (*_training_data(rows, left_out), _learned_inputs(rows, blind or [False] * len(left_out)))
     optimiser, scan = _optimiser_and_scan(rows.kind, steps)
     state = (weights, optimiser.init(weights))
     random = np.random.default_rng(seed)
@@ -160,7 +168,8 @@ def member_of(weights: Mapping[str, npt.NDArray[np.float32]], number: int) -> di
     return {name: value[number] for name, value in weights.items()}
 
 
-def _start_weights(rows: Rows, members: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
+def _start_weights(rows: Rows, left_out: Sequence[int | None], seed: int) -> dict[str, npt.NDArray[np.float32]]:
+    members = len(left_out)
     random = np.random.default_rng(seed)
     sizes = (rows.shape.shape[1], HIDDEN, HIDDEN, outputs_of_class(rows.kind))
     weights: dict[str, Any] = {}
@@ -170,11 +179,38 @@ def _start_weights(rows: Rows, members: int, seed: int) -> dict[str, npt.NDArray
         weights[f"b{layer}"] = np.zeros((members, outs))
     if rows.kind in WITH_GENERATION:
         weights["w1"][:, -GENERATIONS:] = 0.0  # a generation that a member never sees must not change what it says
-    first = {"memory": 0.2, "panel": -2.0, "energy": 0.0, "lag": -1.5, "start": np.log(_START_S)}
+    first = {
+        "memory": 0.2,
+        "panel": -2.0,
+        "rows": 1.8,
+        "large": 1.3,
+        "energy": 0.0,
+        "lag": -1.5,
+        "start": np.log(_START_S),
+    }
     weights.update({name: np.full(members, first[name]) for name in _SCALARS})
-    if rows.kind not in PRODUCTS:
+    if rows.kind in PRODUCTS:
+        _without_unseen(weights, rows, left_out)
+    else:
         weights["b3"] += np.array([0.0, -1.0, -1.0])
     return {name: np.asarray(value, np.float32) for name, value in weights.items()}
+
+
+def _without_unseen(weights: Mapping[str, Any], rows: Rows, left_out: Sequence[int | None]) -> None:
+    """A term that no device of a member has is off: where it starts would be what it says of a left-out device."""
+    for name, column in SOME_DEVICES.items():
+        has = np.unique(rows.device[rows.terms[:, column] > rows.terms[:, column].min()])
+        for member, out in enumerate(left_out):
+            if not set(has) - {out}:
+                weights[name][member] = -_OFF
+
+
+def _learned_inputs(rows: Rows, blind: Sequence[bool]) -> npt.NDArray[np.float32]:
+    """1 where a member learns weights of an input, shape [members, inputs]; those of others stay 0."""
+    learned = np.ones((len(blind), rows.shape.shape[1]), np.float32)
+    if rows.kind in WITH_GENERATION:
+        learned[np.asarray(blind, bool), -GENERATIONS:] = 0.0
+    return learned
 
 
 def _training_data(rows: Rows, left_out: Sequence[int | None]) -> tuple[Any, ...]:
@@ -204,7 +240,9 @@ def _optimiser_and_scan(kind: str, steps: int) -> tuple[Any, Callable[[Any, Any,
         shape, terms, log_time, floor = batch
         own = device_log_time(kind, weights, (shape, terms), jnp)
         error = join_floor(own, weights["start"], floor, jnp) - log_time
-        return jnp.sum(seen * jnp.sqrt(error * error + _SOFT)) / (jnp.sum(seen) + 1e-6)
+        # what no law of the others explains (P4's largest products) must not bend the law
+        cost = jnp.log1p((error / _ODD) ** 2) if kind in WITH_GENERATION else jnp.sqrt(error * error + _SOFT)
+        return jnp.sum(seen * cost) / (jnp.sum(seen) + 1e-6)
 
     def every(weights: Any, chosen: Any, data: Any) -> Any:
         *columns, seen = data
@@ -214,7 +252,8 @@ def _optimiser_and_scan(kind: str, steps: int) -> tuple[Any, Callable[[Any, Any,
     def scan(state: Any, batches: Any, data: Any) -> Any:
         def step(state: Any, chosen: Any) -> Any:
             weights, moments = state
-            slope = jax.grad(every)(weights, chosen, data)
+            slope = jax.grad(every)(weights, chosen, data[:-1])
+            slope = {**slope, "w1": slope["w1"] * data[-1][:, :, None]}
             change, moments = optimiser.update(slope, moments, weights)
             return (optax.apply_updates(weights, change), moments), None
 

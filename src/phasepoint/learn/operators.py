@@ -40,7 +40,7 @@ LAUNCH_S = 2e-6
 """What starting a kernel takes of a device's time where no framework dispatches it. Assumed: profiles of
 NVIDIA GPUs show 1.5 to 3 µs for kernels that do nothing."""
 _PS = 1e12
-_NETWORK = ("w1", "b1", "w2", "b2", "w3", "b3", "memory", "panel", "energy", "lag", "start")
+_NETWORK = ("w1", "b1", "w2", "b2", "w3", "b3", "memory", "panel", "rows", "large", "energy", "lag", "start")
 
 
 @dataclass(frozen=True)
