@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.learn.autotuner import METHODS, Space, make_space, tune
-from phasepoint.learn.config_features import config_features, threads_of
+from phasepoint.learn.config_features import config_features, odd_sides, threads_of
 from phasepoint.learn.search_model import mean_without_priors
 
 SPACE = make_space({"block_size_x": (16, 32, 64, 128, 256), "tile_size_x": (1, 2, 4, 8), "flag": (0, 1)})
@@ -154,3 +154,12 @@ def test_features_of_configurations():
     assert threads_of(("MWG",), configs[:, :1]) is None
     expected = [0.03 * np.log2(threads / 160) ** 2 for threads in (128, 16)]
     assert mean_without_priors(names, configs).tolist() == pytest.approx(expected)
+
+
+def test_blocks_whose_sides_are_no_powers_of_two_are_thought_slower():
+    names = ("block_size_x", "block_size_y", "tile_size_x")
+    configs = np.array([[48, 4, 3], [48, 3, 1], [64, 1, 3], [0, 2, 1]])
+    assert odd_sides(names, configs).tolist() == [1, 2, 0, 0]
+    assert odd_sides(("tile_size_x",), configs[:, 2:]).tolist() == [0, 0, 0, 0]
+    above = mean_without_priors(names, configs) - [0.03 * np.log2(t / 160) ** 2 for t in (192, 144, 64, 2)]
+    assert above.tolist() == pytest.approx([0.1, 0.2, 0.0, 0.0])

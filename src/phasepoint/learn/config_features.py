@@ -35,9 +35,19 @@ def config_features(names: Sequence[str], configs: NDArray[np.int64]) -> tuple[N
 
 def threads_of(names: Sequence[str], configs: NDArray[np.int64]) -> NDArray[np.float64] | None:
     """Threads of a block, `[n]`; None where no parameter says so."""
-    starts = _GROUPS[0][1]
-    of = [place for place, name in enumerate(names) if name.lower().startswith(starts)]
+    of = _of_block(names)
     return np.prod(np.maximum(configs[:, of], 1), axis=1).astype(np.float64) if of else None
+
+
+def odd_sides(names: Sequence[str], configs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How many sides of the block are no power of two, `[n]`; 0 where no parameter says so."""
+    sides = np.maximum(configs[:, _of_block(names)], 1)
+    return np.asarray((sides & (sides - 1) > 0).sum(axis=1), np.float64)
+
+
+def _of_block(names: Sequence[str]) -> list[int]:
+    """Places of the parameters that are sides of a block of threads."""
+    return [place for place, name in enumerate(names) if name.lower().startswith(_GROUPS[0][1])]
 
 
 def unit_features(names: Sequence[str], configs: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.learn.config_features import threads_of, unit_features
+from phasepoint.learn.config_features import odd_sides, threads_of, unit_features
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +34,9 @@ BEGIN = 3
 LIKELY_THREADS = 160.0
 THREADS_PENALTY = 0.03
 """Logarithm of the time, per square of the factor of two in threads off that: blocks of 64 to 256 do well."""
+ODD_SIDE = 0.1
+"""Logarithm of the time, per side of the block that is no power of two: problems are mostly multiples of one, and a
+block that does not divide them leaves threads idle at the edge. Checked on other halves than it was chosen on."""
 
 
 def model_guided(names: Sequence[str], configs: NDArray[np.int64], priors: Sequence[Floats]) -> Generator[int, float]:
@@ -68,11 +71,12 @@ def model_guided(names: Sequence[str], configs: NDArray[np.int64], priors: Seque
 
 
 def mean_without_priors(names: Sequence[str], configs: NDArray[np.int64]) -> Floats:
-    """What is assumed of a kernel that nobody measured: only that blocks of some 64 to 256 threads do well, `[n]`."""
+    """What is assumed of a kernel that nobody measured: blocks of 64 to 256 threads with sides of 2ⁿ do well, `[n]`."""
     threads = threads_of(names, configs)
     if threads is None:
         return np.zeros(len(configs))
-    return np.asarray(THREADS_PENALTY * np.log2(threads / LIKELY_THREADS) ** 2, np.float64)
+    off = THREADS_PENALTY * np.log2(threads / LIKELY_THREADS) ** 2
+    return np.asarray(off + ODD_SIDE * odd_sides(names, configs), np.float64)
 
 
 def _compressed(above_best: Floats) -> Floats:
