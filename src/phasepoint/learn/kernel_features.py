@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.learn.access_patterns import ACCESS_NAMES, access_row
 from phasepoint.learn.kernel_nodes import Nodes
 from phasepoint.learn.locality import LOCALITY_NAMES, UNPLACED
 from phasepoint.learn.node_feature_names import COLUMN_OF
@@ -53,7 +54,8 @@ KERNEL_FEATURE_NAMES: tuple[str, ...] = (
     *("axis_size", "axis_is_minor", "indexed_elements", "index_count", "indexes_whole_minor"),
     # how it is run, what is not known
     *("is_fusion", "is_custom_fusion", "is_float64", "is_narrow", "unknown_nodes", "is_dynamic"),
-    # where it stands in its program
+    # how its loop reads, and where it stands in its program
+    *ACCESS_NAMES,
     *LOCALITY_NAMES,
 )
 """Name of each entry of `kernel_features`; what counts operations counts those of one execution."""
@@ -98,6 +100,7 @@ def kernel_row(
     values["unknown_nodes"] = sum([one.flop is None for one in work])
     bounds = any("<=" in node.shape.text for node in nodes)
     values["is_dynamic"] = bounds or any(columns["is_dynamic"])
+    values |= zip(ACCESS_NAMES, access_row(nodes), strict=True)
     values |= zip(LOCALITY_NAMES, locality, strict=True)
     return np.array([number(values.get(name, 0.0)) for name in KERNEL_FEATURE_NAMES], np.float32)
 
