@@ -13,6 +13,7 @@ def random_graph(draw, size, *, features=3, kernel=2):
         draw.standard_normal((size, features)).astype(np.float32),
         np.array(sorted(edges), np.int32).reshape(-1, 2),
         draw.standard_normal(kernel).astype(np.float32),
+        draw.uniform(0, 3, size).astype(np.float32),
     )
 
 
@@ -84,7 +85,7 @@ def test_sage_with_columns_is_what_a_walk_over_nodes_computes():
 def test_direction_of_edges_matters():
     settings, weights = random_network()
     graph = random_graph(np.random.default_rng(0), 5)
-    turned = InputGraph(graph.opcodes, graph.nodes, graph.edges[:, ::-1], graph.kernel)
+    turned = InputGraph(graph.opcodes, graph.nodes, graph.edges[:, ::-1], graph.kernel, graph.work)
     ours, theirs = network_log_times(weights, settings, [graph, turned])
     assert abs(ours - theirs) > 1e-4
 

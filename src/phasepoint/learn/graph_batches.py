@@ -26,6 +26,7 @@ class GraphBatch(NamedTuple):
         edges: uint8 [g, n, n]: 1 where the column's node feeds the row's.
         sizes: int32 [g], nodes of each graph; the last of them is the root.
         kernels: float32 [g, k], encoded.
+        work: float32 [g, n], log of how often each node's operation is executed.
     """
 
     opcodes: Any
@@ -33,6 +34,7 @@ class GraphBatch(NamedTuple):
     edges: Any
     sizes: Any
     kernels: Any
+    work: Any
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,14 @@ class InputGraph:
         nodes: float32 [n, f].
         edges: int32 [e, 2], producer and consumer.
         kernel: float32 [k].
+        work: float32 [n], log of how often each node's operation is executed.
     """
 
     opcodes: npt.NDArray[np.int32]
     nodes: Floats
     edges: npt.NDArray[np.int32]
     kernel: Floats
+    work: Floats
 
 
 def bucket_nodes(nodes: int) -> int:
@@ -72,12 +76,13 @@ def stack_graphs(graphs: Sequence[InputGraph], *, nodes: int, rows: int | None =
     edges = np.zeros((count, nodes, nodes), np.uint8)
     sizes = np.zeros(count, np.int32)
     kernels = np.zeros((count, len(first.kernel)), np.float32)
+    work = np.zeros((count, nodes), np.float32)
     for row, graph in enumerate(graphs):
         size = len(graph.opcodes)
         opcodes[row, :size], features[row, :size] = graph.opcodes, graph.nodes
         edges[row, graph.edges[:, 1], graph.edges[:, 0]] = 1
-        sizes[row], kernels[row] = size, graph.kernel
-    return GraphBatch(opcodes, features, edges, sizes, kernels)
+        sizes[row], kernels[row], work[row, :size] = size, graph.kernel, graph.work
+    return GraphBatch(opcodes, features, edges, sizes, kernels, work)
 
 
 def bucket_graphs(graphs: Sequence[InputGraph]) -> dict[int, Rows]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from phasepoint.learn.execution_features import EXECUTION_NAMES, execution_features
+from phasepoint.learn.execution_features import EXECUTION_NAMES, executed_elements, execution_features
 from phasepoint.learn.graph_batches import InputGraph
 from phasepoint.learn.graphs import (
     KERNEL_FEATURE_NAMES,
@@ -25,7 +25,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 FARTHEST = 6.0
 """Standard deviations beyond which an input is cut off: a network knows nothing about what lies there."""
 
-_ELEMENTS = NODE_FEATURE_NAMES.index("elements")
+_ELEMENTS, _FLOP = (NODE_FEATURE_NAMES.index(name) for name in ("elements", "flop"))
 
 INPUT_NAMES: tuple[str, ...] = (*KERNEL_FEATURE_NAMES, *EXECUTION_NAMES)
 """Columns of what a network reads of a kernel as a whole."""
@@ -72,9 +72,15 @@ def scale_graphs(
     nodes = _scaled(np.concatenate([graph.nodes for graph in encoded]), scales, "node")
     kernels = _scaled(np.stack([graph.kernel for graph in encoded]), scales, "kernel")
     return tuple(
-        InputGraph(graph.opcodes, rows, graph.edges, kernel)
+        InputGraph(graph.opcodes, rows, graph.edges, kernel, _work(graph))
         for graph, rows, kernel in zip(graphs, np.split(nodes, ends), kernels, strict=True)
     )
+
+
+def _work(graph: KernelGraph) -> Floats:
+    """Log of how often each node's operation is executed: of a product or a reduction, its own operations."""
+    own = graph.node_features[:, _FLOP].astype(np.float64)
+    return np.log1p(np.maximum(executed_elements(graph), own)).astype(np.float32)
 
 
 def pool_graphs(graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph]) -> Floats:

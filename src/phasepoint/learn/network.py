@@ -95,7 +95,7 @@ def predict_network(xp: Any, parameters: Parameters, batch: GraphBatch, settings
     for layer in range(settings.layers):
         hidden = _MESSAGES[settings.aggregation](xp, parameters, f"pass{layer}", hidden, (edges, mask)) * mask
     root = (at == sizes - 1).astype(batch.nodes.dtype)[..., None]
-    return _reduce(xp, parameters, settings, (hidden, mask, root), batch.kernels)
+    return _reduce(xp, parameters, settings, (hidden, mask, root), batch)
 
 
 def _layer_shapes(settings: NetworkSettings) -> dict[str, tuple[int, int]]:
@@ -173,15 +173,19 @@ _MESSAGES: Mapping[str, Callable[..., Any]] = {"sage": _pass_sage, "gat": _pass_
 
 
 def _reduce(
-    xp: Any, parameters: Parameters, settings: NetworkSettings, nodes: tuple[Any, Any, Any], kernels: Any
+    xp: Any, parameters: Parameters, settings: NetworkSettings, nodes: tuple[Any, Any, Any], batch: GraphBatch
 ) -> Any:
-    """Nodes and the kernel's features to one number per graph."""
+    """Nodes and the kernel's features to one number per graph.
+
+    Per node it is a sum of times: what a node's operation takes, as often as it is executed.
+    """
     hidden, mask, root = nodes
+    kernels = batch.kernels
     if settings.reduction == "nodes":
         if settings.static_features:
             wide = kernels[:, None, :] + xp.zeros((*hidden.shape[:2], kernels.shape[-1]), hidden.dtype)
             hidden = xp.concatenate([hidden, wide], axis=-1)
-        each = xp.where(mask[..., 0] > 0, _head(xp, parameters, hidden), _FAR)
+        each = xp.where(mask[..., 0] > 0, _head(xp, parameters, hidden) + batch.work, _FAR)
         top = each.max(axis=1, keepdims=True)
         return (top + xp.log(xp.exp(each - top).sum(axis=1, keepdims=True)))[:, 0]
     mean = (hidden * mask).sum(axis=1) / mask.sum(axis=1)
