@@ -57,7 +57,7 @@ class FitSettings:
     """
 
     members: int = 4
-    hidden: int = 64
+    hidden: int = 96
     layers: int = 2
     aggregation: str = "sage"
     reduction: str = "columns"

@@ -45,9 +45,9 @@ class TrainingSettings:
     """
 
     loss: str = "relative"
-    epochs: int = 60
-    learning_rate: float = 3e-3
-    weight_decay: float = 2e-2
+    epochs: int = 36
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.2
     clip: float = 1.0
     average: float = 0.99
     choices: int = 10
