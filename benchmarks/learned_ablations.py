@@ -55,7 +55,7 @@ def rows_of(base: FitSettings) -> list[Row]:
         Row("loss", "rank, logistic", loss("logistic")),
         Row("passing", "GAT", replace(base, aggregation="gat")),
         Row("passing", "no message passing", replace(base, aggregation="none")),
-        Row("reduction", "sum of nodes' contributions", replace(base, reduction="nodes")),
+        Row("reduction", "sum of nodes' times", replace(base, reduction="nodes", residual=False)),
         Row("reduction", "LSTM", replace(base, reduction="lstm")),
         Row("reduction", "transformer", replace(base, reduction="transformer")),
         Row("static", "without static features", replace(base, static_features=False)),
