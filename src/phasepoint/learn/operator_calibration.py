@@ -27,6 +27,11 @@ def size_range(sizes: Floats) -> Floats:
     return np.percentile(sizes, (0.5, 99.5), axis=0)
 
 
+WIDEST = 3.0
+"""Times that an interval is widened (in logarithm) at most: some 40 × either way. What lies further outside is an array
+of a few bytes, whose distance grows without end and whose time does not."""
+
+
 def shape_distance(sizes: Floats, known: Floats) -> Floats:
     """Doublings outside the range, the farthest size, shape [n]; 0 inside."""
     outside = np.maximum(np.maximum(known[0] - sizes, sizes - known[1]), 0.0)
@@ -89,9 +94,9 @@ def nested_coverage(errors: Sequence[Floats], shares: Sequence[Floats], factor: 
 
 
 def widened(quantiles: Floats, share: Floats, distance: Floats) -> tuple[Floats, Floats]:
-    """Lower and upper end, logarithm of the factor on the time; wider in proportion beyond distance 1."""
+    """Lower and upper end, logarithm of the factor on the time; wider in proportion beyond distance 1, to a limit."""
     low, high = quantiles[bins_of(share)].T
-    factor = np.maximum(distance, 1.0)
+    factor = np.clip(distance, 1.0, WIDEST)
     return np.minimum(low, 0.0) * factor, np.maximum(high, 0.0) * factor
 
 
