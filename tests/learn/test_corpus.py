@@ -134,9 +134,11 @@ class _Programs:
 
     path = "made-up"
 
-    def __init__(self, families, kernels):
+    def __init__(self, families, kernels, fingerprints=None):
         self.programs = [ProgramHead(f"p{i}", family, "", "", "") for i, family in enumerate(families)]
-        self.kernels = type("Kernels", (), {"programs": kernels})
+        names = fingerprints or [str(row) for row in range(len(kernels))]
+        graphs = tuple(type("Graph", (), {"fingerprint": name}) for name in names)
+        self.kernels = type("Kernels", (), {"programs": kernels, "graphs": graphs})
 
 
 def test_a_random_split_is_by_program_and_seed():
@@ -162,6 +164,14 @@ def test_a_kernel_of_a_training_program_tests_nothing():
     corpus = _Programs("abc", ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)))
     train, calibrate, test = kernels_of_split(corpus, Split((0,), (1,), (2,)))
     assert (train.tolist(), calibrate.tolist(), test.tolist()) == ([0, 3, 5], [1, 4], [2])
+
+
+def test_a_kernel_of_a_training_program_tests_nothing_in_another_place():
+    from phasepoint.learn.splits import Split
+
+    corpus = _Programs("abc", ((0,), (2,), (2,)), ["same", "same", "other"])
+    train, calibrate, test = kernels_of_split(corpus, Split((0,), (1,), (2,)))
+    assert (train.tolist(), calibrate.tolist(), test.tolist()) == ([0, 1], [], [2])
 
 
 def test_too_few_programs_are_refused():
