@@ -22,12 +22,13 @@ from phasepoint.learn.splits import Split, kernels_of_split, manual_split, rando
 
 HERE = Path(__file__).parent
 SCRIPTS = {
-    "gpu_ops": ("learned_gpu_ops.py", "gpu_ops"),
-    "choices": ("learned_choices.py", None),
-    "tpu": ("learned_tpu_tiles.py", "tpu"),
-    "predict": ("learned_predict.py", None),
+    "ablations": ("learned_ablations.py", ("--corpus", "{corpus}", "--tiles", "{data}/tpu")),
+    "gpu_ops": ("learned_gpu_ops.py", ("{data}/gpu_ops",)),
+    "choices": ("learned_choices.py", ("--data", "{data}")),
+    "tpu": ("learned_tpu_tiles.py", ("--data", "{data}/tpu")),
+    "predict": ("learned_predict.py", ()),
 }
-"""Benchmarks of one part: script, folder under --data that it takes."""
+"""Benchmarks of one part, with their arguments."""
 
 
 def main() -> None:
@@ -35,11 +36,11 @@ def main() -> None:
     print(f"{platform.machine()}, {datetime.now(UTC).date()}, Python {platform.python_version()}")
     if options.part in ("kernels", "all"):
         _kernels(options.corpus, options.seeds, only=options.split)
-    for part, (script, folder) in SCRIPTS.items():
+    for part, (script, words) in SCRIPTS.items():
         if options.part in (part, "all"):
-            data = [] if part == "predict" else [str(options.data / folder) if folder else str(options.data)]
             print(f"\n== {script}", flush=True)
-            subprocess.run([sys.executable, str(HERE / script), *data], check=True)
+            given = [word.format(corpus=options.corpus, data=options.data) for word in words]
+            subprocess.run([sys.executable, str(HERE / script), *given], check=True)
 
 
 def _kernels(path: Path, seeds: int, *, only: str | None) -> None:
