@@ -76,7 +76,8 @@ def main() -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     print(f"{platform.machine()}, {today}, seed {SEED}{', quick' if asked.quick else ''}\n")
     training = TrainingSettings(epochs=4 if asked.quick else asked.epochs, batch_nodes=2048)
-    base = FitSettings(members=1, tree_rounds=0, hidden=16 if asked.quick else 64, training=training)
+    hidden = 16 if asked.quick else 64
+    base = FitSettings(members=1, tree_rounds=0, hidden=hidden, reduction="columns", training=training)
     if asked.corpus:
         run_corpus(read_corpus(asked.corpus), base, only=asked.only, quick=asked.quick)
     if asked.tiles:

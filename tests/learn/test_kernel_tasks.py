@@ -49,7 +49,7 @@ def test_the_card_says_what_it_must(corpus, result):
 
 
 def test_an_evaluation_leaves_out_what_was_trained_on(corpus, result, monkeypatch):
-    monkeypatch.setattr(kernel_tasks, "read_corpus", lambda folder: corpus)
+    monkeypatch.setattr(kernel_tasks, "read_corpus", lambda folder, **_: corpus)
     told = kernel_tasks.evaluate(result.model, "corpus")
     learn, *_ = kernels_of_split(corpus, random_split(corpus, seed=1))
     rest = np.setdiff1d(np.arange(400), learn)
@@ -60,7 +60,7 @@ def test_an_evaluation_leaves_out_what_was_trained_on(corpus, result, monkeypatc
 
 
 def test_a_model_of_another_featuriser_is_refused(corpus, result, monkeypatch):
-    monkeypatch.setattr(kernel_tasks, "read_corpus", lambda folder: corpus)
+    monkeypatch.setattr(kernel_tasks, "read_corpus", lambda folder, **_: corpus)
     old = replace(result.model, card={**result.model.card, "featuriser": 0})
     with pytest.raises(ModelError, match="version 0, this release has"):
         kernel_tasks.evaluate(old, "corpus")

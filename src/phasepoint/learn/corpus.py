@@ -29,6 +29,7 @@ from phasepoint.learn.corpus_folder import (
 from phasepoint.learn.graphs import FEATURISER_VERSION, KernelGraph, graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.learn.locality import place_of
+from phasepoint.learn.tasks import Progress
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -142,8 +143,12 @@ class _Rows:
     graphs: tuple[KernelGraph, ...]
 
 
-def read_corpus(path: str | Path) -> Corpus:
+def read_corpus(path: str | Path, *, progress: Progress | None = None) -> Corpus:
     """Read a corpus, its kernels de-duplicated by fingerprint and place.
+
+    Args:
+        path: its folder.
+        progress: told of programs read and of all.
 
     Raises:
         ModelError: there is no corpus, it is of another version or featuriser, damaged, empty, or of mixed devices.
@@ -155,7 +160,7 @@ def read_corpus(path: str | Path) -> Corpus:
             "collect the corpus anew"
         )
     folders, heads, failed = _measured(Path(path), str(head.device.get("name")))
-    rows = _read_rows(folders)
+    rows = _read_rows(folders, progress)
     if not len(rows.program):
         raise ModelError(f"{path} holds no measured kernel ({failed} programs failed); collect programs into it first")
     kernels = _kernels(rows, heads)
@@ -191,11 +196,15 @@ def _measured(path: Path, device: str) -> tuple[list[Path], list[ProgramHead], i
     return folders, heads, failed
 
 
-def _read_rows(folders: Sequence[Path]) -> _Rows:
+def _read_rows(folders: Sequence[Path], progress: Progress | None) -> _Rows:
     tables = [read_kernel_rows(folder) for folder in folders]
     numbers: dict[_Key, int] = {}
     graphs: list[KernelGraph] = []
-    codes = [_number(folder, table, numbers, graphs) for folder, table in zip(folders, tables, strict=True)]
+    codes = []
+    for done, (folder, table) in enumerate(zip(folders, tables, strict=True), start=1):
+        codes.append(_number(folder, table, numbers, graphs))
+        if progress is not None:
+            progress(done, len(folders))
 
     def joined(column: str, dtype: type) -> npt.NDArray[Any]:
         parts = [table.column(column).to_numpy() for table in tables]

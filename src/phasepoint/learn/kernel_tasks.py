@@ -65,7 +65,7 @@ def train(
         ModelError: the folder holds no corpus, a damaged one, or one of another featuriser; or too few programs.
         MissingExtraError: JAX or optax is not installed.
     """
-    corpus = read_corpus(folder)
+    corpus = read_corpus(folder, progress=progress)
     split = random_split(corpus, seed=seed)
     return evaluate_split(corpus, split, seed=seed, settings=settings, progress=progress).model
 
@@ -110,15 +110,15 @@ def evaluate(
         model: None: the one that comes with the package.
         folder: the corpus.
         seed: not used: nothing is drawn.
-        progress: not used: an evaluation takes seconds.
+        progress: told of programs read.
 
     Raises:
         ModelError: the folder holds no corpus, or corpus or model are of another featuriser.
     """
-    del seed, progress
+    del seed
     stored = read_model(BUILTIN, kind=KIND) if model is None else model
     kernels = KernelModel.from_model(stored)
-    corpus = read_corpus(folder)
+    corpus = read_corpus(folder, progress=progress)
     seen = set(stored.arrays.get("seen", np.zeros(0, np.uint64)).tolist())
     trained = np.array([_mark(graph.fingerprint) in seen for graph in corpus.kernels.graphs], np.bool_)
     rows = np.flatnonzero(~trained) if not trained.all() else np.arange(len(trained))
