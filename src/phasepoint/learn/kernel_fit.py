@@ -57,10 +57,10 @@ class FitSettings:
     """
 
     members: int = 4
-    hidden: int = 96
+    hidden: int = 64
     layers: int = 2
     aggregation: str = "sage"
-    reduction: str = "columns"
+    reduction: str = "lstm"
     static_features: bool = True
     residual: bool = True
     tree_rounds: int = 500

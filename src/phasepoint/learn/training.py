@@ -45,7 +45,7 @@ class TrainingSettings:
     """
 
     loss: str = "relative"
-    epochs: int = 36
+    epochs: int = 30
     learning_rate: float = 2e-3
     weight_decay: float = 0.2
     clip: float = 1.0
