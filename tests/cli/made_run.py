@@ -29,7 +29,7 @@ def made_run(path: Path) -> str:
     now = iter(range(START_NS, START_NS + 10**15, 12 * 10**9))
     writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(now))
     steps = step_rows()
-    for name, rows in _tables(steps).items():
+    for name, rows in run_tables(steps).items():
         writer.append(name, table_from_rows(name, rows))
     writer.close()
     return str(path)
@@ -60,7 +60,7 @@ def _step_ms(step: int) -> int:
     return 120 if step in EVAL else 190 if step in STALL else 40
 
 
-def _tables(steps: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def run_tables(steps: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     by_step = {row["step"]: row for row in steps}
     windows = [_window(number, first, by_step) for number, first in enumerate(WINDOWS)]
     return {

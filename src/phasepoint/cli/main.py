@@ -1,5 +1,6 @@
 """The command line's edge: runs a command and turns whatever goes wrong into a message and an exit code."""
 
+import errno
 import gc
 import os
 import sys
@@ -7,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from phasepoint.core.errors import PhasepointError
+from phasepoint.core.errors import PhasepointError, StoreError
 
 EXIT_UNEXPECTED = 70
 """A fault of ours; EX_SOFTWARE of sysexits.h."""
@@ -17,6 +18,12 @@ EXIT_INTERRUPTED = 130
 
 EXIT_BROKEN_PIPE = 141
 """The reader of our output went away (`| head`): 128 + SIGPIPE, as shells report it."""
+
+_REFUSED = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOENT, errno.EMFILE}
+)
+"""What the system refuses without a fault of ours: permission, a read-only or full disk, a quota, no folder for
+temporary files, too many open files."""
 
 DEBUG_VARIABLE = "PHASEPOINT_DEBUG"
 
@@ -73,11 +80,21 @@ def _report(error: Exception) -> int:
         return _say(f"{error.format_message()} See phasepoint --help.", int(error.exit_code), error)
     if type(error).__name__ == "Abort":
         return EXIT_INTERRUPTED
-    if isinstance(error, PermissionError):
-        return _say(f"no permission: {error.filename}; check its owner and mode", 3, error)
+    if isinstance(error, OSError) and error.errno in _REFUSED:
+        return _say(_refusal(error), StoreError.exit_code, error)
     kind = type(error).__name__
     hint = f"This is a fault in Phasepoint; set {DEBUG_VARIABLE}=1 to see where, and please report it."
     return _say(f"unexpected {kind}: {error}. {hint}", EXIT_UNEXPECTED, error)
+
+
+def _refusal(error: OSError) -> str:
+    """What the system refused, and what to do; it names no file where the temporary one has no name."""
+    if isinstance(error, PermissionError):
+        return f"no permission: {error.filename}; check its owner and mode"
+    reason = (error.strerror or str(error)).rstrip(".")
+    if error.filename is not None:
+        return f"{error.filename}: {reason}; make room or choose another place"
+    return f"{reason} (temporary file); set TMPDIR to a folder that can be written and has room"
 
 
 def _say(message: str, code: int, error: Exception) -> int:

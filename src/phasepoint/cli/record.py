@@ -84,7 +84,7 @@ def _prepare(out: str, *, force: bool) -> str:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{error.filename or out}: {error.strerror}; choose another place with --out") from error
-    if not os.access(path, os.W_OK | os.X_OK):
+    if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise RecordError(f"{out}: no permission to write; choose another place with --out")
     return str(path)
 

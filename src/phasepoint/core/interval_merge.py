@@ -3,14 +3,14 @@
 Tracks give few sorted runs, so there are few passes; what touches within a run is one before the first merge.
 """
 
-import numba
+from phasepoint.core.compiled import compiled
 
 # Compiled: takes and returns arrays, and so carries no annotations.
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201, PLR0917
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def join_runs(start, end, where, kept_start, kept_end, begin):
     """Number of runs with rising starts, joined within, of the chosen intervals; -1 where one ends before it starts.
 
@@ -36,7 +36,7 @@ def join_runs(start, end, where, kept_start, kept_end, begin):
     return n_runs
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def merge_pairs(start, end, kept_start, kept_end, begin, n_runs):
     """Each two neighbouring runs into one; `begin` is rewritten in place. Returns the number of runs left."""
     out = merged = 0

@@ -6,9 +6,10 @@ so the self times of a track's spans add up to the time in which the track was b
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from phasepoint.core.compiled import compiled
 
 Int64s = NDArray[np.int64]
 
@@ -85,7 +86,7 @@ def nest_spans(
 _SORTED, _UNSORTED, _REVERSED_SPAN = 0, 1, 2
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """Whether spans stand by track, start, longest first; or one of them ends before it starts."""
     state = _SORTED
@@ -103,7 +104,7 @@ def _order_state(track, start_ps, end_ps):  # type: ignore[no-untyped-def]  # no
     return state
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _sweep(order, track, start_ps, end_ps, subordinate, label, parent, self_ps, segments):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
     """The sweep. The stack holds running spans, innermost last, whose ends never grow towards the top.
 

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -112,9 +113,12 @@ def measured_cpu_spec(
 
 
 def default_cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/phasepoint`, or `~/.cache/phasepoint`."""
+    """`$XDG_CACHE_HOME/phasepoint`, or `~/.cache/phasepoint`; of a user without a home, the temporary files' folder."""
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "phasepoint"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "phasepoint"
+    except RuntimeError:  # no HOME, and a user of whom the system knows nothing
+        return Path(tempfile.gettempdir()) / f"phasepoint-{os.getuid()}"
 
 
 def cpu_identity() -> CpuIdentity:

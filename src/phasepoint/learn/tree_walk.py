@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from phasepoint.core.compiled import compiled
 
 _MISSING = 1 << 14
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@compiled()
 def walk_trees(places: Any, nodes: Any, value: Any, starts: Any) -> Any:
     """Sum of the leaves that each row falls into, `[n]`; arguments as in `phasepoint.learn.trees`."""
     feature, threshold, right, nan_left = nodes

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from phasepoint.core.compiled import compiled
+
 _F = TypeVar("_F", bound=Callable[..., object])
-_compiled = cast(Callable[[_F], _F], njit(cache=True, nogil=True))
+_compiled = cast(Callable[[_F], _F], compiled())
 
 
 @_compiled

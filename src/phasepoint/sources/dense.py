@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from phasepoint.core.compiled import compiled
 
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917
@@ -157,7 +158,7 @@ def first_by(numbers: NDArray[np.int32], n_keys: int, values: Int64s) -> Int64s:
 # Compiled loops.
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _number_keys(a, b, c, d, numbers):
     n = len(a)
     first = np.empty(1024, np.int64)
@@ -196,7 +197,7 @@ def _number_keys(a, b, c, d, numbers):
     return first[:count].copy()
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def mix_key(a, b, c, d):
     """A multiplicative hash of four integers. Source of the constant: 2^64 / golden ratio (Knuth, TAOCP 3, 6.4)."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
@@ -206,7 +207,7 @@ def mix_key(a, b, c, d):
     return np.int64((h ^ (h >> np.uint64(32))) >> np.uint64(1))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _number_chosen(kind, code_of_kind, key, time, numbers):
     first = np.empty(1024, np.int64)
     earliest = np.empty(1024, np.int64)
@@ -253,7 +254,7 @@ def _number_chosen(kind, code_of_kind, key, time, numbers):
     return chosen, first[:count].copy(), earliest[:count].copy()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _spread_numbers(kind, code_of_kind, number, values, into):
     k = 0
     for i in range(len(kind)):
@@ -262,7 +263,7 @@ def _spread_numbers(kind, code_of_kind, number, values, into):
             k += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _sum_by_pair(major, kind, minor_of_kind, first_values, second_values, order, sums):
     """Rows in buckets by major key (a counting sort); within a bucket the minor keys add up in one scratch row."""
     n = len(major)
@@ -300,7 +301,7 @@ def _sum_by_pair(major, kind, minor_of_kind, first_values, second_values, order,
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _sort_by_minor(kind, minor_of_kind, low, high, sums):
     """Shell's sort of one bucket's entries in place: NumPy's sorts take a second to compile. Source of the gaps:
     Knuth, TAOCP 3, 5.2.1 (Pratt's 1, 4, 13, 40, …)."""
@@ -321,7 +322,7 @@ def _sort_by_minor(kind, minor_of_kind, low, high, sums):
         gap //= 3
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _place_in(time, start, end, index):
     n, at = len(start), -1  # the last interval that began by then: tracks go through time, so it is near the one before
     for i in range(len(time)):
@@ -343,7 +344,7 @@ def _place_in(time, start, end, index):
         index[i] = at if at >= 0 and t < end[at] else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _sum_by(numbers, n_keys, values):
     sums = np.zeros(n_keys, np.int64)
     for i in range(len(numbers)):
@@ -352,7 +353,7 @@ def _sum_by(numbers, n_keys, values):
     return sums
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _first_by(numbers, n_keys, values):
     first = np.full(n_keys, -1, np.int64)
     for i in range(len(numbers)):

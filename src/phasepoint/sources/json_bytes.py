@@ -4,11 +4,12 @@ Functions work on addresses, for a call with an array costs as much as reading a
 by `PADDING` more that may be read.
 """
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from phasepoint.core.compiled import compiled
 
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0911, PLR1714, D103
@@ -92,14 +93,14 @@ GOLDEN = np.int64(-0x61C8864680B583EB)
 """2^64 / golden ratio (Knuth, TAOCP 3, 6.4)."""
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def skip_space(base, pos, end):
     while pos < end and byte_at(base, pos) <= 0x20:
         pos += 1
     return pos
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def skip_string(base, pos, end):
     """Position of the closing quote of a string that begins before `pos`; -1 if it does not end, -2 if it cannot be."""
     while True:
@@ -124,7 +125,7 @@ def skip_string(base, pos, end):
         pos += 2
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def skip_nested(base, pos, end):
     """Position behind the array or object that begins at `pos`; -1 and -2 as in `skip_string`."""
     depth = 0
@@ -144,7 +145,7 @@ def skip_nested(base, pos, end):
     return np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def skip_plain(base, pos, end):
     """Position behind a number or a word: true, false, null, NaN, Infinity."""
     start = pos
@@ -175,7 +176,7 @@ def skip_plain(base, pos, end):
     return np.int64(-2)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def skip_value(base, pos, end):
     """`(start, end of the text, position behind)`: of a string without its quotes; behind is -1 or -2 as above."""
     byte = byte_at(base, pos)
@@ -186,7 +187,7 @@ def skip_value(base, pos, end):
     return pos, stop, stop
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def read_whole(base, pos, end):
     """An integer written in full; `NO_NUMBER` for anything else."""
     negative = pos < end and byte_at(base, pos) == 0x2D
@@ -204,7 +205,7 @@ def read_whole(base, pos, end):
     return -value if negative else value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def read_time(base, pos, end, origin_us):
     """`(ps from the origin, how)` of decimal microseconds: plain; a number of another shape; no number."""
     start = pos
@@ -243,7 +244,7 @@ def read_time(base, pos, end, origin_us):
     return whole * 1_000_000 + fraction, PLAIN
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def hash_text(base, pos, end):
     mixed = (end - pos) * GOLDEN
     while end - pos >= 8:
@@ -256,7 +257,7 @@ def hash_text(base, pos, end):
     return mixed ^ shift_right(mixed, np.int64(32))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def same_text(base, left, right, size):
     while size >= 8:
         if word_at(base, left) != word_at(base, right):
@@ -265,7 +266,7 @@ def same_text(base, left, right, size):
     return size == 0 or (word_at(base, left) ^ word_at(base, right)) & ((np.int64(1) << (size * 8)) - 1) == 0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def number_text(base, pos, end, table, texts):
     """Number of a text in the block's table; a new one is entered. `texts`: count, then start and length of each.
 
@@ -297,7 +298,7 @@ _SPLIT = 134217729.0
 """2^27 + 1: halves a float for an exact product. Source: Dekker, Numerische Mathematik 18 (1971)."""
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def divide(mantissa, power):
     """`mantissa / power` rounded once; the mantissa may have more digits than a float."""
     high = np.float64(mantissa)
@@ -314,7 +315,7 @@ def divide(mantissa, power):
     return quotient + (((high - product) - error) + low) / power
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def read_float(base, pos, end):
     """`(value, whether it could be read)`: a decimal of up to 18 digits, with or without an exponent."""
     negative = pos < end and byte_at(base, pos) == 0x2D

@@ -1,9 +1,9 @@
 """Compiled loops over the rows of a block or a slice: order, arguments, parents, self times."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.compiled import compiled
 from phasepoint.sources.kineto_scan import ARG_FLOAT, FLOAT_SLOT, NUMBER_SLOT
 
 Int64s = NDArray[np.int64]
@@ -22,7 +22,7 @@ def order_rows(start: Int64s, dur: Int64s) -> Int64s | None:
     return order
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _order_state(start, dur):
     """0 in order, 1 but for ties, 2 not."""
     state = 0
@@ -34,7 +34,7 @@ def _order_state(start, dur):
     return state
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _order_ties(order, start, dur):
     """Rows of one start by duration, longest first, within an order by start."""
     n = len(order)
@@ -61,7 +61,7 @@ def _order_ties(order, start, dur):
         low = high
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def spread(extras, slot, values):
     """Put the arguments of one slot into a column of the rows; of two of one row the last counts."""
     found = 0
@@ -72,7 +72,7 @@ def spread(extras, slot, values):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def spread_at(keys, values, slot, place, column):
     """Put the arguments of one slot into a column of some rows.
 
@@ -88,7 +88,7 @@ def spread_at(keys, values, slot, place, column):
             column[place[keys[k] >> 8]] = values[k]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def sift_extras(extras, place, text_ids, keys, values):
     """Keep arguments of rows that have a place, in their order, their texts under the file's numbers.
 
@@ -110,7 +110,7 @@ def sift_extras(extras, place, text_ids, keys, values):
     return size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def group_extras(keys, values, place, n_rows, new_keys, new_values):
     """Arguments in the order of their rows' new numbers; those of one row stay as they stand."""
     begin = np.zeros(n_rows + 1, np.int64)
@@ -124,7 +124,7 @@ def group_extras(keys, values, place, n_rows, new_keys, new_values):
         begin[row] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def sweep_slice(rows, tops, nows, stack, until_ps, segments):
     """Nest the rows of one slice of time on their tracks, as `core.nesting.nest_spans` does, and go on where the slice
     before stopped.

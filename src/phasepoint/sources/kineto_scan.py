@@ -5,9 +5,9 @@ microsecond, texts become numbers of a table of the block's distinct texts. What
 forgiving reader has that one (`kineto_repair`).
 """
 
-import numba
 import numpy as np
 
+from phasepoint.core.compiled import compiled
 from phasepoint.sources.json_bytes import (
     GOLDEN,
     MAX_TEXTS,
@@ -116,13 +116,13 @@ def slot_table() -> np.ndarray:
     return table
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _place_of(first, last, size):
     mixed = (first ^ (last * np.int64(3) + size)) * GOLDEN
     return shift_right(mixed ^ shift_right(mixed, np.int64(29)), np.int64(13)) & np.int64(511)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _slot_of(slots, base, pos, end):
     size = end - pos
     first = word_at(base, pos)
@@ -141,7 +141,7 @@ def _slot_of(slots, base, pos, end):
         place = (place + 1) & 511
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def scan_events(base, pos, end, origin_us, slots, table, texts, events, extras):
     """Read events from `pos` on; the array's `[` is behind already.
 

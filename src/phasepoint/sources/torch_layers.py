@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from phasepoint.core.compiled import compiled
 
 Int64s = NDArray[np.int64]
 
@@ -226,7 +227,7 @@ class _ForwardLayers:
         return result
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _spread(first, parent, anchor):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """`[n]` each row's own value, else that of the nearest row above that has one. A row stands behind its parent; one
     that does not is taken to be at the top."""
@@ -237,7 +238,7 @@ def _spread(first, parent, anchor):  # type: ignore[no-untyped-def]  # noqa: ANN
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _nearest(first, parent, chosen):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """`[n]` the nearest chosen row at or above each row, -1 where there is none."""
     result = np.full(len(parent), -1, np.int64)

@@ -6,12 +6,13 @@ read here and end the message like any other byte that cannot be a tag.
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from phasepoint.core.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -82,7 +83,7 @@ def read_text(data: Bytes, span: tuple[int, int]) -> str:
     return bytes(data[span[0] : span[1]]).decode("utf-8", "replace")
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def read_varint(data, pos, end):
     """`(value, next position)`; a next position of -1 is a truncated varint, -2 one of more than ten bytes."""
     value = shift = np.int64(0)
@@ -107,7 +108,7 @@ def _byte_at(typing_context, address, offset):
     return types.int64(types.int64, types.int64), generate
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def read_varint_at(address, pos, end):
     """As `read_varint`, of the bytes at an address; the caller keeps them alive, `end` bounds what is read."""
     value = shift = np.int64(0)
@@ -121,7 +122,7 @@ def read_varint_at(address, pos, end):
     return np.int64(0), -2 if shift >= 70 else -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def read_field(data, pos, end):
     """One field: `(number, wire, value, length, next position, state)`.
 
@@ -155,7 +156,7 @@ def read_field(data, pos, end):
     return number, wire, np.int64(fixed), np.int64(0), after + width, INTACT
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _count_fields(data, start, end):
     count = 0
     pos = start
@@ -168,7 +169,7 @@ def _count_fields(data, start, end):
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _fill_fields(data, start, end, count):
     number = np.empty(count, np.int64)
     wire = np.empty(count, np.int64)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.compiled import compiled
 from phasepoint.sources.event_rows import MISSING
 from phasepoint.sources.launch_rows import launch_columns
 from phasepoint.sources.wire import INTACT, LENGTH, Bytes, Int64s, read_field, read_text
@@ -166,7 +166,7 @@ def _launches(columns: Mapping[str, Int64s], occupancy: NDArray[np.float64]) -> 
     return {**found, "occupancy_ratio": pa.array(ratio, pa.float64(), mask=np.isnan(ratio))}
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _collect(data, start, end, keys, which):
     """Stats of some ids of the events of a line: XLine has events in field 4, XEvent stats in field 4."""
     size = 0

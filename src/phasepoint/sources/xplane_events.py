@@ -5,9 +5,9 @@ and completions is kept: a thread-pool region names the task it runs, an `end:` 
 finished.
 """
 
-import numba
 import numpy as np
 
+from phasepoint.core.compiled import compiled
 from phasepoint.sources.dense import mix_key
 from phasepoint.sources.wire import INTACT, LENGTH, VARINT, read_field, read_varint_at
 
@@ -52,7 +52,7 @@ LIMIT_PS = 1 << 60
 # Compiled loops.
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _index_of(key, lut, keys, indices):
     if 0 <= key < len(lut):
         return lut[key]
@@ -63,7 +63,7 @@ def _index_of(key, lut, keys, indices):
     return np.int32(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _read_any_event(
     data, pos, end, meta_lut, meta_ids, meta_index, meta_class, slot_lut, slot_ids, slot_index, slots, kinds
 ):
@@ -92,7 +92,7 @@ def _read_any_event(
     return _index_of(key, meta_lut, meta_ids, meta_index), offset, duration, mask, placed
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds):
     """One XStat, in any order, into its slot; -1 where nobody asked for it or its value is of another type."""
     slot = np.int32(-1)
@@ -114,7 +114,7 @@ def _read_any_stat(data, pos, end, slot_lut, slot_ids, slot_index, slots, kinds)
     return slot
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _hash_kind(data, key):
     """Equal for equal kinds; an inline text counts by its bytes, wherever it stands."""
     op = key[1]
@@ -123,7 +123,7 @@ def _hash_kind(data, key):
     return mix_key(key[0], op, key[3], key[4] << 40 ^ key[5] << 8 ^ key[6] ^ key[2] << 20)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _is_kind(data, key, known):
     for column in (0, 2, 3, 4, 5, 6):
         if known[column] != key[column]:
@@ -134,7 +134,7 @@ def _is_kind(data, key, known):
     return key[2] > 0 or known[1] == key[1]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _kind_of(data, key, kinds, n_kinds, table):
     """Number of a kind, entered at the end if it is new; and the lists, which may have grown."""
     place = _hash_kind(data, key) & (len(table) - 1)
@@ -159,7 +159,7 @@ def _kind_of(data, key, kinds, n_kinds, table):
     return n_kinds, kinds, table
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def decode_lines(data, address, bounds, base_ps, line_level, tables, outputs, careful):
     """Events of some lines into `outputs`; `careful` reads fields in any order, None the usual one only."""
     # Longer than the house likes: one loop over bytes whose state is all local; in parts it is several times as slow.

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from phasepoint.core.compiled import compiled
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.wire import INTACT, LENGTH, Bytes, Fields, Int64s, read_field, read_fields, read_text
 
@@ -214,7 +214,7 @@ def _state_text(what: str, fields: Fields) -> str:
 # Compiled loops.
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _scan_line(data, start, end):
     """XLine: name=2, timestamp_ns=3, display_name=11; events (4) are counted."""
     timestamp_ns = np.int64(0)
@@ -236,7 +236,7 @@ def _scan_line(data, start, end):
     return timestamp_ns, spans, events
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _entry_value(data, start, end):
     """A map entry: key=1, value=2. Returns the key and where the value stands."""
     key = np.int64(0)
@@ -251,7 +251,7 @@ def _entry_value(data, start, end):
     return key, first, last
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _count_metadata_stats(data, starts, ends):
     count = 0
     for i in range(len(starts)):
@@ -263,7 +263,7 @@ def _count_metadata_stats(data, starts, ends):
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _scan_metadata(data, starts, ends, n_stats):
     """XEventMetadata: name=2, display_name=4, stats=5. XStatMetadata has its name in the same place."""
     n = len(starts)
@@ -290,7 +290,7 @@ def _scan_metadata(data, starts, ends, n_stats):
     return ids, text, stat_start, stat_end, stat_owner
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _decode_stats(data, starts, ends):
     """XStat: metadata_id=1 and one of double=2, uint64=3, int64=4, string=5, bytes=6, reference=7."""
     n = len(starts)

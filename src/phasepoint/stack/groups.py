@@ -1,9 +1,9 @@
 """Sums and unions by group, exactly."""
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.compiled import compiled
 from phasepoint.core.encoding import first_rows, renumber
 
 Int64s = NDArray[np.int64]
@@ -35,7 +35,7 @@ def union_by(group: Int64s, n_groups: int, start_ps: Int64s, end_ps: Int64s) -> 
     return covered
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _cover(order, group, start_ps, end_ps, covered):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     reach, current = np.int64(0), np.int64(-1)
     for i in order:

@@ -1,14 +1,15 @@
 """The compiled loop that finds the heaviest path through a graph whose points stand in the order of its edges."""
 
-import numba
 import numpy as np
+
+from phasepoint.core.compiled import compiled
 
 # Compiled: takes and returns arrays, and so carries no annotations.
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def heaviest_path(source, target, weight, n_points):
     """Numbers of the edges of the heaviest path, in its order; O(edges).
 
