@@ -212,14 +212,61 @@ def test_checkpointers_and_v1_go_elsewhere(tmp_path, protect):
 
 
 @pytest.mark.torch
+def test_functions_imported_by_name_before_go_elsewhere(tmp_path, protect):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file
+    from torch import save
+
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    save({"w": torch.ones(3)}, folder / "a.pt")
+    original = content_of(folder)
+    told = protect()
+    save({"w": torch.zeros(3)}, folder / "a.pt")
+    save_file({"w": torch.zeros(3)}, folder / "b.safetensors")
+    assert content_of(folder) == original
+    assert told == [str(folder / name) for name in ("a.pt", "b.safetensors")]
+
+
+@pytest.mark.torch
+def test_what_frameworks_save_goes_elsewhere(tmp_path, protect):
+    from test_framework_saves import accelerated, fit_with_lightning, trainer_of
+
+    folder = tmp_path / "ckpt"
+    trainer_of(folder / "hf").train()
+    fit_with_lightning(folder / "pl")
+    accelerator, *_ = accelerated(folder, named=False)
+    accelerator.save_state(folder / "acc")
+    original = content_of(folder)
+    assert {"hf/checkpoint-4/optimizer.pt", "pl/step=4.ckpt", "acc/optimizer.bin"} <= set(original)
+    told = protect(protected=("ckpt/hf", "ckpt/pl", "ckpt/acc"))
+    seen = []
+    remove = watch_checkpoints(seen.append, [].append, guard=Guard())
+    trainer = trainer_of(folder / "hf", save_total_limit=1)
+    trainer.train()
+    trainer.save_model()
+    fit_with_lightning(folder / "pl")
+    accelerator.save_state(str(folder / "acc"))
+    remove()
+    assert content_of(folder) == original
+    saves = tmp_path / "replay" / "saves" / str(folder).lstrip("/")
+    # Lightning sees its files of the original there and chooses other names.
+    names = ["hf/checkpoint-2", "hf/checkpoint-4", "hf", "pl/step=2-v1.ckpt", "pl/step=4-v1.ckpt", "acc"]
+    assert [w.path for w in seen] == [str(saves / name) for name in names]
+    assert sorted(one.name for one in (saves / "hf").iterdir() if one.is_dir()) == ["checkpoint-4"]
+    assert (saves / "hf" / "checkpoint-4" / "trainer_state.json").exists()
+    assert told[0] == str(folder / "hf")
+
+
+@pytest.mark.torch
 def test_a_second_request_takes_the_place_of_the_first(tmp_path, protect):
     torch = pytest.importorskip("torch")
-    before = torch.save, torch.serialization.save
+    before = torch.save.__code__
     first, second = protect(), protect(protected=("ckpt", "more"))
     torch.save([1], tmp_path / "more" / "a.pt")
     assert (first, second) == ([], [str(tmp_path / "more" / "a.pt")])
     assert not (tmp_path / "more").exists()
-    assert torch.save is not before[0]
+    assert torch.save.__code__ is not before
 
 
 @pytest.mark.torch
@@ -227,11 +274,11 @@ def test_hooks_are_taken_out_whole(tmp_path):
     torch = pytest.importorskip("torch")
     ocp = pytest.importorskip("orbax.checkpoint")
     methods = ("__init__", "save", "_load_checkpoint_infos")
-    before = torch.save, [vars(ocp.CheckpointManager)[name] for name in methods]
+    before = torch.save.__code__, [vars(ocp.CheckpointManager)[name] for name in methods]
     remove = protect_checkpoints(request_of(tmp_path), Guard(), [].append)
-    assert torch.save is not before[0]
+    assert torch.save.__code__ is not before[0]
     remove()
-    assert (torch.save, [vars(ocp.CheckpointManager)[name] for name in methods]) == before
+    assert (torch.save.__code__, [vars(ocp.CheckpointManager)[name] for name in methods]) == before
     assert destination(str(tmp_path / "ckpt" / "a")) == str(tmp_path / "ckpt" / "a")
 
 

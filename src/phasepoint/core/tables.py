@@ -378,7 +378,7 @@ CHECKPOINTS = TableSpec(
         _text("path", "where it was written"),
         _ps("start_ps", "when writing began"),
         _ps("dur_ps", "how long the job waited for it"),
-        _name("framework", "orbax, torch, dcp, safetensors, user"),
+        _name("framework", "orbax, torch, dcp, safetensors, transformers, accelerate, lightning, keras, flax, user"),
         _count("bytes", "size on disk when noticed, null where unknown", "bytes", nullable=True),
         Column("asynchronous", pa.bool_(), "whether writing went on in the background", nullable=True),
         Column("has_iterator", pa.bool_(), "whether the data iterator's state is in it", nullable=True),

@@ -4,29 +4,34 @@ Sizes are left unknown: other ranks may still be writing, and `async_save` has h
 """
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
-from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import destination
+from phasepoint.recorder.saved_folder import absolute_path
 from phasepoint.recorder.session import Remove
 from phasepoint.recorder.torch_hook import has_iterator
 
 SAVES = {"save": False, "async_save": True}
 """The saving functions, and whether writing goes on after they return."""
 
+_BACKGROUND_THREAD = "AsyncCheckpointExecutor"
+"""Source: `torch.distributed.checkpoint._async_thread_executor` of PyTorch 2.6 to 2.13."""
+
 
 def hook_dcp(wrap: Callable[[Describe], Decorator]) -> list[Remove]:
     """Wrap `save` and `async_save` of `torch.distributed.checkpoint`, which must have been imported.
 
-    Not under their names in `state_dict_saver`: what `async_save` does on another thread is to call that `save`.
+    What `async_save` does on a thread of its own is to call `save`: that is the rest of a checkpoint, and none itself.
     """
     import torch.distributed.checkpoint as dcp
 
     return [
-        patch_attribute(dcp, name, wrap(partial(describe_dcp_save, asynchronous)))
+        patch_function(dcp, name, wrap(partial(describe_dcp_save, asynchronous)))
         for name, asynchronous in SAVES.items()
     ]
 
@@ -35,6 +40,8 @@ def describe_dcp_save(
     asynchronous: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object
 ) -> Saved | None:
     """What a save wrote: None where neither it nor its storage writer names a place."""
+    if threading.current_thread().name.startswith(_BACKGROUND_THREAD):
+        return Saved("dcp", holds_inner=True)
     place = kwargs.get("checkpoint_id")
     if place is None:
         writer = kwargs.get("storage_writer")
@@ -43,5 +50,4 @@ def describe_dcp_save(
         return None
     state = args[0] if args else kwargs.get("state_dict")
     path = destination(os.fspath(place))
-    absolute = path if "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may be no path of this system
-    return Saved("dcp", absolute, None, asynchronous, has_iterator(state))
+    return Saved("dcp", absolute_path(path), None, asynchronous, has_iterator(state))

@@ -13,6 +13,7 @@ from typing import Any
 from phasepoint.recorder.framework_hooks import Hook, hook_when_imported
 from phasepoint.recorder.guard import Guard
 from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import Redirection, destination, in_force, put_in_force
 from phasepoint.recorder.resume import ReplayRequest, tell
 from phasepoint.recorder.session import Remove
@@ -75,6 +76,16 @@ def redirect_argument(position: int, name: str) -> Callable[[Callable[..., Any]]
     return decorate
 
 
+def _redirect_result(where: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator for a function that says where to write."""
+
+    @wraps(where)
+    def redirected(*args: Any, **kwargs: Any) -> Any:
+        return _elsewhere(where(*args, **kwargs))
+
+    return redirected
+
+
 def _elsewhere(place: Any) -> Any:
     """A place to write, of the kind that was given; what is no path (an open file, a buffer) as it is."""
     if not isinstance(place, str | os.PathLike):
@@ -92,7 +103,8 @@ def _hook_torch(module: str) -> list[Remove]:
     import torch
 
     decorate = redirect_argument(1, "f")
-    return [patch_attribute(owner, "save", decorate) for owner in (torch, torch.serialization)]
+    owners = [torch] if torch.save is torch.serialization.save else [torch, torch.serialization]
+    return [patch_function(owner, "save", decorate) for owner in owners]
 
 
 def _hook_dcp(module: str) -> list[Remove]:
@@ -102,7 +114,7 @@ def _hook_dcp(module: str) -> list[Remove]:
     # A storage writer takes its place when it is made.
     writer = redirect_argument(1, "path")
     return [
-        *(patch_attribute(dcp, name, decorate) for name in ("save", "async_save")),
+        *(patch_function(dcp, name, decorate) for name in ("save", "async_save")),
         patch_attribute(dcp.FileSystemWriter, "__init__", writer),
     ]
 
@@ -110,7 +122,7 @@ def _hook_dcp(module: str) -> list[Remove]:
 def _hook_safetensors(module: str) -> list[Remove]:
     import importlib
 
-    return [patch_attribute(importlib.import_module(module), "save_file", redirect_argument(1, "filename"))]
+    return [patch_function(importlib.import_module(module), "save_file", redirect_argument(1, "filename"))]
 
 
 def _hook_orbax(module: str) -> list[Remove]:
@@ -126,6 +138,52 @@ def _hook_orbax_v1(module: str) -> list[Remove]:
 
     v1 = importlib.import_module(module)
     return [patch_attribute(v1, name, redirect_argument(0, "path")) for name in SAVES]
+
+
+def _hook_transformers(module: str) -> list[Remove]:
+    import importlib
+
+    found = importlib.import_module(module)
+    if module.endswith(".trainer"):
+        return [
+            patch_attribute(found.Trainer, "_get_output_dir", _redirect_result),  # of checkpoints alone
+            patch_attribute(found.Trainer, "save_model", redirect_argument(1, "output_dir")),
+        ]
+    return [patch_attribute(found.PreTrainedModel, "save_pretrained", redirect_argument(1, "save_directory"))]
+
+
+def _hook_accelerate(module: str) -> list[Remove]:
+    from accelerate.accelerator import Accelerator
+
+    return [
+        patch_attribute(Accelerator, "save_state", redirect_argument(1, "output_dir")),
+        patch_attribute(Accelerator, "save_model", redirect_argument(2, "save_directory")),
+    ]
+
+
+def _hook_lightning(module: str) -> list[Remove]:
+    import importlib
+
+    found = importlib.import_module(module)
+    if module.endswith(".fabric"):
+        return [patch_attribute(found.Fabric, "save", redirect_argument(1, "path"))]
+    return [patch_attribute(found.Trainer, "save_checkpoint", redirect_argument(1, "filepath"))]
+
+
+def _hook_keras(module: str) -> list[Remove]:
+    import keras.src.saving.saving_api as saving
+
+    from phasepoint.recorder.keras_hook import SAVES
+
+    return [patch_function(saving, name, redirect_argument(1, "filepath")) for name in SAVES]
+
+
+def _hook_flax(module: str) -> list[Remove]:
+    from flax.training import checkpoints
+
+    from phasepoint.recorder.flax_hook import SAVES
+
+    return [patch_function(checkpoints, name, redirect_argument(0, "ckpt_dir")) for name in SAVES]
 
 
 def _hook_files(module: str) -> list[Remove]:
@@ -144,5 +202,14 @@ _HOOKS: dict[str, Hook] = {
     "orbax.checkpoint": _hook_orbax,
     "orbax.checkpoint.v1": _hook_orbax_v1,
     "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
+    "transformers.trainer": _hook_transformers,
+    "transformers.modeling_utils": _hook_transformers,
+    "accelerate.accelerator": _hook_accelerate,
+    "lightning.pytorch.trainer.trainer": _hook_lightning,
+    "lightning.fabric.fabric": _hook_lightning,
+    "pytorch_lightning.trainer.trainer": _hook_lightning,
+    "lightning_fabric.fabric": _hook_lightning,
+    "keras.src.saving.saving_api": _hook_keras,
+    "flax.training.checkpoints": _hook_flax,
 }
 """By module whose import brings them in, what puts the hooks in."""

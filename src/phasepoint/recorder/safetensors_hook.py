@@ -1,4 +1,4 @@
-"""`save_file` of safetensors as a checkpoint, for PyTorch, NumPy and Flax."""
+"""`save_file` of safetensors as a checkpoint, for PyTorch, NumPy and Flax, under whatever name it is called."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
-from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import destination
 from phasepoint.recorder.session import Remove
 
 
 def hook_safetensors(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
     """Wrap `save_file` of one of safetensors' modules, which must have been imported."""
-    return [patch_attribute(importlib.import_module(module), "save_file", wrap(describe_safetensors_save))]
+    return [patch_function(importlib.import_module(module), "save_file", wrap(describe_safetensors_save))]
 
 
 def describe_safetensors_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:

@@ -50,7 +50,7 @@ class CheckpointWritten:
         path: where it was written.
         start_ns: when the call that writes it was entered.
         end_ns: when that call returned to the job.
-        framework: orbax, torch, or user for `Recording.checkpoint`.
+        framework: what wrote it, as `Saved` says; user for `Recording.checkpoint`.
         step: the step the call names; None where it names none (the recorder then takes the step in progress).
         bytes: size on disk where it is known at once; None otherwise.
         asynchronous: whether writing goes on after the call returned.

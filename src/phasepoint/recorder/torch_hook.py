@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
-from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import destination
 from phasepoint.recorder.session import Remove
 
@@ -15,11 +15,12 @@ ITERATOR_KEYS = ("dataloader", "data_loader", "sampler", "iterator", "data_iter"
 
 
 def hook_torch_save(wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap `torch.save` under both its names; torch must have been imported."""
+    """Wrap `torch.save`, under whatever name it is called; torch must have been imported."""
     import torch
 
     decorate = wrap(describe_torch_save)
-    return [patch_attribute(torch, "save", decorate), patch_attribute(torch.serialization, "save", decorate)]
+    owners = [torch] if torch.save is torch.serialization.save else [torch, torch.serialization]
+    return [patch_function(owner, "save", decorate) for owner in owners]
 
 
 def describe_torch_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:

@@ -26,7 +26,7 @@ class IndexedCheckpoint:
         step: step after which its state stands; None where it was written before the first step.
         phase: name of that step's phase; None where the step is not in the run.
         path: where it was written.
-        framework: orbax, torch, dcp, safetensors or user: who wrote it.
+        framework: what wrote it, as the table `checkpoints` names it; user: the job noted it.
         start_ps: when writing began, from the beginning of the host's first attempt.
         dur_ps: how long the job waited for it.
         size_bytes: bytes on disk now; where that cannot be told, as noted when written; None where neither is known.

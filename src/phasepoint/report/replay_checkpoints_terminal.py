@@ -17,7 +17,8 @@ _PATH_CHARACTERS = 100
 
 NONE_NOTED = """No checkpoint was noted in this run, so no phase can be reached but from the job's start.
 
-These are noticed without a call while a recording runs: Orbax, torch.save, torch.distributed.checkpoint, safetensors.
+These are noticed without a call while a recording runs: Orbax, Flax, torch.save, torch.distributed.checkpoint,
+safetensors, and what the trainers of Transformers, Accelerate, Lightning and Keras save.
 Others are noted by the job:
 
     if step % 1000 == 0:
