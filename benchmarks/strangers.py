@@ -76,7 +76,7 @@ LIMIT_S = 900
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _TIMES = re.compile(
     rf"{_NUMBER}\s?(?:[muµn]?s|secs?|seconds?|mins?|minutes?|hours?)\b(?:\s?/\s?\w+)?|{_NUMBER}\s?\w+/s(?:ec)?\b"
-    rf"|\b[mun]?s/\w+\s+{_NUMBER}"
+    rf"|\b[mun]?s/\w+\s+{_NUMBER}|\b[Tt]ime:?\s+{_NUMBER}"
     r"|\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-f]+"
 )
 """What in a line of output is a time, a speed, a date or an address; the rest of the line is compared."""
@@ -368,7 +368,7 @@ def comparable(lines: Iterable[str], drop: str, folder: str) -> list[str]:
     for line in lines:
         text = re.split(r"[\r\b]+", line.rstrip("\r\b"))[-1].replace(folder, "")
         if pattern is None or not pattern.search(text):
-            kept.append(_TIMES.sub("<t>", text).rstrip())
+            kept.append(re.sub(r"\s+", " ", _TIMES.sub("<t>", text)).strip())
     return kept
 
 

@@ -104,7 +104,7 @@ class _Counted:
         self._name = name
 
     def __call__(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        from jax.core import trace_state_clean
+        from jax._src.core import trace_state_clean
 
         if trace_state_clean():
             _count(self._name)
@@ -169,13 +169,19 @@ _AFTER = {"torch": _torch_imported, "jax": _jax_imported, "keras": _keras_import
 
 
 class _Finder:
-    """Runs a function of `_AFTER` at the end of its module's import."""
+    """Runs a function of `_AFTER` at the end of its module's import; other finders may ask it back."""
+
+    _asked: set[str] = set()  # noqa: RUF012
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name not in _AFTER:
+        if name not in _AFTER or name in self._asked:
             return None
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
-        spec = next((spec for spec in specs if spec is not None), None)
+        self._asked.add(name)
+        try:
+            specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+            spec = next((spec for spec in specs if spec is not None), None)
+        finally:
+            self._asked.discard(name)
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module

@@ -230,18 +230,6 @@ PROGRAMS = (
         data=(("cora", "gat/cora"),),
     ),
     Program(
-        "gcn",
-        "torch",
-        "whole graph, no data loader, short steps",
-        TORCH,
-        ("gcn",),
-        "gcn",
-        "python main.py --epochs {n} --no-accel",
-        "optimizer",
-        n=200,
-        data=(("cora", "gcn/cora"),),
-    ),
-    Program(
         "reinforce",
         "torch",
         "a step is an episode of CartPole",
