@@ -33,7 +33,7 @@ class IndexedCheckpoint:
         asynchronous: whether writing went on in the background; None where it is not known.
         state: whole, incomplete, corrupt, missing, or unknown (cannot be told from here).
         problem: why it is not whole, in words; None where it is.
-        format: what it was found to be: orbax, torch, dcp, safetensors, other; None where it was not looked at.
+        format: what it was found to be (`sources.checkpoints.FORMATS`); None where it was not looked at.
         has_model: parameters of the model are in it; None where it cannot be told, as in the next three.
         has_optimizer: state of the optimizer is in it.
         has_prng: state of a random generator is in it.

@@ -36,7 +36,8 @@ class CheckpointFacts:
     """What was found where a checkpoint should be.
 
     Attributes:
-        format: orbax, torch, dcp, safetensors; other where it is none of these; None where nothing could be looked at.
+        format: a name of `sources.checkpoints.FORMATS`; other where it is of no known one; None where nothing could be
+            looked at.
         state: whole, incomplete (parts are not there yet, or no more), corrupt (there, but not readable), missing, or
             unknown (cannot be told from here).
         problem: why it is not whole, in words; None where it is.

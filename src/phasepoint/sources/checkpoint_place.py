@@ -4,7 +4,7 @@ import io
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -50,6 +50,11 @@ class CheckpointPlace:
     def size_bytes(self) -> int | None:
         """Bytes of all its files; None where not all were looked at."""
         return None if self.truncated else sum(self.files.values())
+
+    def file(self, relative: str) -> "CheckpointPlace":
+        """One of its files, as a place of its own."""
+        location = replace(self._location, root=self._location.path(relative))
+        return CheckpointPlace(f"{self.name}/{relative}", {"": self.files[relative]}, frozenset(), False, location)
 
     def open(self, relative: str = "") -> BinaryIO:
         """A file of it, to read and seek in.

@@ -8,6 +8,7 @@ Sources: the layout of the archive, https://pytorch.org/docs/stable/notes/serial
 
 import struct
 import zlib
+from dataclasses import replace
 from typing import Any, BinaryIO
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -79,7 +80,7 @@ def _inspect_zip(place: CheckpointPlace, file: BinaryIO) -> CheckpointFacts:
     if pickle is None:
         names = [one.filename.rpartition("/")[2].removesuffix(".npy") for one in archive.infolist()]
         return CheckpointFacts("other", "whole", None, size_bytes, tell_contents(names))
-    begin = _data_begin(file, pickle)
+    begin = stored_at(file, pickle)
     if pickle.file_size > MOST_PICKLE_BYTES or pickle.compress_type != ZIP_STORED or begin is None:
         return CheckpointFacts("torch", "whole", None, size_bytes, NOTHING_TOLD)
     outline = outline_pickle(place.read(start=begin, count=pickle.file_size))
@@ -110,7 +111,7 @@ def _first_problem(archive: ZipFile, file: BinaryIO, size_bytes: int) -> str | N
     """What is wrong with the first record that is not as the directory says; None where all are."""
     left = MOST_CHECKED_BYTES
     for info in archive.infolist():
-        begin = _data_begin(file, info)
+        begin = stored_at(file, info)
         if begin is None:
             return f"record {info.filename!r} is not where the archive's directory says"
         if begin + info.compress_size > min(size_bytes, archive.start_dir):
@@ -124,7 +125,7 @@ def _first_problem(archive: ZipFile, file: BinaryIO, size_bytes: int) -> str | N
     return None
 
 
-def _data_begin(file: BinaryIO, info: ZipInfo) -> int | None:
+def stored_at(file: BinaryIO, info: ZipInfo) -> int | None:
     """Where a record's data begins by the header in front of it; None where there is none."""
     file.seek(info.header_offset)
     header = file.read(_LOCAL_HEADER.size)
@@ -138,8 +139,24 @@ def contents_of(value: Any) -> CheckpointContents:
     """What is in a saved object by its top-level keys, or those below a key that only wraps (`state`)."""
     entries = _entries(value)
     keys = entries.keys()
+    if set(keys) >= _RANDOM_KEYS:  # Transformers' rng_state.pth
+        return tell_contents(["rng"])
     if set(keys) == {"state", "param_groups"}:  # an optimizer's own state
         return tell_contents(["optimizer"])
+    if _LIGHTNING in keys:
+        return replace(_tell(entries), has_iterator=bool(_lightning_loaders(entries)))
+    return _tell(entries)
+
+
+def _lightning_loaders(entries: Mapped) -> Any:
+    """The states of the loaders that have one; Lightning keeps them with its loops, an empty list where none has."""
+    found: Any = entries
+    for key in ("loops", "fit_loop", "state_dict", "combined_loader"):
+        found = _entries(found).find(key)
+    return found if isinstance(found, list) else None
+
+
+def _tell(entries: Mapped) -> CheckpointContents:
     names = []
     for key, inner in entries.items:
         if isinstance(key, str):
@@ -207,8 +224,14 @@ def _not_whole(state: CheckpointState, problem: str, place: CheckpointPlace) -> 
     return CheckpointFacts("torch", state, problem, place.size_bytes)
 
 
+_LIGHTNING = "pytorch-lightning_version"
+"""A key of every checkpoint of Lightning's `Trainer`. Source: lightning 2.0 to 2.6, `dump_checkpoint`."""
+
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """Source: `torch.serialization.MAGIC_NUMBER`."""
+
+_RANDOM_KEYS = {"python", "numpy", "cpu"}
+"""Keys of the random states of Transformers' `Trainer`. Source: `Trainer._save_rng_state`, 4.40 to 5.23."""
 
 _ELEMENT_BYTES = {
     **dict.fromkeys(("DoubleStorage", "LongStorage", "ComplexFloatStorage"), 8),

@@ -1,8 +1,9 @@
 """The formats of checkpoints. A new format is one module and one row of `FORMATS`. Nothing in them is unpickled."""
 
 import glob
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,15 @@ import pyarrow as pa
 from phasepoint.core.errors import StoreError
 from phasepoint.sources.checkpoint_dcp import inspect_dcp, is_dcp
 from phasepoint.sources.checkpoint_facts import CheckpointFacts
+from phasepoint.sources.checkpoint_folder import (
+    inspect_accelerate,
+    inspect_files,
+    inspect_transformers,
+    is_accelerate,
+    is_files,
+    is_transformers,
+)
+from phasepoint.sources.checkpoint_keras import inspect_keras, is_keras
 from phasepoint.sources.checkpoint_orbax import TEMPORARY_MARK, inspect_orbax, is_orbax
 from phasepoint.sources.checkpoint_other import inspect_other, is_other
 from phasepoint.sources.checkpoint_place import CheckpointPlace, open_place
@@ -36,7 +46,11 @@ FORMATS: tuple[CheckpointFormat, ...] = (
     CheckpointFormat("orbax", is_orbax, inspect_orbax),
     CheckpointFormat("dcp", is_dcp, inspect_dcp),
     CheckpointFormat("safetensors", is_safetensors, inspect_safetensors),
+    CheckpointFormat("keras", is_keras, inspect_keras),
     CheckpointFormat("torch", is_torch, inspect_torch),
+    CheckpointFormat("accelerate", is_accelerate, inspect_accelerate),
+    CheckpointFormat("transformers", is_transformers, inspect_transformers),
+    CheckpointFormat("files", is_files, inspect_files),
     CheckpointFormat("other", is_other, inspect_other),
 )
 """The first that recognises a place reads it."""
@@ -58,9 +72,22 @@ def inspect_checkpoint(path: str, framework: str | None = None) -> CheckpointFac
             return _not_there(path)
         if place.truncated:
             return CheckpointFacts(None, "unknown", f"it has more than {len(place.files)} files: not looked at")
-        return _format_of(place, framework).inspect(place)
+        return _without_model(place, _format_of(place, framework).inspect(place))
     except (OSError, StoreError, pa.ArrowException) as error:
         return CheckpointFacts(None, "unknown", f"it cannot be looked at: {error}")
+
+
+def _without_model(place: CheckpointPlace, facts: CheckpointFacts) -> CheckpointFacts:
+    """A file that says it is one part (`scheduler.pt`), and whose keys do not speak against it, holds no model."""
+    if not place.is_file or facts.contents.has_model is not None or not _ONE_PART.match(place.base_name):
+        return facts
+    return replace(facts, contents=replace(facts.contents, has_model=False))
+
+
+_ONE_PART = re.compile(
+    r"(rng_state|random_states?|optimizer|scheduler|lr_scheduler|scaler|sampler|training_args)(_\d+)?\."
+)
+"""Names of files that Transformers, Accelerate and those who write by hand give to one part of a state."""
 
 
 def _not_there(path: str) -> CheckpointFacts:
