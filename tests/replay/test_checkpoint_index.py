@@ -81,6 +81,26 @@ def test_a_path_written_again_holds_the_last_write_alone(tmp_path):
     assert states[2][:2] == (30, "unknown")
 
 
+def test_files_saved_into_one_folder_in_one_step_are_one_checkpoint(tmp_path):
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(2, 1)
+    rows = []
+    for step in (50, 300):
+        folder = tmp_path / f"step_{step}"
+        folder.mkdir()
+        (folder / "notes.txt").write_text("the job's own")
+        for name, state in (("model", model), ("optim", torch.optim.Adam(model.parameters()))):
+            torch.save(state.state_dict(), folder / f"{name}.pt")
+            size = (folder / f"{name}.pt").stat().st_size
+            rows.append(wrote(folder / f"{name}.pt", step, framework="torch", start_ms=len(rows) * 600, bytes=size))
+    found = index_of(write_run(tmp_path, rows)).checkpoints
+    assert [(one.step, one.path, one.state, one.format) for one in found] == [
+        (step, str(tmp_path / f"step_{step}"), "whole", "files") for step in (50, 300)
+    ]
+    assert [(one.has_model, one.has_optimizer, one.has_prng) for one in found] == [(True, True, False)] * 2
+    assert [one.dur_ps for one in found] == [607 * MS] * 2
+
+
 def test_a_path_that_several_hosts_write_together_is_not_overwritten(tmp_path):
     (tmp_path / "shared").write_bytes(b"12345")
     rows = {

@@ -7,7 +7,7 @@ from replay_runs import FIRST_START_PS, analysed
 
 from phasepoint.core.errors import NoDataError, ReplayError, UsageError
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.replay.checkpoints import CheckpointIndex
+from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.plan import plan_phases, plan_replay
 
 N = 300
@@ -141,6 +141,32 @@ def test_a_run_without_windows_and_one_without_steps(tmp_path):
         plan_replay(analysed(tmp_path / "a", DUR_MS), "0")
     with pytest.raises(NoDataError, match="no steps were recorded"):
         plan_replay(analysed(tmp_path / "b", []), "0")
+
+
+def test_a_checkpoint_of_a_trainer_says_who_restores_it(made):
+    analysis = made()
+    _, slow = _names(analysis)
+    plain = index_checkpoints(analysis)
+    for framework, call in (("transformers", "trainer.train(resume_from_checkpoint=…)"), ("keras", "load_model")):
+        written = tuple(replace(one, framework=framework) for one in plain.checkpoints)
+        notes = plan_replay(analysis, slow, index=replace(plain, checkpoints=written)).notes
+        assert any(f"hands run.resume.checkpoint to {call}" in note.replace("keras.models.", "") for note in notes)
+    assert not any("trainer's" in note for note in plan_replay(analysis, slow, index=plain).notes)
+
+
+def test_one_part_of_a_trainers_folder_leads_nowhere(tmp_path):
+    torch = pytest.importorskip("torch")
+    rows = _checkpoints(tmp_path, (49,))
+    for step, state in ((99, {"python": 1, "numpy": 2, "cpu": torch.ones(1)}), (149, {"_step_count": 3})):
+        path = tmp_path / str(step) / ("rng_state.pth" if step == 99 else "scheduler.pt")
+        path.parent.mkdir()
+        torch.save(state, path)
+        rows.append({"step": step, "path": str(path), "framework": "torch", "bytes": path.stat().st_size})
+    analysis = analysed(tmp_path / "run", DUR_MS, windows=WINDOWS, checkpoints=rows)
+    _, slow = _names(analysis)
+    plan = plan_replay(analysis, slow)
+    assert plan.checkpoint_step == 49
+    assert "nearer checkpoints that cannot be used: 2 holds no model" in plan.notes
 
 
 def test_the_index_that_is_given_is_used(made):

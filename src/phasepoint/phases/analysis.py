@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.phases.captured import StepKeys, step_keys
+from phasepoint.phases.checkpoint_folders import join_folders
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import Estimates, estimate_totals
@@ -27,7 +28,7 @@ class Analysis:
 
     Attributes:
         run: the run.
-        tables: the tables of `TABLES_READ`, by name.
+        tables: the tables of `TABLES_READ`, by name; of `checkpoints`, files of one folder and step as one.
         clock: the steps of every host and attempt.
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
@@ -77,6 +78,7 @@ def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
         ValueError: no such method.
     """
     tables = {name: run.table(name) for name in TABLES_READ}
+    tables["checkpoints"] = join_folders(tables["checkpoints"])
     clock = read_clock(tables["steps"], run.shards, _last_seen(tables))
     result = _find_phases(tables, method)
     names = {phase.id: phase.name for phase in result.phases}

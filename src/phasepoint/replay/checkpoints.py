@@ -12,8 +12,11 @@ from phasepoint.store.process import this_process
 
 Row = Mapping[str, Any]
 
-_FILES = ("torch", "safetensors")
+_FILES = ("torch", "safetensors", "lightning", "keras")
 """Frameworks whose checkpoints are single files, of which the recorder notes the size once they are written."""
+
+_FOLDERS = ("files", "transformers", "dcp")
+"""Formats of folders, to which a job may add files of its own afterwards."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def _look(path: str, framework: str, looks: dict[str, CheckpointFacts]) -> Check
 def _another(row: Row, facts: CheckpointFacts) -> bool:
     """Whether what stands there is another checkpoint, by the size of a file that was complete when it was noted."""
     known = row["framework"] in _FILES and row["bytes"] is not None and facts.size_bytes is not None
-    return bool(known and row["bytes"] != facts.size_bytes)
+    return bool(known and facts.format not in _FOLDERS and row["bytes"] != facts.size_bytes)
 
 
 def _unreachable(analysis: Analysis, row: Row) -> str | None:

@@ -60,6 +60,15 @@ def write_notes(phase: str, way: Way, wanted_steps: int, full_ps: int) -> tuple[
     return tuple(notes)
 
 
+RESUMING = {
+    "transformers": "trainer.train(resume_from_checkpoint=…)",
+    "accelerate": "accelerator.load_state(…)",
+    "lightning": "trainer.fit(…, ckpt_path=…)",
+    "keras": "keras.models.load_model(…) or model.load_weights(…)",
+}
+"""By framework whose trainer owns the loop, its own way to go on from a checkpoint; `replay run` restores nothing."""
+
+
 def _checkpoint_notes(point: RestartPoint, way: Way) -> list[str]:
     notes, one, first_step = [], point.checkpoint, way.target.first_step
     nearest = way.passed_by.newest_before(first_step)
@@ -76,6 +85,9 @@ def _checkpoint_notes(point: RestartPoint, way: Way) -> list[str]:
         )
     if one.has_optimizer is False:
         notes.append("no optimizer state in the checkpoint: step times can be compared, losses cannot")
+    if one.framework in RESUMING:
+        how = RESUMING[one.framework]
+        notes.append(f"a trainer's checkpoint: the program hands run.resume.checkpoint to {how} and marks its steps")
     return notes
 
 

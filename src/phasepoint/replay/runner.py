@@ -262,9 +262,10 @@ def _loop_place(plan: ReplayPlan) -> str | None:
     """Where the loops stood at the plan's checkpoint, as it was recorded, with what later checkpoints tell of it."""
     if plan.checkpoint is None:
         return None
+    from phasepoint.phases.checkpoint_folders import join_folders
     from phasepoint.store import open_run
 
-    rows = open_run(plan.run).table("checkpoints").to_pylist()
+    rows = join_folders(open_run(plan.run).table("checkpoints")).to_pylist()
     mine = [row for row in rows if (row["host"], row["attempt"]) == (plan.host, plan.attempt) and row["loop_place"]]
     mine.sort(key=lambda row: row["start_ps"])
     at = [i for i, row in enumerate(mine) if (row["step"], row["path"]) == (plan.checkpoint_step, plan.checkpoint)]
