@@ -47,7 +47,7 @@ PACKAGES = (
     "torch-geometric==2.8.1", "gymnasium==1.4.0", "equinox==0.13.8", "dm-haiku==0.0.17", "numpyro==0.22.0",
     "ml_collections==1.1.0", "einops==0.8.2", "diffrax==0.7.2", "tensorflow-cpu==2.21.0",
     "tensorflow-datasets==4.9.10", "clu==0.0.12", "pytorch-ignite==0.5.5", "torchmetrics==1.9.0", "datasets==5.2.0",
-    "evaluate==0.4.6", "jsonargparse==4.53.0", "tensorboard==2.21.0", "tyro==1.0.17", "stable-baselines3==2.9.2",
+    "evaluate==0.4.6", "jsonargparse[signatures]==4.53.0", "tensorboard==2.21.0", "tyro==1.0.17", "stable-baselines3==2.9.2",
     "dp-accounting==0.6.0", "orbax-export==0.0.8", "trl==1.16.0", "pillow", "matplotlib",
     "pyarrow==26.0.1", "duckdb==2.0.0", "numba==0.68.1", "msgspec", "isal", "protobuf", "scikit-learn", "ruptures",
     "rich", "typer",
@@ -77,9 +77,11 @@ _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _TIMES = re.compile(
     rf"{_NUMBER}\s?(?:[muµn]?s|secs?|seconds?|mins?|minutes?|hours?)\b(?:\s?/\s?\w+)?|{_NUMBER}\s?\w+/s(?:ec)?\b"
     rf"|\b[mun]?s/\w+\s+{_NUMBER}|\b[Tt]ime:?\s+{_NUMBER}"
+    r"|^[IWE]\d{4} [\d:.]+ +\d+"
     r"|\d+:\d\d(?::\d\d)?(?:\.\d+)?|\d{4}-\d\d-\d\d|0x[0-9a-f]+"
 )
-"""What in a line of output is a time, a speed, a date or an address; the rest of the line is compared."""
+"""What in a line of output is a time, a speed, a date, an address or absl's head of a logged line; the rest of the line
+is compared."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,11 @@ class Ran:
 
 def main() -> None:
     options = parse()
-    chosen = [program for program in PROGRAMS if not options.only or program.name in options.only]
-    unknown = set(options.only) - {program.name for program in PROGRAMS}
+    named = {program.name: program for program in PROGRAMS}
+    unknown = set(options.only) - named.keys()
     if unknown:
         raise SystemExit(f"no such program: {', '.join(sorted(unknown))}; --list names them")
+    chosen = [named[name] for name in options.only] or list(PROGRAMS)
     if options.list:
         for program in chosen:
             print(f"{program.name:26s} {program.framework:6s} {program.repository:30s} {program.kind}")
@@ -300,9 +303,9 @@ def run(program: Program, options: argparse.Namespace, mode: str, turn: int) -> 
         wall_s=wall_s,
         cpu_s=cpu_s,
         peak_bytes=peak_bytes,
-        output=comparable(names[0].read_text(errors="replace").splitlines(), program.drop, str(folder)),
+        output=outputs(program, names, str(folder)),
         results=digest(path for pattern in program.results for path in sorted(cwd.glob(pattern))),
-        complaints=[line for line in names[1].read_text(errors="replace").splitlines() if "phasepoint" in line][:20],
+        complaints=[line for line in lines_of(names[1]) if "phasepoint" in line][:20],
     )
     left: dict[str, Any] = {}
     if mode == "counted":
@@ -359,6 +362,16 @@ def timed(
         process.returncode = os.waitstatus_to_exitcode(status)
     code = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return code, wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(errors="replace").splitlines()
+
+
+def outputs(program: Program, names: Sequence[Path], folder: str) -> list[str]:
+    """What is compared of standard output, and of standard error the lines that the program's row asks for."""
+    told = [line for line in lines_of(names[1]) if program.said and re.search(program.said, line)]
+    return comparable([*lines_of(names[0]), *told], program.drop, folder)
 
 
 def comparable(lines: Iterable[str], drop: str, folder: str) -> list[str]:
@@ -498,7 +511,9 @@ def judge(
 
 
 def same(truth_ran: Ran, plain: list[Ran], with_recorder: list[Ran]) -> str:
-    """`equal`, `differs`, or `varies` where the program itself does not repeat its output."""
+    """`equal`, `differs`, `varies` where the program itself does not repeat its output, `nothing` where it has none."""
+    if not any(truth_ran.output) and truth_ran.results == digest(()):
+        return "nothing"
     without = {(tuple(ran.output), ran.results) for ran in [truth_ran, *plain]}
     recorded_too = {(tuple(ran.output), ran.results) for ran in with_recorder}
     if without == recorded_too and len(without) == 1:

@@ -54,7 +54,7 @@ def mnist_torchvision(folder: Path) -> None:
 
 
 def mnist_gz(folder: Path) -> None:
-    mnist_files(folder, packed=True)
+    mnist_files(folder, packed=True, train=TRAIN_IMAGES // 2)
 
 
 def mnist_hub(folder: Path) -> None:
@@ -288,6 +288,42 @@ def cora(folder: Path) -> None:
     (folder / "cora.cites").write_text("\n".join(f"{a}\t{b}" for a, b in sorted(pairs)) + "\n")
 
 
+def planetoid(folder: Path) -> None:
+    """The same kind of graph in the pickles of Planetoid, as PyTorch Geometric reads them."""
+    import pickle
+
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(SEED)
+    papers, words, classes, tests, trained = 2_000, 300, 7, 1_000, 140
+    labels = rng.integers(0, classes, papers)
+    present = rng.random((papers, words)) < 0.03
+    for paper, label in enumerate(labels):
+        present[paper, label * 20 : label * 20 + 20] |= rng.random(20) < 0.3
+    features, one_hot = csr_matrix(present.astype(np.float32)), np.eye(classes, dtype=np.int32)[labels]
+    rest = papers - tests
+    graph: dict[int, list[int]] = {paper: [] for paper in range(papers)}
+    for a, b in rng.integers(0, papers, (4_000, 2)):
+        graph[int(a)].append(int(b))
+    parts = {"x": features[:trained], "y": one_hot[:trained], "allx": features[:rest], "ally": one_hot[:rest]}
+    for name, part in (parts | {"tx": features[rest:], "ty": one_hot[rest:], "graph": graph}).items():
+        (folder / f"ind.cora.{name}").write_bytes(pickle.dumps(part))
+    (folder / "ind.cora.test.index").write_text("".join(f"{paper}\n" for paper in range(rest, papers)))
+
+
+def conllu(folder: Path) -> None:
+    """Sentences in CoNLL's columns; a word's tag follows from the word."""
+    words = _words(12_000, SEED)
+    for split, begin, end in (("train", 0, 10_000), ("dev", 10_000, 10_640)):
+        lines = []
+        for at in range(begin, end, 10):
+            for index, word in enumerate(words[at : at + 10]):
+                tag = f"T{len(word) + int(word[1:]) % 3}"
+                lines.append("\t".join((str(index + 1), word, word, tag, tag, "_", str(index), "dep", "_", "_")))
+            lines.append("")
+        (folder / f"{split}.conllu").write_text("\n".join(lines) + "\n")
+
+
 MAKERS = {
     maker.__name__: maker
     for maker in (
@@ -307,6 +343,8 @@ MAKERS = {
         char_bins,
         sine_waves,
         cora,
+        planetoid,
+        conllu,
     )
 }
 

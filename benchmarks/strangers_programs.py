@@ -52,6 +52,7 @@ class Program:
         data: pairs of a maker and the folder its files are put into, from the repository's root or absolute.
         environ: environment variables; `{data}` is the program's first data folder.
         drop: lines of the output that match this say nothing of the result (times, paths).
+        said: lines of standard error that match this are compared too: what a program logs there.
         seeded: whether it needs `STRANGERS_SEED` to do the same each time.
         results: files below the working directory whose bytes are compared too.
         note: what else a reader must know.
@@ -70,6 +71,7 @@ class Program:
     data: tuple[tuple[str, str], ...] = ()
     environ: dict[str, str] = field(default_factory=dict)
     drop: str = ""
+    said: str = ""
     seeded: bool = False
     results: tuple[str, ...] = ()
     note: str = ""
@@ -230,6 +232,19 @@ PROGRAMS = (
         data=(("cora", "gat/cora"),),
     ),
     Program(
+        "gcn",
+        "torch",
+        "PyTorch Geometric: whole graph, no data loader, short steps",
+        "pyg-team/pytorch_geometric",
+        ("examples/gcn.py",),
+        "examples",
+        "python gcn.py --epochs {n}",
+        "optimizer",
+        n=600,
+        data=(("planetoid", "data/Planetoid/Cora/raw"),),
+        seeded=True,
+    ),
+    Program(
         "reinforce",
         "torch",
         "a step is an episode of CartPole",
@@ -381,7 +396,7 @@ PROGRAMS = (
         "examples/fabric/image_classifier",
         "python train_fabric.py --epochs {n}",
         "optimizer",
-        data=(("mnist_torchvision", "examples/Datasets"),),
+        data=(("mnist_torchvision", "Datasets"),),
     ),
     Program(
         "fabric_ddp",
@@ -392,7 +407,7 @@ PROGRAMS = (
         "examples/fabric/image_classifier",
         "python -m lightning.fabric.cli run --accelerator=cpu --strategy=ddp --devices=2 train_fabric.py --epochs {n}",
         "optimizer",
-        data=(("mnist_torchvision", "examples/Datasets"),),
+        data=(("mnist_torchvision", "Datasets"),),
         environ={"OMP_NUM_THREADS": "1"},
     ),
     Program(
@@ -545,17 +560,6 @@ PROGRAMS = (
         "jit:update",
     ),
     Program(
-        "nnx_functional",
-        "jax",
-        "NNX by hand: jax.jit, 10,000 steps of some 100 µs",
-        FLAX,
-        ("examples/nnx_toy_examples",),
-        "examples/nnx_toy_examples",
-        "python 01_functional_api.py",
-        "jit:train_step",
-        seeded=True,
-    ),
-    Program(
         "nnx_lifted",
         "jax",
         "nnx.cached_partial, 10,000 short steps",
@@ -618,8 +622,9 @@ PROGRAMS = (
         FLAX,
         ("examples/mnist",),
         "examples/mnist",
-        "python main.py --workdir=out --config=configs/default.py --config.num_epochs={n}",
+        "python main.py --workdir=out --config=configs/default.py --config.num_epochs={n} --verbosity=0",
         f"n * {MNIST_TRAIN // 128}",
+        said="loss",
         data=(("tfds_mnist", "tfds"),),
         environ={"TFDS_DATA_DIR": "{data}"},
     ),
@@ -644,10 +649,39 @@ PROGRAMS = (
         ("examples/seq2seq",),
         "examples/seq2seq",
         "python main.py --config=configs/default.py --config.workdir=out --config.num_train_steps={n} "
-        "--config.hidden_size=64 --config.batch_size=32 --config.decode_frequency=50",
+        "--config.hidden_size=64 --config.batch_size=32 --config.decode_frequency=50 --verbosity=0",
         "jit:train_step",
+        said="loss",
         n=200,
         seeded=True,
+    ),
+    Program(
+        "flax_nlp_seq",
+        "jax",
+        "pmap over two devices, parameters donated",
+        FLAX,
+        ("examples/nlp_seq",),
+        "examples/nlp_seq",
+        "python main.py --config=configs/default.py --config.batch_size=8 --config.num_train_steps={n} "
+        "--config.eval_frequency=20 --config.max_length=32 --config.train=data/train.conllu "
+        "--config.dev=data/dev.conllu --config.model_dir=out --verbosity=0",
+        "jit:train_step",
+        n=60,
+        data=(("conllu", "examples/nlp_seq/data"),),
+        environ={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+        said="loss",
+    ),
+    Program(
+        "optax_ogda",
+        "jax",
+        "no jit; lax.scan over 10,000 steps, four times",
+        "google-deepmind/optax",
+        ("examples/ogda_example.ipynb",),
+        "examples",
+        "python ogda_example.py",
+        "4",
+        plain_s=5,
+        note="the truth counts the scans: a compiled loop shows nothing of its turns",
     ),
     Program(
         "haiku_mnist",
@@ -685,17 +719,6 @@ PROGRAMS = (
         "python train_rnn.py",
         "200",
         plain_s=5,
-        seeded=True,
-    ),
-    Program(
-        "optax_nanolm",
-        "jax",
-        "a notebook: a small language model",
-        "google-deepmind/optax",
-        ("examples/nanolm.ipynb",),
-        "examples",
-        "python nanolm.py",
-        "jit:step",
         seeded=True,
     ),
     Program(
