@@ -119,12 +119,13 @@ def main() -> None:
             print(f"{program.name:26s} {program.framework:6s} {program.repository:30s} {program.kind}")
         return
     options.cache.mkdir(parents=True, exist_ok=True)
-    prepare_environment(options.cache)
+    if not options.report:
+        prepare_environment(options.cache)
     out = options.out or options.cache / "results.json"
-    results = json.loads(out.read_text()) if options.resume and out.exists() else {}
-    for program in chosen:
+    results = json.loads(out.read_text()) if out.exists() else {}
+    for program in [] if options.report else chosen:
         done = results.get(program.name)
-        if done and done["key"] == key_of(program, options) and not done.get("failed"):
+        if options.resume and done and done["key"] == key_of(program, options) and not done.get("failed"):
             continue
         try:
             results[program.name] = measure(program, options)
@@ -146,6 +147,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the programs and stop")
     parser.add_argument("--turns", type=int, default=3, help="runs plain and recorded, in turning order")
     parser.add_argument("--seconds", type=float, help="scale the programs that take a size to about so long")
+    parser.add_argument("--report", action="store_true", help="the table of the results that are there; runs nothing")
     parser.add_argument("--steps-only", action="store_true", help="no plain runs: steps and output against the truth's")
     parser.add_argument("--keep-work", action="store_true", help="leave the runs in CACHE/work")
     parser.add_argument("--resume", action="store_true", help="keep the results that are there")
@@ -460,6 +462,9 @@ def key_of(program: Program, options: argparse.Namespace) -> str:
 def measure(program: Program, options: argparse.Namespace) -> dict[str, Any]:
     """All runs of a program: counted first, which also warms the files; then plain and recorded in turning order."""
     truth_ran, truth = run(program, options, "counted", 0)
+    if truth_ran.exit_code:
+        told = lines_of(options.cache / "logs" / f"{program.name}.counted.0.err")[-3:]
+        raise StrangerError(f"exit code {truth_ran.exit_code} without the recorder: {' '.join(told)[-400:]}")
     plain, with_recorder, facts = [], [], []
     for turn in range(options.turns):
         modes = ("plain", "recorded") if turn % 2 == 0 else ("recorded", "plain")

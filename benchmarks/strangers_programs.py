@@ -240,7 +240,7 @@ PROGRAMS = (
         "examples",
         "python gcn.py --epochs {n}",
         "optimizer",
-        n=600,
+        n=200,
         data=(("planetoid", "data/Planetoid/Cora/raw"),),
         seeded=True,
     ),
