@@ -39,6 +39,22 @@ def test_synchronous_saves_are_claimed(tmp_path, each_ms, between):
     assert "one every 50 steps" in found.title
 
 
+@pytest.mark.parametrize(
+    ("framework", "setting"),
+    [
+        ("torch", "async_save"),
+        ("orbax", "ocp.AsyncCheckpointer"),
+        ("lightning", "AsyncCheckpointIO"),
+        ("transformers", "save_steps"),
+        ("accelerate", "save_state"),
+        ("keras", "save_freq"),
+    ],
+)
+def test_the_remedy_is_a_setting_of_what_saved(tmp_path, framework, setting):
+    (found,) = find(view_of(tmp_path, saved(400, framework=framework)))
+    assert setting in found.remedy
+
+
 def test_the_copy_that_an_asynchronous_save_needs_is_left(tmp_path):
     (found,) = find(view_of(tmp_path, saved(400, size=100_000_000)))
     assert found.claim.total_ps == 10 * (400 - 50) * MS

@@ -175,20 +175,25 @@ def test_accelerate(tmp_path, watched):
     assert facts_of(watched) == [("accelerate", str(place), size_of(place), False, None) for place in places]
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_keras(tmp_path, backend):
+@pytest.mark.parametrize(("backend", "when"), [("jax", "first"), ("torch", "later")])
+def test_keras(tmp_path, backend, when):
+    """Watched before Keras is imported, and after."""
     for name in ("keras", backend):
         if find_spec(name) is None:  # not imported here: Keras takes its backend from the environment, once
             pytest.skip(f"needs {name}")
     code = """
         import sys
         import numpy as np
-        import keras
-        from keras.saving import save_model
         from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
         from phasepoint.recorder.guard import Guard
         folder, guard, seen = sys.argv[1], Guard(), []
-        remove = watch_checkpoints(seen.append, [].append, guard=guard)
+        if sys.argv[2] == "first":
+            remove = watch_checkpoints(seen.append, [].append, guard=guard)
+            assert "keras" not in sys.modules
+        import keras
+        from keras.saving import save_model
+        if sys.argv[2] == "later":
+            remove = watch_checkpoints(seen.append, [].append, guard=guard)
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
         model.compile("adam", "mse")
         keep = keras.callbacks.ModelCheckpoint(folder + "/{epoch}.keras")
@@ -203,7 +208,7 @@ def test_keras(tmp_path, backend):
             print(one.framework, one.path, one.bytes, one.asynchronous)
     """
     found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), str(tmp_path)],
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), str(tmp_path), when],
         env={**os.environ, "KERAS_BACKEND": backend, "KERAS_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,

@@ -135,6 +135,15 @@ def _waited(waits: pa.Table) -> str:
     return f"; it waited for them {format_count(waits.num_rows)} times, {format_ps(held_ps)} in all"
 
 
+_OF_TRAINERS = {
+    "lightning": "save in the background: Trainer(plugins=[AsyncCheckpointIO()]); or save less often",
+    "transformers": "save less often (save_steps), or what is needed alone (save_only_model=True where none restarts)",
+    "accelerate": "call save_state less often, or only save_model where nothing restarts from it",
+    "keras": "save less often (save_freq), or the weights alone (save_weights_only=True)",
+}
+"""By framework that saves for the job, which settings of its own make that cheaper."""
+
+
 def _remedy(saves: pa.Table, waits: pa.Table) -> str:
     if waits.num_rows and _asynchronous(saves).all():
         return (
@@ -145,7 +154,11 @@ def _remedy(saves: pa.Table, waits: pa.Table) -> str:
         return (
             "save less often: each save waits for the one before it; or write to a local disk first and copy from there"
         )
-    if "torch" in pc.unique(saves.column("framework").cast(pa.string())).to_pylist():
+    frameworks = pc.unique(saves.column("framework").cast(pa.string())).to_pylist()
+    for framework, remedy in _OF_TRAINERS.items():
+        if framework in frameworks:
+            return remedy
+    if "torch" in frameworks:
         return (
             "save in the background: torch.distributed.checkpoint.async_save(…), or torch.save of a copied state in a "
             "thread; or save less often"

@@ -21,9 +21,12 @@ from phasepoint.recorder.session import Remove
 def hook_lightning(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
     """Wrap the saving method of the `Trainer` or the `Fabric` of a module, which must have been imported."""
     found = importlib.import_module(module)
-    if module.endswith(".fabric"):
-        return [patch_attribute(found.Fabric, "save", wrap(_describe_fabric))]
-    return [patch_attribute(found.Trainer, "save_checkpoint", wrap(_describe_trainer))]
+    owners = (("Fabric", "save", _describe_fabric), ("Trainer", "save_checkpoint", _describe_trainer))
+    return [
+        patch_attribute(vars(found)[owner], name, wrap(describe))
+        for owner, name, describe in owners
+        if owner in vars(found)
+    ]
 
 
 def _describe_trainer(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:

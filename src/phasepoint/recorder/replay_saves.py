@@ -6,7 +6,7 @@ its manager, after the recording is over.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -140,16 +140,21 @@ def _hook_orbax_v1(module: str) -> list[Remove]:
     return [patch_attribute(v1, name, redirect_argument(0, "path")) for name in SAVES]
 
 
+def _patch_methods(module: Any, methods: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[Remove]:
+    """Wrap (class, method, decorator) of those classes that a module defines; another version may lack one."""
+    owners = {name: one for name, one in vars(module).items() if getattr(one, "__module__", None) == module.__name__}
+    return [patch_attribute(owners[owner], name, wrap) for owner, name, wrap in methods if owner in owners]
+
+
 def _hook_transformers(module: str) -> list[Remove]:
     import importlib
 
-    found = importlib.import_module(module)
-    if module.endswith(".trainer"):
-        return [
-            patch_attribute(found.Trainer, "_get_output_dir", _redirect_result),  # of checkpoints alone
-            patch_attribute(found.Trainer, "save_model", redirect_argument(1, "output_dir")),
-        ]
-    return [patch_attribute(found.PreTrainedModel, "save_pretrained", redirect_argument(1, "save_directory"))]
+    methods = (
+        ("Trainer", "_get_output_dir", _redirect_result),  # of checkpoints alone
+        ("Trainer", "save_model", redirect_argument(1, "output_dir")),
+        ("PreTrainedModel", "save_pretrained", redirect_argument(1, "save_directory")),
+    )
+    return _patch_methods(importlib.import_module(module), methods)
 
 
 def _hook_accelerate(module: str) -> list[Remove]:
@@ -164,10 +169,11 @@ def _hook_accelerate(module: str) -> list[Remove]:
 def _hook_lightning(module: str) -> list[Remove]:
     import importlib
 
-    found = importlib.import_module(module)
-    if module.endswith(".fabric"):
-        return [patch_attribute(found.Fabric, "save", redirect_argument(1, "path"))]
-    return [patch_attribute(found.Trainer, "save_checkpoint", redirect_argument(1, "filepath"))]
+    methods = (
+        ("Fabric", "save", redirect_argument(1, "path")),
+        ("Trainer", "save_checkpoint", redirect_argument(1, "filepath")),
+    )
+    return _patch_methods(importlib.import_module(module), methods)
 
 
 def _hook_keras(module: str) -> list[Remove]:
