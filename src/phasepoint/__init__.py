@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from phasepoint.phases import detect_phases as detect_phases
     from phasepoint.phases import summarize_run as summarize_run
     from phasepoint.recorder import record as record
-    from phasepoint.store import open_run as open_run
+    from phasepoint.sources.opened import open_run as open_run
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "record": "phasepoint.recorder",
-    "open_run": "phasepoint.store",
+    "open_run": "phasepoint.sources.opened",
     "detect_phases": "phasepoint.phases",
     "summarize_run": "phasepoint.phases",
 }

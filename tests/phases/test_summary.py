@@ -274,8 +274,11 @@ def test_no_windows_leaves_the_clock(path):
 def test_no_steps_says_what_to_do(path):
     write_shard(path, close_after_s=3)
     summary = summarize_run(open_run(path))
-    assert summary.verdict == "100 % of 3.00 s passed outside steps"
-    assert any("no steps were recorded: wrap the training loop's loader" in note for note in summary.notes)
+    assert summary.verdict == "no training step was recorded in 3.00 s"
+    assert summary.notes[0].startswith(
+        "no training step was recorded in 3.00 s. Record the loop itself: `with phasepoint"
+    )
+    assert (summary.not_enough.code, summary.not_enough.text) == ("no-steps", summary.verdict)
     assert summary.phases == ()
     assert [segment.name for segment in summary.strip] == ["outside steps"]
 
@@ -283,7 +286,7 @@ def test_no_steps_says_what_to_do(path):
 def test_a_run_that_nobody_wrote_to(path):
     summary = summarize_run(open_run(path))
     assert summary.verdict == "nothing was recorded: no steps and no time"
-    assert summary.notes[0] == "no host has written anything yet"
+    assert summary.notes[0] == "no process has written anything yet"
     assert summary.hosts == ()
     assert summary.reference_host is None
 
@@ -300,7 +303,7 @@ def test_a_live_run_says_so(path):
     shard = write_shard(path, steps=steps_of(np.full(20, 10 * MS)))
     summary = summarize_run(open_run(path))
     assert summary.state == "live"
-    assert "still being recorded (1 host): the numbers cover what was written so far" in summary.notes
+    assert "still being recorded (1 process): the numbers cover what was written so far" in summary.notes
     assert summary.wall_ps == 200 * MS
     shard.close()
 
@@ -310,7 +313,8 @@ def test_windows_not_converted_are_counted(path):
     write_shard(path, steps=steps_of(np.full(20, 10 * MS)), rows=rows, close_after_s=0.2)
     summary = summarize_run(open_run(path))
     assert summary.not_seen.pending_windows == 1
-    assert "1 windows are not converted and take no part in any estimate" in summary.notes
+    assert summary.notes[0].startswith("1 window waits to be converted and takes no part in any estimate: open the run")
+    assert not any("nothing was captured" in note for note in summary.notes)
 
 
 def test_hosts_are_added_and_the_straggler_is_named(path):

@@ -108,7 +108,8 @@ def written(path, samples, *, frameworks=None, devices=("cpu:0",), kind=None, nu
     """
     create_run(path, command=("python",), frameworks=frameworks or {"jax": "0.10"}, devices=devices)
     times = iter((START_NS,))
-    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(times, START_NS + 10**9))
+    end_ns = START_NS + int(samples.step_ps.sum()) // 1000  # the session ends with its last step
+    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(times, end_ns))
     at = np.concatenate([[0], np.cumsum(samples.step_ps)[:-1]]).tolist()
     steps = [
         {"step": i, "start_ps": at[i], "dur_ps": int(dur_ps), "kind": kind} for i, dur_ps in enumerate(samples.step_ps)

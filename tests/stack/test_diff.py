@@ -222,7 +222,7 @@ def test_one_step_each_is_not_judged(tmp_path):
     run = written(tmp_path / "run", recorded(1, windows=1, window_steps=1))
     diff = compare_runs([base], [run])
     assert (diff.verdict, diff.grown_ratio) == (NOT_JUDGED, None)
-    assert any("noise cannot be told from 1 step(s)" in note for note in diff.notes)
+    assert any("noise cannot be told from 1 step of" in note for note in diff.notes)
     assert sum(row.change_ps for row in diff.level("op")) == diff.step.change_ps
 
 

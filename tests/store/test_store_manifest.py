@@ -50,8 +50,18 @@ def test_a_newer_minor_version_is_read(tmp_path: Path):
     assert open_run(path).table("steps").num_rows == 12
 
 
-@pytest.mark.parametrize("version", ["2.0", "0.9"])
-def test_another_major_version_is_refused(tmp_path: Path, version: str):
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [
+        ("2.0", "The run is newer: upgrade Phasepoint (pip install --upgrade phasepoint)"),
+        (
+            "0.9",
+            "The run is older, and there is nothing that converts it: read it with the Phasepoint that wrote it "
+            "(0.1.0), or record the job again",
+        ),
+    ],
+)
+def test_another_major_version_is_refused(tmp_path: Path, version: str, advice: str):
     path = new_run(tmp_path)
     set_version(path, version)
     for use in (open_run, create_run, lambda p: open_shard(p, 0, epoch_unix_ns=0)):
@@ -59,7 +69,7 @@ def test_another_major_version_is_refused(tmp_path: Path, version: str):
             use(path)
         assert str(caught.value) == (
             f"{path}/run.json: the run has format version {version}; this Phasepoint reads 1.x (it writes 1.0). "
-            "Upgrade it: pip install --upgrade phasepoint"
+            f"{advice}"
         )
         assert caught.value.exit_code == 5
 

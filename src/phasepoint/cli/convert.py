@@ -9,7 +9,7 @@ def convert(path: RunPath, *, as_json: AsJson = False) -> None:
     """Turn a run's raw captures into tables now; the commands that read a run do the same when they need it."""
     from phasepoint.cli.console import write_notes
     from phasepoint.cli.opening import convert_with_progress
-    from phasepoint.core.units import format_count
+    from phasepoint.core.units import format_count, format_counted
     from phasepoint.store import open_run
 
     open_run(path)  # first, so that a wrong path fails before numba is imported
@@ -22,7 +22,7 @@ def convert(path: RunPath, *, as_json: AsJson = False) -> None:
         return
     write_notes(result.problems)
     failed = f", {format_count(result.failed)} could not be read" if result.failed else ""
-    windows = "1 window" if result.converted == 1 else f"{format_count(result.converted)} windows"
+    windows = format_counted(result.converted, "window")
     typer.echo(f"converted {windows} of {path}{failed}")
     if not result.written:
         typer.echo("nothing was written: the run cannot be written; readers convert it in memory each time")

@@ -24,7 +24,9 @@ def demo(
         "runs/demo"
     ),
     seconds: Annotated[float, typer.Option(help="About how long to train, at least 10.")] = 60.0,
-    budget: Annotated[float, typer.Option(help="Share of the job's time that recording may cost.")] = 0.01,
+    budget: Annotated[
+        str, typer.Option(metavar="RATIO", help="Share of the job's time that recording may cost: 1% or 0.01.")
+    ] = "1%",
     seed: Annotated[int, typer.Option(help="Seed of the network and of the recorder's sample.")] = 0,
     force: Force = False,
     as_json: AsJson = False,
@@ -36,6 +38,7 @@ def demo(
     """
     from phasepoint.cli.console import result_console
     from phasepoint.cli.opening import open_analysis
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import NoDataError, UsageError
     from phasepoint.demo.launch import run_training
     from phasepoint.demo.planted import check_planted
@@ -46,9 +49,10 @@ def demo(
 
     if seconds < LEAST_SECONDS:
         raise UsageError(f"--seconds {seconds:g}: the demo needs at least {LEAST_SECONDS} for all its events")
+    share = ratio_option("--budget", budget, most=1)
     _make_room(out, force=force)
     sys.stderr.write(f"training for about {seconds:.0f} s under the recorder, into {out}\n")
-    run_training(str(out), seconds=seconds, budget=budget, seed=seed)
+    run_training(str(out), seconds=seconds, budget=share, seed=seed)
     analysis = open_analysis(str(out), DEFAULT_METHOD)
     summary, found = summarize(analysis), judge_analysis(analysis)
     planted = check_planted(summary, read_truth(str(out)))

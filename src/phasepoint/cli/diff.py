@@ -14,7 +14,7 @@ Base = Annotated[str, typer.Argument(metavar="BASE", help="The run to compare wi
 New = Annotated[str, typer.Argument(metavar="RUN", help="The run whose change is asked for.")]
 FailOver = Annotated[
     str | None,
-    typer.Option("--fail-over", metavar="PERCENT", help="End with exit code 15 if the step grew by more: 3%."),
+    typer.Option("--fail-over", metavar="RATIO", help="End with exit code 15 if the step grew by more: 3% or 0.03."),
 ]
 BaseRepeat = Annotated[
     list[str] | None,
@@ -42,19 +42,18 @@ def diff(
     As a gate: `phasepoint diff BASE RUN --fail-over 3%`. More recordings of each job tell the machine from the job.
     """
     from phasepoint.cli.console import result_console, write_data, write_notes
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import UsageError
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one")
-    limit_ratio = None if fail_over is None else _ratio(fail_over)
+    limit_ratio = None if fail_over is None else ratio_option("--fail-over", fail_over)
     sides = [[_open(path) for path in side] for side in ([base, *(base_repeat or [])], [run, *(run_repeat or [])])]
     from phasepoint.cli.console import busy
 
     with busy("comparing"):
-        from phasepoint.stack.diff import compare_runs
-
-        found = compare_runs(*sides)
-    write_notes(found.notes)
+        found = _compare(sides, fail_over)
+    write_notes([*([found.unrelated] if found.unrelated else []), *found.notes])
     if as_json:
         from phasepoint.report.diff_document import diff_document
         from phasepoint.report.documents import to_json
@@ -69,7 +68,11 @@ def diff(
 
         render_diff(found, result_console())
     if limit_ratio is not None:
+        from phasepoint.cli.gates import refuse_shortfalls
+        from phasepoint.phases.enough import shortfall_of
+
         _judge(found, limit_ratio, fail_over or "")
+        refuse_shortfalls(f"--fail-over {fail_over}", ((one.path, shortfall_of(one)) for side in sides for one in side))
 
 
 def _open(path: str) -> "Run":
@@ -78,25 +81,25 @@ def _open(path: str) -> "Run":
     return open_converted(path)
 
 
-def _ratio(text: str) -> float:
-    """`3%` or `3` as 0.03."""
-    from phasepoint.core.errors import UsageError
+def _compare(sides: "list[list[Run]]", fail_over: str | None) -> "RunDiff":
+    """The comparison; a gate that has nothing to compare cannot be judged, which is no answer."""
+    from phasepoint.core.errors import NoDataError, NotEnoughError
+    from phasepoint.stack.diff import compare_runs
 
     try:
-        percent = float(text.strip().removesuffix("%"))
-    except ValueError:
-        percent = float("nan")
-    if not 0 <= percent < float("inf"):
-        raise UsageError(f"--fail-over {text}: expected a percentage of the base's step, such as 3%")
-    return percent / 100
+        return compare_runs(*sides)
+    except NoDataError as error:
+        if fail_over is None:
+            raise
+        raise NotEnoughError(f"--fail-over {fail_over}: cannot be judged: {error}") from error
 
 
 def _judge(found: "RunDiff", limit_ratio: float, text: str) -> None:
-    from phasepoint.core.errors import ChangeError, NoDataError
+    from phasepoint.core.errors import ChangeError, NotEnoughError
     from phasepoint.core.units import format_ratio
 
     if found.grown_ratio is None:
-        raise NoDataError(f"--fail-over {text}: cannot be judged: {found.unjudged}")
+        raise NotEnoughError(f"--fail-over {text}: cannot be judged: {found.unjudged}")
     if found.grown_ratio > limit_ratio:
         where = ", ".join(row.name for row in found.named if row.change_ps > 0)
         grown = f"the step grew by {format_ratio(found.grown_ratio)} beyond noise"

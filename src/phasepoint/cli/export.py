@@ -44,28 +44,27 @@ def export(
     if format_name not in FORMATS:
         raise UsageError(f"no export format named {format_name!r}; the formats are {', '.join(FORMATS)}")
     target = output or local_folder(path) / "export" / FORMATS[format_name]
-    targets = _check_targets(target, format_name, force=force)
+    targets = _check_targets(target, format_name, path, force=force)
     run, summary = open_summary(path, method)
     with busy(f"writing {target}"):
-        written = _write(run, summary, format_name, targets, force=force)
+        written = _write(run, summary, format_name, targets)
     write_notes(run.problems)
     announce("export", written, as_json=as_json, more={"run": path, "format": format_name})
 
 
-def _check_targets(target: Path, format_name: str, *, force: bool) -> dict[str, Path]:
-    """Every file that will be written, by name, none of them there yet (or --force)."""
-    from phasepoint.cli.output import check_output
+def _check_targets(target: Path, format_name: str, run: str, *, force: bool) -> dict[str, Path]:
+    """Every file that will be written, by name, none of them there yet but earlier exports (or --force)."""
+    from phasepoint.cli.output import check_output, is_ours
     from phasepoint.report.csv_tables import CSV_TABLES
 
     targets = {name: target / f"{name}.csv" for name in CSV_TABLES} if format_name == "csv" else {"trace": target}
     for path in targets.values():
-        check_output(path, force=force)
+        check_output(path, force=force or is_ours(path, run))
     return targets
 
 
-def _write(
-    run: "Run", summary: "RunSummary", format_name: str, targets: dict[str, Path], *, force: bool
-) -> list[tuple[Path, int]]:
+def _write(run: "Run", summary: "RunSummary", format_name: str, targets: dict[str, Path]) -> list[tuple[Path, int]]:
+    """Write the files, which were checked."""
     from phasepoint.cli.output import write_text
 
     if format_name == "csv":
@@ -74,9 +73,9 @@ def _write(
 
         tables = csv_tables(run, summary)
         text = {name: csv_text(table, for_spreadsheet=True) for name, table in tables.items()}
-        return [(path, write_text(path, [text[name]], force=force)) for name, path in targets.items()]
+        return [(path, write_text(path, [text[name]], force=True)) for name, path in targets.items()]
     from phasepoint.phases.timeline import build_timeline
     from phasepoint.report.chrome import chrome_trace
 
     chunks = chrome_trace(run, summary, build_timeline(run, summary), perfetto=format_name == "perfetto")
-    return [(targets["trace"], write_text(targets["trace"], chunks, force=force))]
+    return [(targets["trace"], write_text(targets["trace"], chunks, force=True))]

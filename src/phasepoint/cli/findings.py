@@ -11,7 +11,7 @@ FailOn = Annotated[
     typer.Option(
         "--fail-on",
         metavar="CODE",
-        help="End with exit code 14 if this is found; may be repeated. `any` stands for every code.",
+        help="End with exit code 14 if this is found; may be repeated. `any`: whatever is found about the job.",
     ),
 ]
 
@@ -27,7 +27,7 @@ def findings(
     from phasepoint.cli.opening import open_analysis
 
     refused = _codes(fail_on or [])
-    analysis = open_analysis(path, method)
+    analysis = open_analysis(path, method, say_empty=False)
     from phasepoint.findings.judge import judge_analysis
 
     found = judge_analysis(analysis)
@@ -47,13 +47,25 @@ def findings(
         from phasepoint.core.errors import FindingError
 
         raise FindingError(f"{', '.join(dict.fromkeys(hits))} found in {path}, which --fail-on refuses")
+    if fail_on:
+        from phasepoint.cli.gates import refuse_shortfalls
+
+        refuse_shortfalls(f"--fail-on {' '.join(fail_on)}", [(path, found.not_enough)])
 
 
 def _codes(wanted: list[str]) -> set[str]:
-    """The codes meant; each must be a rule's, so that a misspelt gate does not pass for ever."""
-    from phasepoint.findings.explain import find_rule
+    """The codes meant; each must be a rule's, so that a misspelt gate does not pass for ever.
+
+    `any` is of the job: how much was recorded is no fault of it, and a gate that wants to know names that code.
+    """
     from phasepoint.findings.rules import RULES
 
     if any(code.lower() == "any" for code in wanted):
-        return {rule.code for rule in RULES}
-    return {find_rule(code).code for code in wanted}
+        return {rule.code for rule in RULES if rule.of_job} | _named(wanted)
+    return _named(wanted)
+
+
+def _named(wanted: list[str]) -> set[str]:
+    from phasepoint.findings.explain import find_rule
+
+    return {find_rule(code).code for code in wanted if code.lower() != "any"}

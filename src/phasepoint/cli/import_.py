@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson, RayAddress, Workers
+from phasepoint.cli.options import AsJson, Force, RayAddress, Workers
 
 if TYPE_CHECKING:
     from phasepoint.sources.import_shards import ImportedTraces
@@ -15,6 +15,7 @@ def import_(
     out: Annotated[str, typer.Option("--out", metavar="RUN", help="The run to create.")],
     workers: Workers = None,
     ray: RayAddress = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn traces of other profilers into a run.
@@ -26,10 +27,11 @@ def import_(
     """
     from phasepoint.cli.console import write_notes
     from phasepoint.cli.opening import progress_bar
+    from phasepoint.cli.replaced_run import replaced_run
     from phasepoint.core.units import format_count
     from phasepoint.sources.import_shards import import_traces
 
-    with progress_bar("reading traces") as advance:
+    with replaced_run(out, force=force), progress_bar("reading traces") as advance:
         imported = import_traces(files, out, workers=workers, ray_address=ray, progress=advance)
     if as_json:
         from phasepoint.report.documents import to_json

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from phasepoint.store import Run
 
 
-def open_converted(path: str) -> "Run":
+def open_converted(path: str, *, say_empty: bool = True) -> "Run":
     """Open a run, all its capture windows converted to tables; says on stderr what could not be converted.
 
     What else cannot be read shows when it is read: say `run.problems` at the end.
+
+    Args:
+        path: the run.
+        say_empty: whether to say on stderr that no step was recorded, and what to do; not where the result says so.
 
     Raises:
         NotARunError: there is no run at the path.
@@ -36,6 +40,11 @@ def open_converted(path: str) -> "Run":
     converted = convert_with_progress(path)
     run = converted.over(open_run(path))
     write_notes((*converted.problems, *run.notes))
+    if say_empty and not run.has_part("steps"):
+        from phasepoint.phases.enough import shortfall_of
+
+        short = shortfall_of(run)
+        write_notes([f"{path}: {short.text}. {short.remedy}"] if short is not None else [])
     return run
 
 
@@ -51,29 +60,29 @@ def check_method(method: str) -> None:
         raise UsageError(f"no phase method named {method!r}; the methods are {', '.join(METHODS)}")
 
 
-def open_analysis(path: str, method: str) -> "Analysis":
-    """Open a run and analyse it with one of the phase methods.
+def open_analysis(path: str, method: str, *, say_empty: bool = True) -> "Analysis":
+    """Open a run and analyse it with one of the phase methods; `say_empty` as in `open_converted`.
 
     Raises:
         UsageError: there is no such method.
         StoreError: as `open_converted`.
     """
     check_method(method)
-    run = open_converted(path)
+    run = open_converted(path, say_empty=say_empty)
     with busy("finding phases"):
         from phasepoint.phases.analysis import analyse_run
 
         return analyse_run(run, method=method)
 
 
-def open_summary(path: str, method: str) -> "tuple[Run, RunSummary]":
-    """Open a run and summarise it with one of the phase methods.
+def open_summary(path: str, method: str, *, say_empty: bool = True) -> "tuple[Run, RunSummary]":
+    """Open a run and summarise it with one of the phase methods; `say_empty` as in `open_converted`.
 
     Raises:
         UsageError: there is no such method.
         StoreError: as `open_converted`.
     """
-    analysis = open_analysis(path, method)
+    analysis = open_analysis(path, method, say_empty=say_empty)
     from phasepoint.phases.summary import summarize
 
     return analysis.run, summarize(analysis)

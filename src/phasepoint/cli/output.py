@@ -1,4 +1,8 @@
-"""Writing results to files: never over what is there without --force, never half a file, and it says what it wrote."""
+"""Writing results to files: never half a file, and it says what it wrote.
+
+One rule for what is there already: a result that Phasepoint itself has written into the run's folder is made again;
+any other file, and any run, is left alone unless --force is given.
+"""
 
 import os
 import secrets
@@ -11,6 +15,13 @@ import typer
 from phasepoint.core.errors import OutputExistsError, StoreError
 from phasepoint.core.units import format_bytes
 
+_REPORT, _EXPORTS = "report.html", "export"
+"""Where results stand in a run's folder: a page, and a folder that is Phasepoint's."""
+
+_MARK = b'<meta name="generator" content="Phasepoint">'
+_HEAD_BYTES = 4096
+"""The mark stands at the head of a page that Phasepoint has written."""
+
 
 def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
     """Write text to a file that appears only when it is complete, and return its size in bytes.
@@ -21,6 +32,23 @@ def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
     """
     check_output(path, force=force)
     return _write_by_rename(path, lambda temporary: _write_chunks(temporary, chunks))
+
+
+def is_ours(path: Path, run: str) -> bool:
+    """Whether a file is a result that Phasepoint has written into this run's folder: one that it may make again.
+
+    Args:
+        path: the file.
+        run: the run, as the user gave it; nothing lies in a run elsewhere (`s3://…`).
+    """
+    folder = run.removeprefix("file://")
+    if "://" in folder or not path.is_file() or path.is_symlink():
+        return False
+    try:
+        inside = path.resolve().relative_to(Path(folder).resolve())
+        return inside.parts[0] == _EXPORTS or (str(inside) == _REPORT and _MARK in path.read_bytes()[:_HEAD_BYTES])
+    except (OSError, ValueError):
+        return False
 
 
 def check_output(path: Path, *, force: bool) -> None:

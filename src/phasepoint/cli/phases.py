@@ -10,7 +10,7 @@ def phases(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
     from phasepoint.cli.console import result_console, write_notes
     from phasepoint.cli.opening import open_summary
 
-    run, result = open_summary(path, method)
+    run, result = open_summary(path, method, say_empty=False)
     write_notes(run.problems)
     if as_json:
         from phasepoint.report.documents import phases_document, to_json

@@ -24,6 +24,7 @@ def record(
     ] = "0.01",
     window_steps: Annotated[int, typer.Option(help="Steps in a capture window.", min=1)] = 5,
     force: Annotated[bool, typer.Option("--force", help="Remove the run that is there and begin anew.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No closing line on stderr.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a command and record the training in it: phasepoint record --out RUN -- python train.py
@@ -39,7 +40,7 @@ def record(
     options = AutoOptions(_prepare(out, force=force), share, window_steps)
     launched = launch(command, options)
     try:
-        _say(out, options.path, command, launched, as_json=as_json)
+        _say(out, options.path, command, launched, as_json=as_json, quiet=quiet)
     except StoreError as error:  # the command has done its work: its exit code counts
         sys.stderr.write(f"note: {error}\n")
     raise typer.Exit(launched.exit_code)
@@ -51,17 +52,9 @@ def _parse_budget(text: str) -> float | None:
     Raises:
         UsageError: it is neither.
     """
-    from phasepoint.core.errors import UsageError
+    from phasepoint.cli.ratios import ratio_option
 
-    if text.lower() == NO_LIMIT:
-        return None
-    try:
-        budget = float(text)
-    except ValueError:
-        budget = -1.0
-    if not 0 <= budget <= 1:
-        raise UsageError(f"--budget {text}: expected a share of the job's time from 0 to 1, such as 0.01, or none")
-    return budget
+    return None if text.lower() == NO_LIMIT else ratio_option("--budget", text, most=1, or_else=NO_LIMIT)
 
 
 def _prepare(out: str, *, force: bool) -> str:
@@ -89,25 +82,24 @@ def _prepare(out: str, *, force: bool) -> str:
     return str(path)
 
 
-def _say(out: str, path: str, command: list[str], launched: "Launched", *, as_json: bool) -> None:
-    """What was recorded: one line on a terminal, a document with `--json`; that there was nothing is always said."""
-    from phasepoint.core.units import format_count, format_ps
+def _say(out: str, path: str, command: list[str], launched: "Launched", *, as_json: bool, quiet: bool) -> None:
+    """What was recorded: one line on stderr, a document on stdout with `--json`, and what is missing, on stderr."""
+    from phasepoint.cli.console import write_notes
+    from phasepoint.phases.recorded import count_recorded
     from phasepoint.store import create_run, open_run
 
     create_run(path, command=command)  # where no process made a step, there is none yet
-    run = open_run(path)
-    steps, windows = run.table("steps", columns=["step"]).num_rows, run.table("windows", columns=["window"]).num_rows
+    found = count_recorded(open_run(path))
     if as_json:
         from phasepoint.report.documents import to_json
 
-        facts = {"steps": steps, "windows": windows, "hosts": len(run.shards), "exit_code": launched.exit_code}
-        typer.echo(to_json("record", {"run": out, "dur_ps": launched.dur_ps, **facts}))
-    elif steps and sys.stderr.isatty():
-        size = f"{format_count(steps)} steps, {format_count(windows)} windows"
-        sys.stderr.write(f"recorded {size} in {format_ps(launched.dur_ps)}; next: phasepoint summary {out}\n")
-    if not steps:
-        sys.stderr.write(
-            f"note: {out}: no training step was seen, so the run is empty. Steps are optimizer steps in PyTorch and "
-            "repeated executions of a jitted program in JAX, in a Python that runs without -I, -E and -S; "
-            "else call phasepoint.record in the script\n"
-        )
+        facts = {"steps": found.steps, "windows": found.windows, "hosts": found.processes}
+        cost = {"cost_ps": found.cost.total_ps, "cost_ratio": found.cost.share, "not_enough": found.not_enough}
+        ending = {"exit_code": launched.exit_code, "dur_ps": launched.dur_ps}
+        typer.echo(to_json("record", {"run": out, **facts, **cost, **ending}))
+    if not quiet:
+        from phasepoint.report.wording import recorded_line
+
+        sys.stderr.write(f"{recorded_line(found, out, launched.dur_ps)}\n")
+        short = found.not_enough
+        write_notes([f"{out}: {short.text}. {short.remedy}"] if short is not None else [])

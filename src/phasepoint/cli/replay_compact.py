@@ -46,14 +46,10 @@ def compact(
 
 def _share(text: str) -> float:
     """`5%` or `0.05` as 0.05."""
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import UsageError
 
-    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
-    try:
-        share = float(number) / (100 if percent else 1)
-    except ValueError:
-        share = float("nan")
-    if not 0 < share <= 1:
-        meant = f"; {number}% is written with its sign" if not percent and 1 < share <= 100 else ""
-        raise UsageError(f"--budget {text}: expected a share of the run's steps, such as 5% or 0.05{meant}")
+    share = ratio_option("--budget", text, most=1)
+    if not share:
+        raise UsageError(f"--budget {text}: expected a share of the run's steps above 0, such as 5% or 0.05")
     return share

@@ -38,13 +38,14 @@ def report(
     With --format md a short report in Markdown is printed, or written to --output.
     """
     from phasepoint.cli.opening import local_folder
-    from phasepoint.cli.output import announce, check_output, write_text
+    from phasepoint.cli.output import announce, check_output, is_ours, write_text
     from phasepoint.core.errors import UsageError
 
     if form not in FORMATS:
         raise UsageError(f"no report format named {form!r}; the formats are {', '.join(FORMATS)}")
     target = output or (local_folder(path) / "report.html" if form == "html" else None)
     if target is not None:
+        force = force or is_ours(target, path)
         check_output(target, force=force)
     text, document = _build(path, method, form, all_methods=all_methods)
     if target is None and not as_json:

@@ -15,7 +15,7 @@ def summary(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson =
     from phasepoint.cli.opening import open_analysis
     from phasepoint.phases.summary import summarize
 
-    analysis = open_analysis(path, method)
+    analysis = open_analysis(path, method, say_empty=False)
     result = summarize(analysis)
     if as_json:
         from phasepoint.report.documents import to_json

@@ -30,7 +30,7 @@ class NotARunError(StoreError):
 
 
 class FormatVersionError(StoreError):
-    """The run was written by a newer major version. Exit code 5."""
+    """The run was written by another major version. Exit code 5."""
 
     exit_code = 5
 
@@ -93,6 +93,12 @@ class ChangeError(PhasepointError):
     """The run is slower than its base by more than --fail-over allows. Exit code 15."""
 
     exit_code = 15
+
+
+class NotEnoughError(PhasepointError):
+    """A gate cannot judge: the run is empty, killed, too short or not whole. Exit code 19."""
+
+    exit_code = 19
 
 
 class WorkerError(PhasepointError):

@@ -57,6 +57,37 @@ def format_count(count: int | float | None) -> str:
     return "–" if count is None else f"{count:,.0f}"
 
 
+def format_counted(count: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun: `format_counted(1, "step") == "1 step"`, `format_counted(1200, "step") == "1,200 steps"`.
+
+    Args:
+        count: how many.
+        noun: of one.
+        plural: of several, where it is not the noun with an s.
+    """
+    return f"{format_count(count)} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def parse_ratio(text: str) -> float:
+    """A ratio as people write it: `parse_ratio("1%") == parse_ratio("1 %") == parse_ratio("0.01") == 0.01`.
+
+    Raises:
+        ValueError: it is neither a ratio nor a percentage; it is negative; or it is above 1 without the sign, where 3
+            may be meant for 3 % or for 300 %.
+    """
+    number = text.strip()
+    percent = number.endswith("%")
+    try:
+        ratio = float(number.removesuffix("%").rstrip()) / (100 if percent else 1)
+    except ValueError:
+        ratio = float("nan")
+    if not 0 <= ratio < float("inf"):
+        raise ValueError("expected a share such as 1% or 0.01")
+    if ratio > 1 and not percent:
+        raise ValueError(f"expected a share such as 1% or 0.01; {number} percent is written {number}%")
+    return ratio
+
+
 def _three_figures(value: float) -> str:
     size = abs(value)
     if size >= 99.95:

@@ -42,6 +42,7 @@ from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
 from phasepoint.findings.growing_work import GrowingWork, find_growing_work
 from phasepoint.findings.ramp import BLOCKS, Ramp, block_medians, fit_ramp
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.capture_advice import advise_capture
 from phasepoint.phases.clock import SessionClock, sum_ps
 
 STRETCHES = BLOCKS
@@ -65,8 +66,13 @@ _REMEDIES = {
     "more-work": "look for a history or a graph that is kept alive and gone through again (PyTorch: loss.detach())",
     "op": "look at what this operation is given: a cache or a history that grows with the run",
     "device-slower": "watch clocks, temperature, power (nvidia-smi -q -d CLOCK,PERFORMANCE), and what else runs there",
-    "unknown": "record with a larger budget, so that windows at both ends show what grows (record(…, budget=0.05))",
 }
+
+
+def _remedy(view: FindingsView, kind: str) -> str:
+    if kind in _REMEDIES:
+        return _REMEDIES[kind]
+    return f"{advise_capture(view.analysis.run, view.clock)}; windows at both ends show what grows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +197,7 @@ def _finding(view: FindingsView, drifts: list[_Drift], by_step: Int64s, total_ps
         high_ps=round(total_ps + half_ps),
         phase=view.phase_of_most(by_step),
         layers=(cause.op,) if cause.op else (),
-        remedy=_REMEDIES[cause.kind],
+        remedy=_remedy(view, cause.kind),
         evidence=_evidence(worst, cause),
         confidence="medium" if cause.kind == "unknown" else "high",
         wrong_if="the work is meant to grow with the run (a curriculum, growing batches or sequences)",

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import PhasepointError
+from phasepoint.phases.summary_types import Shortfall
 
 Int64s = NDArray[np.int64]
 
@@ -136,6 +137,7 @@ class Findings:
         findings: the most recoverable time first.
         unavailable: rules that could not judge.
         clear: codes of the rules that judged and found nothing.
+        not_enough: why the run is no ground for a verdict, None where it is one; a gate does not pass on it.
     """
 
     run: str
@@ -143,3 +145,4 @@ class Findings:
     findings: tuple[RankedFinding, ...]
     unavailable: tuple[CannotJudge, ...]
     clear: tuple[str, ...]
+    not_enough: Shortfall | None = None

@@ -5,6 +5,7 @@ from phasepoint.findings.rank import rank_findings
 from phasepoint.findings.rules import RULES
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.analysis import Analysis, analyse_run
+from phasepoint.phases.enough import find_shortfall
 from phasepoint.store import Run
 
 LEAST_SHARE = 0.005
@@ -43,4 +44,11 @@ def judge_analysis(analysis: Analysis) -> Findings:
     ranked = rank_findings(found, analysis.clock.dur_ps, wall_ps)
     told = tuple(f for f in ranked if f.share >= LEAST_SHARE or not f.alone_ps)
     quiet = sorted({f.code for f in found} - {f.code for f in told})
-    return Findings(analysis.run.path, wall_ps, told, tuple(unavailable), (*clear, *quiet))
+    return Findings(
+        analysis.run.path,
+        wall_ps,
+        told,
+        tuple(unavailable),
+        (*clear, *quiet),
+        not_enough=find_shortfall(analysis.run, analysis.clock, analysis.tables),
+    )

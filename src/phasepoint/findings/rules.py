@@ -19,10 +19,12 @@ class Rule:
     Attributes:
         code: as it is told, and asked for with `phasepoint explain`.
         module: its file in this folder.
+        of_job: whether its findings are about the job; one about the recording is none of the job's faults.
     """
 
     code: str
     module: str
+    of_job: bool = True
 
     @property
     def find(self) -> Find:
@@ -50,5 +52,5 @@ RULES: tuple[Rule, ...] = (
     Rule("DRIFT", "drift"),
     Rule("MEMORY-GROWTH", "memory_growth"),
     Rule("GC-PAUSE", "gc_pause"),
-    Rule("THIN-PROFILE", "thin_profile"),
+    Rule("THIN-PROFILE", "thin_profile", of_job=False),
 )

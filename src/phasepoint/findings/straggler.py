@@ -30,6 +30,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.host_waits import OwnTime, own_times
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.capture_advice import advise_capture
 from phasepoint.phases.captured import PARTS
 from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.hosts import STRAGGLER_RATIO
@@ -67,14 +68,14 @@ def find(view: FindingsView) -> list[Finding]:
     hosts = len({session.host for session in view.clock.sessions})
     if hosts < 2:
         raise Unavailable(
-            "one host was recorded: hosts can be compared only where every rank records into the same run "
+            "one process was recorded: hosts can be compared only where every rank records into the same run "
             "(start each with the same path)"
         )
     own = sorted(own_times(view), key=lambda host: -host.own_ps)
     if len(own) < 2:
         raise Unavailable(
-            f"of {hosts} hosts, the wait for the others is known of {len(own)}: record for longer, or with a larger "
-            "budget (record(…, budget=0.05)), so that every rank captures windows"
+            f"of {hosts} hosts, the wait for the others is known of {len(own)}: "
+            f"{advise_capture(view.analysis.run, view.clock)}, so that every rank captures windows"
         )
     late = _late(own)
     if late is None:

@@ -19,20 +19,19 @@ a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewe
 """
 
 import math
-from contextlib import suppress
 
 import numpy as np
 import pyarrow.compute as pc
 
 from phasepoint.core.statistics import t_quantile
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.view import LEAST_STEPS as LEAST_STEPS_COMPARED
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.capture_advice import advise_capture, noted_budget
+from phasepoint.phases.enough import LEAST_STEPS, find_shortfall, newest_states
 from phasepoint.phases.summary_types import PartTime
 
 MOST_HALF = 0.10
-LEAST_STEPS = LEAST_STEPS_COMPARED
 FIRST_WINDOWS = 10
 
 _STEPS = "select host, attempt, count(*) as steps, sum(dur_ps) as dur_ps from steps group by all"
@@ -57,30 +56,32 @@ def _half(view: FindingsView, part: PartTime) -> float:
 
 def _few_steps(view: FindingsView) -> Finding:
     steps = view.clock.n_steps
-    return _finding(
-        view,
-        f"only {steps} {'step was' if steps == 1 else 'steps were'} recorded: too few to call any of them unusual",
-        f"record at least {LEAST_STEPS} steps, better a few hundred: leave the job running, or count smaller steps",
-        Evidence(f"{steps} steps in {format_ps(view.clock.wall_ps)}", "steps", "select count(*) as steps from steps"),
-    )
+    more = "leave the job running" if "live" in newest_states(view.clock) else "give the job more of them"
+    title = f"only {format_counted(steps, 'step was', 'steps were')} recorded: too few to call any of them unusual"
+    remedy = f"record at least {LEAST_STEPS} steps, better a few hundred: {more}, or count smaller steps"
+    short = find_shortfall(view.analysis.run, view.clock, view.analysis.tables)
+    if short is not None and short.code in ("no-steps", "steps-missed"):
+        title, remedy = short.text, short.remedy
+    seen = f"{format_counted(steps, 'step')} in {format_ps(view.clock.wall_ps)}"
+    return _finding(view, title, remedy, Evidence(seen, "steps", "select count(*) as steps from steps"))
 
 
 def _no_windows(view: FindingsView) -> Finding:
-    budget = _budget(view)
+    budget = noted_budget(view.analysis.run)
     why = " (budget=0)" if budget == 0 else f" within a budget of {format_ratio(budget)}" if budget else ""
-    larger = max(0.01, 4 * (budget or 0.0))
     return _finding(
         view,
         f"no step was captured{why}: where the time inside a step goes is not known",
-        f"record(…, budget={larger:g}), for long enough that {FIRST_WINDOWS} windows open",
+        f"{advise_capture(view.analysis.run, view.clock)}; {FIRST_WINDOWS} windows are a beginning",
         Evidence("the steps were clocked, and no window holds a whole one", "steps", _STEPS),
     )
 
 
 def _unconverted(view: FindingsView, windows: int) -> Finding:
     pending = windows - view.table("conversions").num_rows
-    text = f"{format_count(windows)} windows were recorded, {format_count(max(pending, 0))} are not converted"
-    none = f"none of {format_count(windows)} capture windows could be used"
+    recorded = format_counted(windows, "window was", "windows were")
+    text = f"{recorded} recorded, {format_counted(max(pending, 0), 'is', 'are')} not converted"
+    none = f"none of {format_counted(windows, 'capture window')} could be used"
     return _finding(
         view,
         f"{none}: where the time inside a step goes is not known",
@@ -94,12 +95,12 @@ def _few_windows(view: FindingsView, widest: str, half: float) -> Finding:
     windows, part = view.analysis.estimates.categories.windows, view.part(widest)
     needed = _needed(windows, half)
     factor = needed / windows
-    budget = _budget(view) or _spent(view)
+    budget = noted_budget(view.analysis.run) or _spent(view)
     larger = f"record(…, budget={budget * factor:.2g})" if 0 < budget * factor < 1 else "record(…, budget=None)"
-    seen = "window was" if windows == 1 else "windows were"
+    seen = format_counted(windows, "window was", "windows were")
     return _finding(
         view,
-        f"the share of {widest} is known to ± {100 * half:.0f} points only: {format_count(windows)} {seen} seen, "
+        f"the share of {widest} is known to ± {100 * half:.0f} points only: {seen} seen, "
         f"{format_count(needed)} are needed",
         f"record {factor:.1f} × as long ({format_ps(view.clock.wall_ps * factor)}) with the same budget, or use "
         f"{larger}",
@@ -133,14 +134,6 @@ def _finding(view: FindingsView, title: str, remedy: str, evidence: Evidence) ->
         confidence="high",
         wrong_if="the run was meant to be clocked alone, or the question does not need the breakdown of a step",
     )
-
-
-def _budget(view: FindingsView) -> float | None:
-    """The budget that the recorder noted; None for continuous capture, or where none was noted."""
-    for shard in view.analysis.run.shards:
-        with suppress(KeyError, ValueError):  # a run is untrusted input: what is no number is not known
-            return float(shard.session.notes["budget"])
-    return None
 
 
 def _spent(view: FindingsView) -> float:

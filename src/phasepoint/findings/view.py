@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import format_counted
 from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.expected import Expected, expect_steps
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.capture_advice import advise_capture
 from phasepoint.phases.captured import PARTS, Captured, StepKeys
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
+from phasepoint.phases.enough import LEAST_STEPS
 from phasepoint.phases.summary_types import Breakdown, PartTime
 
 if TYPE_CHECKING:
     from phasepoint.findings.host_time import HostTime
-
-LEAST_STEPS = 20
-"""Below so many steps no rule that compares steps can say anything."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,15 +120,17 @@ class FindingsView:
     def need_steps(self, least: int = LEAST_STEPS) -> None:
         """Raises `Unavailable` where the run has fewer steps."""
         if self.clock.n_steps < least:
-            raise Unavailable(f"{self.clock.n_steps} steps were recorded; at least {least} are needed to compare them")
+            found = format_counted(self.clock.n_steps, "step was", "steps were")
+            raise Unavailable(f"{found} recorded; at least {least} are needed to compare them")
 
     def need_windows(self, least: int = 1) -> None:
         """Raises `Unavailable` where fewer windows were captured and converted."""
         found = len(np.unique(self.captured.window))
         if found < least:
+            seen = format_counted(found, "capture window holds", "capture windows hold")
             raise Unavailable(
-                f"{found} capture windows hold whole steps; at least {least} are needed: record for longer, or with a "
-                "larger budget (record(…, budget=0.05))"
+                f"{seen} whole steps; at least {least} "
+                f"{'is' if least == 1 else 'are'} needed: {advise_capture(self.analysis.run, self.clock)}"
             )
 
     def spread(self, name: str, total_ps: int) -> Int64s:

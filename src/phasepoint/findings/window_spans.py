@@ -11,6 +11,7 @@ from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.intervals import IntervalSet, union, unite
 from phasepoint.findings.finding import Int64s, Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.capture_advice import advise_capture
 
 Bools = NDArray[np.bool_]
 
@@ -89,8 +90,8 @@ def read_window_spans(view: FindingsView) -> tuple[list[WindowSpans], list[str]]
         numbered += int(number.max()) + 1
     if not found:
         raise Unavailable(
-            "no window with its events was kept: record with capture windows (record(…, budget=0.01)) and convert them "
-            "(phasepoint convert RUN)"
+            f"no window with its events was kept: {advise_capture(view.analysis.run, view.clock)}; captures that "
+            "wait are converted by phasepoint convert RUN"
         )
     return found, columns.names
 

@@ -94,6 +94,17 @@ def outside_steps(clock: RunClock, session: SessionClock) -> IntervalSet:
     return subtract(whole, union(start, start + dur))
 
 
+def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]) -> IntervalSet:
+    """The time of a session that no step, checkpoint, stretch with a name or work of the recorder covers."""
+    hints, gaps = (_of_session(tables[name], session) for name in ("hints", "gaps"))
+    explained = [_intervals(_of_session(checkpoint_stretches(tables), session)), _intervals(hints)]
+    explained.append(_intervals(_boundaries(gaps)))
+    left = outside_steps(clock, session)
+    for one in explained:
+        left = subtract(left, one)
+    return left
+
+
 def _inside_parts(
     clock: RunClock, session: SessionClock, labels: Int64s, names: Mapping[int, str], written: IntervalSet
 ) -> Iterable[tuple[str, int]]:
@@ -112,8 +123,7 @@ def _add_outside(
 ) -> None:
     outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
     names = sorted(set(hints.column("name").to_pylist()))
-    recording = gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
-    layers = [_intervals(recording), _intervals(tables["checkpoints"])]
+    layers = [_intervals(_boundaries(gaps)), _intervals(tables["checkpoints"])]
     layers += [_intervals(hints.filter(_equal(hints, "name", name))) for name in names]
     split = partition(layers, outside.start_ps, outside.end_ps)
     parts = [RECORDING, CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
@@ -127,6 +137,11 @@ def _add_outside(
         _take(totals, parts[::-1], -left_ps)
     else:
         _add(totals, OUTSIDE, left_ps)
+
+
+def _boundaries(gaps: pa.Table) -> pa.Table:
+    """Stretches in which the recorder itself worked, at the edges of windows."""
+    return gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
 
 
 def _take(totals: dict[str, int], names: Iterable[str], time_ps: int) -> None:

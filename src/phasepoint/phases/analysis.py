@@ -13,6 +13,7 @@ from phasepoint.phases.checkpoint_folders import join_folders
 from phasepoint.phases.clock import Int64s, RunClock, read_clock
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import Estimates, estimate_totals
+from phasepoint.phases.last_seen import last_seen_ps
 from phasepoint.phases.result import PhaseResult, Segments
 from phasepoint.store import Run
 
@@ -79,7 +80,7 @@ def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
     """
     tables = {name: run.table(name) for name in TABLES_READ}
     tables["checkpoints"] = join_folders(tables["checkpoints"])
-    clock = read_clock(tables["steps"], run.shards, _last_seen(tables))
+    clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
     result = _find_phases(tables, method)
     names = {phase.id: phase.name for phase in result.phases}
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
@@ -104,15 +105,3 @@ def _no_segments() -> Segments:
     for name in ("first_index", "last_index", "phase", "first_step", "last_step"):
         setattr(segments, name, empty)
     return segments
-
-
-def _last_seen(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
-    """By host and attempt, the latest end of anything but steps."""
-    latest: dict[tuple[int, int], int] = {}
-    for name in ("windows", "hints", "checkpoints", "checkpoint_waits", "gaps"):
-        table = tables[name]
-        ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
-        keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)
-        for key, end_ps in zip(keys, ends, strict=True):
-            latest[key] = max(latest.get(key, 0), end_ps or 0)
-    return latest

@@ -23,8 +23,12 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
         budget: share of the job's time allowed; None for continuous capture or where unknown.
     """
     totals = dict.fromkeys(_PURPOSES, 0)
+    complete = True
     for session in clock.sessions:
-        spent = _account(_of_session(counters, session)) or _from_windows(_of_session(windows, session))
+        spent = _account(_of_session(counters, session))
+        if not spent:
+            complete = complete and session.state == "closed"
+            spent = _from_windows(_of_session(windows, session))
         for purpose, cost_ps in spent.items():
             totals[purpose] += cost_ps
     total_ps = sum(totals.values())
@@ -34,8 +38,16 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
         total_ps=total_ps,
         share=share,
         budget=budget,
-        within_budget=None if share is None or budget is None else share <= budget,
+        within_budget=_within(share, budget, complete),
+        complete=complete,
     )
+
+
+def _within(share: float | None, budget: float | None, complete: bool) -> bool | None:
+    """What is known of the cost may exceed the budget already; that it stays within it takes the whole account."""
+    if share is None or budget is None:
+        return None
+    return False if share > budget else (True if complete else None)
 
 
 def _account(counters: pa.Table) -> dict[str, int]:

@@ -1,20 +1,22 @@
 """`summarize_run`: everything that the first screen shows, put together from a run's tables."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import pyarrow as pa
 
+from phasepoint.core.units import format_counted
 from phasepoint.phases.accounting import account_time, closed
 from phasepoint.phases.analysis import Analysis, analyse_run
+from phasepoint.phases.capture_advice import noted_budget
 from phasepoint.phases.clock import RunClock, sum_ps
 from phasepoint.phases.cost import recording_cost
+from phasepoint.phases.enough import find_shortfall, newest_states, session_notes
 from phasepoint.phases.hosts import compare_hosts
 from phasepoint.phases.not_seen import count_not_seen
 from phasepoint.phases.phase_summary import summarize_phases
 from phasepoint.phases.run_events import RunView, tell_events
 from phasepoint.phases.strip import build_strip
-from phasepoint.phases.summary_types import SUMMARY_VERSION, CheckpointSummary, NotSeen, RunSummary
+from phasepoint.phases.summary_types import SUMMARY_VERSION, CheckpointSummary, NotSeen, RunSummary, Shortfall
 from phasepoint.phases.verdict import write_verdict
 from phasepoint.store import Run
 
@@ -44,12 +46,13 @@ def summarize(analysis: Analysis) -> RunSummary:
     host = reference_host(clock)
     elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
     hosts = compare_hosts(clock, tables["steps"], tables["windows"])
+    not_enough = find_shortfall(run, clock, tables)
     summary = RunSummary(
         version=SUMMARY_VERSION,
         run=run.path,
-        verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps),
+        verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps, not_enough=not_enough),
         state=_state(clock),
-        notes=(*_notes(clock, not_seen), *run.notes, *result.notes),
+        notes=(*_notes(analysis, not_seen, not_enough), *run.notes, *result.notes),
         method=result.method,
         wall_ps=clock.wall_ps,
         inside_ps=clock.inside_ps,
@@ -67,8 +70,12 @@ def summarize(analysis: Analysis) -> RunSummary:
         checkpoints=checkpoints,
         hosts=hosts,
         not_seen=not_seen,
-        cost=recording_cost(clock, tables["windows"], tables["counters"], _budget(run)),
+        cost=recording_cost(clock, tables["windows"], tables["counters"], noted_budget(run)),
         environment=_environment(run),
+        machines=max(len(run.hostnames), 1),
+        not_enough=not_enough,
+        steps_from="; ".join(session_notes(run, "steps_from")) or None,
+        steps_per_call=_steps_per_call(run),
     )
     return _check_closure(summary)
 
@@ -94,39 +101,45 @@ def _state(clock: RunClock) -> str:
     return next((state for state in ("killed", "live") if state in states), "closed")
 
 
-def _notes(clock: RunClock, not_seen: NotSeen) -> list[str]:
+def _notes(analysis: Analysis, not_seen: NotSeen, not_enough: Shortfall | None) -> list[str]:
     """What the reader must know before the numbers."""
-    notes = []
-    newest = [clock.of_host(host)[-1] for host in sorted({session.host for session in clock.sessions})]
-    live, killed = (sum(session.state == state for session in newest) for state in ("live", "killed"))
+    notes, clock = [], analysis.clock
+    states = newest_states(clock)
+    live, killed = (states.count(state) for state in ("live", "killed"))
     if live:
-        notes.append(f"still being recorded ({_of(live, len(newest))}): the numbers cover what was written so far")
+        notes.append(f"still being recorded ({_of(live, len(states))}): the numbers cover what was written so far")
     if killed:
-        notes.append(f"killed, or lost its writer ({_of(killed, len(newest))}): the numbers end with the last flush")
+        notes.append(f"killed, or lost its writer ({_of(killed, len(states))}): the numbers end with the last flush")
     if not clock.sessions:
-        notes.append("no host has written anything yet")
-    if not clock.n_steps:
-        notes.append(
-            "no steps were recorded: wrap the training loop's loader in run.steps(loader), "
-            "or check with `phasepoint record` that the command reaches its loop"
-        )
-    if not_seen.pending_windows:
-        notes.append(f"{not_seen.pending_windows} windows are not converted and take no part in any estimate")
-    if clock.n_steps and not not_seen.captured_steps:
-        notes.append("nothing was captured: times are the step clock's, there is no breakdown by category or op")
+        notes.append("no process has written anything yet")
+    if not_enough is not None and not_enough.code != "killed":
+        notes.append(f"{not_enough.text}. {not_enough.remedy}")
+    if clock.n_steps:
+        notes += session_notes(analysis.run, "steps_unfollowed")
+        notes += _uncaptured(not_seen)
     return notes
 
 
+def _uncaptured(not_seen: NotSeen) -> list[str]:
+    if not_seen.pending_windows:
+        waiting = format_counted(not_seen.pending_windows, "window waits", "windows wait")
+        return [
+            f"{waiting} to be converted and {'takes' if not_seen.pending_windows == 1 else 'take'} no part in any "
+            "estimate: open the run with phasepoint.open_run, or run `phasepoint convert`"
+        ]
+    if not not_seen.captured_steps:
+        return ["nothing was captured: times are the step clock's, there is no breakdown by category or op"]
+    return []
+
+
+def _steps_per_call(run: Run) -> int | None:
+    """Of all processes where they agree; what is no number of several steps is not known."""
+    found = {int(text) for text in session_notes(run, "steps_per_call") if text.isdecimal() and len(text) < 10}
+    return found.pop() if len(found) == 1 and min(found) > 1 else None
+
+
 def _of(count: int, total: int) -> str:
-    return f"{count} of {total} hosts" if total > 1 else "1 host"
-
-
-def _budget(run: Run) -> float | None:
-    """The budget that the recorder noted in its session; continuous capture has none."""
-    for shard in run.shards:
-        with suppress(KeyError, ValueError):  # a run is untrusted input: what is no number is not known
-            return float(shard.session.notes["budget"])
-    return None
+    return f"{count} of {total} processes" if total > 1 else "1 process"
 
 
 def _environment(run: Run) -> tuple[tuple[str, str], ...]:

@@ -296,6 +296,21 @@ class NotSeen:
 
 
 @dataclass(frozen=True)
+class Shortfall:
+    """Why a run is no ground for a verdict.
+
+    Attributes:
+        code: no-steps, steps-missed, not-written, killed or too-short.
+        text: what is missing, one sentence without its full stop.
+        remedy: what to do, one sentence without its full stop.
+    """
+
+    code: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class RecordingCost:
     """What recording cost the job: the recorder's own account, or the windows' where it left none (killed, live).
 
@@ -308,10 +323,12 @@ class RecordingCost:
         total_ps: all parts added up.
         share: total_ps as a ratio of the job's time (all hosts); None where that is 0.
         budget: ratio the user allowed, None for continuous capture or where unknown.
-        within_budget: share ≤ budget, None where either is unknown.
+        within_budget: share ≤ budget, None where either is unknown, or where the account has holes and what is known
+            of it stays below the budget.
         entry_ps: imports and opening the run.
         clock_ps: the step clock and the planning of windows.
         flush_ps: writing rows in the background.
+        complete: whether every session has its account; where not, total_ps and share are the least they may be.
     """
 
     start_ps: int
@@ -326,6 +343,28 @@ class RecordingCost:
     entry_ps: int = 0
     clock_ps: int = 0
     flush_ps: int = 0
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recording holds, the moment it ends.
+
+    Attributes:
+        steps: steps, on all processes.
+        windows: capture windows.
+        processes: processes that wrote.
+        machines: machines that they ran on, at least 1.
+        cost: what recording cost.
+        not_enough: why the run is no ground for a verdict, None where it is one.
+    """
+
+    steps: int
+    windows: int
+    processes: int
+    machines: int
+    cost: RecordingCost
+    not_enough: Shortfall | None
 
 
 @dataclass(frozen=True)
@@ -359,6 +398,10 @@ class RunSummary:
         not_seen: what was not observed.
         cost: what recording cost.
         environment: framework, devices, command, versions: names and values as recorded.
+        machines: machines that the processes ran on; `hosts` counts the processes.
+        not_enough: why the run is no ground for a verdict, None where it is one.
+        steps_from: what was taken for steps, in words; None where the job marked them, or nothing says so.
+        steps_per_call: training steps in a recorded step, where it is a call of several; None elsewhere.
     """
 
     version: int
@@ -385,3 +428,7 @@ class RunSummary:
     not_seen: NotSeen
     cost: RecordingCost
     environment: tuple[tuple[str, str], ...]
+    machines: int = 1
+    not_enough: Shortfall | None = None
+    steps_from: str | None = None
+    steps_per_call: int | None = None

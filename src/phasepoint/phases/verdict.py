@@ -5,15 +5,23 @@ from collections.abc import Sequence
 
 from phasepoint.core.units import format_ps
 from phasepoint.phases.accounting import CHECKPOINT, COMPILING, INPUT_WAIT, OUTSIDE
-from phasepoint.phases.summary_types import Breakdown, OpTime, PhaseSummary, RunEvent
+from phasepoint.phases.summary_types import Breakdown, OpTime, PhaseSummary, RunEvent, Shortfall
 
 LEAST_SHARE = 0.02
 """Parts below 2 % of the time are left to the table, except that the largest part is always named."""
 MAX_PARTS = 5
 
+_STEPS_MISSING = ("no-steps", "steps-missed")
+
 
 def write_verdict(
-    account: Breakdown, phases: Sequence[PhaseSummary], events: Sequence[RunEvent], *, hosts: int, elapsed_ps: int
+    account: Breakdown,
+    phases: Sequence[PhaseSummary],
+    events: Sequence[RunEvent],
+    *,
+    hosts: int,
+    elapsed_ps: int,
+    not_enough: Shortfall | None = None,
 ) -> str:
     """One sentence: the parts of the clock's account, largest first, with their shares of the wall time.
 
@@ -23,9 +31,13 @@ def write_verdict(
         events: for where the waiting and the compiling was.
         hosts: how many took part.
         elapsed_ps: sessions' time on one host.
+        not_enough: why the run is no ground for a verdict; where steps are missing, shares of its time mislead, and
+            that is the verdict.
     """
     if not account.total_ps:
         return "nothing was recorded: no steps and no time"
+    if not_enough is not None and not_enough.code in _STEPS_MISSING:
+        return not_enough.text
     families: dict[str, float] = {}
     for part in account.parts:
         families[_family(part.name)] = families.get(_family(part.name), 0.0) + part.share

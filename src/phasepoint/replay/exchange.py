@@ -7,7 +7,7 @@ import numpy as np
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.statistics import IntArray
-from phasepoint.core.units import format_ps
+from phasepoint.core.units import format_counted, format_ps
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import sum_ps
 from phasepoint.replay.change_ratio import ChangeRatio, compare_steps
@@ -185,7 +185,8 @@ def _replay_notes(original: Analysis, replay: MadeReplay) -> list[str]:
         )
     hosts = [len({session.host for session in clock.sessions}) for clock in (original.clock, replay.clock)]
     if hosts[0] != hosts[1]:
-        notes.append(f"the replay ran on {hosts[1]} host(s), the original on {hosts[0]}: a step is the mean over hosts")
+        there = format_counted(hosts[1], "host")
+        notes.append(f"the replay ran on {there}, the original on {hosts[0]}: a step is the mean over hosts")
     devices = [
         sorted({name for shard in run.shards for name in shard.session.devices}) for run in (original.run, replay.run)
     ]

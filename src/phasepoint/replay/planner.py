@@ -7,6 +7,7 @@ import numpy as np
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
 from phasepoint.core.units import PS_PER_S, format_ps
 from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.capture_advice import advise_capture
 from phasepoint.phases.result import Phase
 from phasepoint.recorder import process_age
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
@@ -172,5 +173,5 @@ def _check(analysis: Analysis) -> None:
     if not analysis.estimates.captured.any():
         raise NoDataError(
             f"{run}: no step was captured, so nothing says what its phases did and a replay could be compared with "
-            "nothing; record the job with a budget above 0 (phasepoint record --budget 0.01)"
+            f"nothing; {advise_capture(analysis.run, analysis.clock)}"
         )

@@ -6,7 +6,7 @@ from phasepoint.stack.diff_result import COLUMNS, RunDiff
 
 
 def diff_document(diff: RunDiff) -> dict[str, Any]:
-    """`base`, `run`, `steps` (their hint), `verdict`, `grown_ratio`, `named`, `columns`, `rows` and `notes`."""
+    """`base`, `run`, `steps` (hint), `verdict`, `grown_ratio`, `named`, `columns`, `rows`, `notes` and `unrelated`."""
     return {
         "base": diff.base,
         "run": diff.run,
@@ -17,4 +17,5 @@ def diff_document(diff: RunDiff) -> dict[str, Any]:
         "columns": [{"name": column.name, "unit": column.unit, "doc": column.doc} for column in COLUMNS],
         "rows": diff.table().to_pylist(),
         "notes": diff.notes,
+        "unrelated": diff.unrelated,
     }

@@ -45,7 +45,7 @@ def render_diff(diff: RunDiff, console: Console) -> None:
 def answer(diff: RunDiff) -> list[str]:
     """What changed, in one to three sentences, the first of which answers."""
     step, everything = diff.step, next(row for row in diff.level("part") if row.name == EVERYTHING)
-    lines = []
+    lines = [f"{diff.unrelated[:1].upper()}{diff.unrelated[1:]}."] if diff.unrelated else []
     if diff.verdict == NOT_JUDGED:
         lines.append(f"Not judged: the step takes {_moved(step)}, and nothing says how much of that is noise.")
     elif diff.verdict == CHANGED:

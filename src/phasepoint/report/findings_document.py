@@ -1,5 +1,6 @@
 """Findings as JSON: times in seconds, as the contract has them, and in exact picoseconds beside them."""
 
+from dataclasses import asdict
 from typing import Any
 
 from phasepoint.core.units import PS_PER_S
@@ -7,7 +8,7 @@ from phasepoint.findings.finding import FINDINGS_VERSION, Findings, RankedFindin
 
 
 def findings_document(found: Findings) -> dict[str, Any]:
-    """`{"version", "run", "wall_ps", "findings": […ranked…], "unavailable": [{"code", "reason"}], "clear": […]}`."""
+    """The run's findings, ranked; `unavailable`, `clear`, and `not_enough`: why no gate passes on the run, or null."""
     return {
         "version": FINDINGS_VERSION,
         "run": found.run,
@@ -15,6 +16,7 @@ def findings_document(found: Findings) -> dict[str, Any]:
         "findings": [_document(finding) for finding in found.findings],
         "unavailable": [{"code": one.code, "reason": one.reason} for one in found.unavailable],
         "clear": list(found.clear),
+        "not_enough": None if found.not_enough is None else asdict(found.not_enough),
     }
 
 

@@ -23,7 +23,11 @@ def render_first(found: Findings, console: Console) -> None:
 
 def render_findings(found: Findings, console: Console) -> None:
     """Print findings, most recoverable time first; then what could not be judged, and what is clear."""
-    if not found.findings:
+    if found.not_enough is not None:
+        console.print(Text(printable(f"Not enough to judge: {found.not_enough.text}."), style="bold"))
+        console.print(Padding(Text.assemble(("do: ", "dim"), printable(found.not_enough.remedy)), (0, 0, 0, 3)))
+        console.print()
+    elif not found.findings:
         console.print(Text("Nothing found that would win 0.5 % of the run's time or more.", style="bold"))
     for number, finding in enumerate(found.findings, 1):
         if number > 1:

@@ -17,8 +17,10 @@ from phasepoint.report.wording import (
     cost_parts,
     estimate_basis,
     headline,
+    hosts_title,
     not_seen_lines,
     small_ratio,
+    steps_line,
 )
 
 _MOST_EVENTS = 12
@@ -42,6 +44,7 @@ def head_section(summary: RunSummary, advice: Markup) -> Markup:
         "header",
         element("p", headline(summary), class_="dim"),
         element("h1", summary.verdict),
+        *([element("p", steps_line(summary), class_="dim")] if steps_line(summary) else []),
         *notes,
         advice,
         element("dl", *cards, class_="cards"),
@@ -157,7 +160,8 @@ def hosts_section(summary: RunSummary) -> Markup:
         )
         for host in summary.hosts
     )
-    return _section("Hosts", "", data_table(columns, rows, label="Hosts"), anchor="hosts")
+    title = hosts_title(summary)
+    return _section(title, "", data_table(columns, rows, label=title), anchor="hosts")
 
 
 def methods_section(details: ReportDetails | None) -> Markup:

@@ -9,7 +9,7 @@ from phasepoint.phases.summary_types import Breakdown, RunSummary
 from phasepoint.replay.fast_forward import FastForward
 from phasepoint.report.names import printable
 from phasepoint.report.replay_commands import replay_command
-from phasepoint.report.wording import category_name, cost_line, estimate_basis, headline, part_interval
+from phasepoint.report.wording import category_name, cost_line, estimate_basis, headline, part_interval, steps_line
 
 _MOST_FINDINGS = 5
 _MOST_PHASES = 6
@@ -29,6 +29,7 @@ def summary_markdown(
         fast_forward: what can be replayed; without it, or with no plan, that section is left out.
     """
     blocks = [f"**{_text(summary.verdict)}**", _text(headline(summary))]
+    blocks += [_text(steps_line(summary))] if steps_line(summary) else []
     blocks += [f"> {_text(note)}" for note in summary.notes]
     if findings is not None:
         blocks.append(_findings(findings))

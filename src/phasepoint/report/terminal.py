@@ -18,7 +18,15 @@ from phasepoint.report.terminal_tables import (
     ops_tables,
     phases_table,
 )
-from phasepoint.report.wording import cost_line, cost_parts, estimate_basis, headline, not_seen_lines
+from phasepoint.report.wording import (
+    cost_line,
+    cost_parts,
+    estimate_basis,
+    headline,
+    hosts_title,
+    not_seen_lines,
+    steps_line,
+)
 
 _MOST_GAPS = 12
 """Lines of what was not seen that are printed; the page and `--json` have all."""
@@ -39,7 +47,7 @@ def render_summary(summary: RunSummary, console: Console, findings: Findings | N
         _print_section(console, "Noticed")
         console.print(events_table(summary.events, console.width))
     if len(summary.hosts) > 1:
-        _print_section(console, "Hosts")
+        _print_section(console, hosts_title(summary))
         console.print(hosts_table(summary.hosts))
     _print_not_seen(summary, console)
     _print_cost(summary, console)
@@ -57,6 +65,8 @@ def render_phases(summary: RunSummary, console: Console) -> None:
 def _print_head(summary: RunSummary, console: Console) -> None:
     console.print(Text(printable(summary.verdict), style="bold"))
     console.print(Text(headline(summary), style="dim"))
+    if line := steps_line(summary):
+        console.print(Text(line, style="dim"))
     for note in summary.notes:
         console.print(Text.assemble(("! ", "bold yellow"), printable(note)))
 

@@ -1,7 +1,17 @@
 """The sentences and figures that the terminal and the page share, so that both say the same."""
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.phases.summary_types import Breakdown, GapSummary, NotSeen, PartTime, RecordingCost, RunSummary
+import shlex
+
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
+from phasepoint.phases.summary_types import (
+    Breakdown,
+    GapSummary,
+    NotSeen,
+    PartTime,
+    Recorded,
+    RecordingCost,
+    RunSummary,
+)
 from phasepoint.report.names import printable
 
 CATEGORY_NAMES = {
@@ -36,19 +46,56 @@ def headline(summary: RunSummary) -> str:
         summary.run,
         summary.state,
         format_ps(summary.elapsed_ps),
-        _counted(summary.steps, "step"),
-        _counted(len(summary.hosts), "host"),
+        format_counted(summary.steps, "step"),
+        processes_text(len(summary.hosts), summary.machines),
         f"phases by {summary.method}",
     )
     return " · ".join(printable(part) for part in parts)
+
+
+def processes_text(processes: int, machines: int) -> str:
+    """`2 hosts`, or `2 processes on 1 host` where several ran on one machine."""
+    if processes <= machines:
+        return format_counted(processes, "host")
+    return f"{format_counted(processes, 'process', 'processes')} on {format_counted(machines, 'host')}"
+
+
+def recorded_line(found: Recorded, place: str, dur_ps: int) -> str:
+    """The line with which a recording ends: `recorded: 120 steps, 7 windows, …`, one line, for people and for grep."""
+    cost = found.cost
+    spent = "cost not known" if cost.share is None or not cost.complete else f"cost {small_ratio(cost.share)}"
+    against = (
+        "" if cost.budget is None or not found.steps else f" of the job's time (budget {small_ratio(cost.budget)})"
+    )
+    parts = [
+        f"recorded: {format_counted(found.steps, 'step')}",
+        format_counted(found.windows, "window"),
+        *([processes_text(found.processes, found.machines)] if found.processes > 1 else []),
+        f"{spent}{against}",
+        f"in {format_ps(dur_ps)}, into {place}",
+    ]
+    return printable(f"{', '.join(parts)}; next: phasepoint summary {shlex.quote(place)}")
+
+
+def hosts_title(summary: RunSummary) -> str:
+    """What the rows of the table of hosts are: machines, or processes of which several ran on one machine."""
+    return "Hosts" if len(summary.hosts) <= summary.machines else "Processes"
+
+
+def steps_line(summary: RunSummary) -> str:
+    """What a step is, in one sentence; empty where nothing says so."""
+    parts = [f"Steps are {summary.steps_from}." if summary.steps_from else ""]
+    if summary.steps_per_call is not None:
+        parts.append(f"Each recorded step is a call of {format_counted(summary.steps_per_call, 'training step')}.")
+    return printable(" ".join(part for part in parts if part))
 
 
 def estimate_basis(breakdown: Breakdown) -> str:
     """What an estimate rests on."""
     if not breakdown.windows:
         return "nothing was captured, so nothing can be attributed"
-    windows = _counted(breakdown.windows, "capture window")
-    steps = _counted(breakdown.captured_steps, "captured step")
+    windows = format_counted(breakdown.windows, "capture window")
+    steps = format_counted(breakdown.captured_steps, "captured step")
     return f"estimated from {windows}, {steps}; ± is a {100 * breakdown.confidence:.0f} % interval"
 
 
@@ -71,28 +118,35 @@ def not_seen_lines(seen: NotSeen) -> list[str]:
 
 def _captured_line(seen: NotSeen) -> str:
     if not seen.captured_steps:
-        return f"No step was captured in full; the step clock saw {_counted(seen.steps, 'step')}."
+        return f"No step was captured in full; the step clock saw {format_counted(seen.steps, 'step')}."
     return (
-        f"Captured in full: {format_count(seen.captured_steps)} of {format_count(seen.steps)} steps "
+        f"Captured in full: {format_count(seen.captured_steps)} of {format_counted(seen.steps, 'step')} "
         f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
-        f"time), in {_counted(seen.windows, 'window')}; the step clock saw the others."
+        f"time), in {format_counted(seen.windows, 'window')}; the step clock saw the others."
     )
 
 
 def gap_line(gap: GapSummary) -> str:
     """One kind of gap in one sentence."""
     length = f", {format_ps(gap.total_ps)}" if gap.total_ps is not None else ""
-    steps = f", {format_count(gap.steps)} steps" if gap.steps else ""
+    steps = f", {format_counted(gap.steps, 'step')}" if gap.steps else ""
     times = f" × {format_count(gap.count)}" if gap.count > 1 else ""
     return printable(f"{gap.why}{times}{length}{steps}: {gap.unknown}")
+
+
+_REST = "The recorder's own account is missing, as it is where a job was killed, so nothing says what it cost in all."
+_NO_ACCOUNT = f"What recording cost is not known. {_REST}"
 
 
 def cost_line(cost: RecordingCost) -> str:
     """What recording cost the job, against the budget."""
     if not cost.total_ps:
-        return "No cost was measured: no window was captured."
+        return "No cost was measured: no window was captured." if cost.complete else _NO_ACCOUNT
     if cost.share is None:
         return f"Recording cost {format_ps(cost.total_ps)}; the job's time is not known."
+    if not cost.complete and cost.within_budget is None:
+        least = f"at least {format_ps(cost.total_ps)}, {small_ratio(cost.share)} of the job's time"
+        return f"Recording cost {least}. {_REST}"
     budget = ""
     if cost.budget is not None:
         verdict = {True: "within", False: "over", None: "against"}[cost.within_budget]
@@ -117,7 +171,3 @@ def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
 def small_ratio(ratio: float) -> str:
     """A ratio that is often far below one percent, with three figures: `0.0312 %`."""
     return f"{100 * ratio:.3g} %" if 0 < ratio < 0.01 else format_ratio(ratio)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"

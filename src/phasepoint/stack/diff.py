@@ -4,13 +4,16 @@ from phasepoint.stack.diff import compare_runs
 compare_runs([open_run("runs/main")], [open_run("runs/branch")]).rows
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.stack.diff_measure import measure
 from phasepoint.stack.diff_result import RunDiff
 from phasepoint.stack.diff_rows import build_diff
 from phasepoint.stack.diff_sides import read_sides
+from phasepoint.stack.diff_unrelated import tell_unrelated
 from phasepoint.stack.step_samples import NO_STEPS, StepSamples, read_captured_steps, step_kinds, step_samples
 from phasepoint.store import Run
 
@@ -38,7 +41,8 @@ def compare_runs(base: Sequence[Run], run: Sequence[Run]) -> RunDiff:
     kind = _kind_to_compare(base, run)
     samples = read_compared([*base, *run], kind)
     notes = [*_notes_on_runs(base, run, kind), *(problem for one in (*base, *run) for problem in one.problems)]
-    return compare_samples(samples[: len(base)], samples[len(base) :], kind=kind, notes=notes)
+    found = compare_samples(samples[: len(base)], samples[len(base) :], kind=kind, notes=notes)
+    return replace(found, unrelated=tell_unrelated(found.rows, _commands(base), _commands(run)))
 
 
 def read_compared(runs: Sequence[Run], kind: str | None = None) -> list[StepSamples]:
@@ -91,12 +95,19 @@ def _listed(times: dict[str | None, int]) -> str:
     return ", ".join(sorted(kind or "no hint" for kind in times))
 
 
+def _commands(side: Sequence[Run]) -> str:
+    return ", ".join(sorted({shlex.join(one.manifest.command) or "not known" for one in side}))
+
+
 def _notes_on_runs(base: Sequence[Run], run: Sequence[Run], kind: str | None) -> list[str]:
     notes = []
     for what in ("frameworks", "devices"):
         before, after = (sorted({_named(one, what) for one in side}) for side in (base, run))
         if before != after:
             notes.append(f"{what} differ: {' and '.join(before)} in the base, {' and '.join(after)} in the run")
+    commands = _commands(base), _commands(run)
+    if commands[0] != commands[1]:
+        notes.append(f"commands differ: {commands[0]} in the base, {commands[1]} in the run")
     other = sorted({key or "no hint" for one in (*base, *run) for key in step_kinds(one) if key != kind})
     if other:
         notes.append(f"steps of {kind or 'no hint'} are compared; left out: {', '.join(other)}")

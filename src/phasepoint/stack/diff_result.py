@@ -98,6 +98,7 @@ class RunDiff:
         rows: by level and, within it, by the size of the change. The rows of level `part` add up to the step's change,
             those of level `op` too; so do those of level `category`, to the change of what was captured.
         notes: what limits the comparison.
+        unrelated: why the two are probably different jobs, one sentence; None where they look like one.
     """
 
     base: tuple[str, ...]
@@ -108,6 +109,7 @@ class RunDiff:
     unjudged: str | None
     rows: tuple[DiffRow, ...]
     notes: tuple[str, ...]
+    unrelated: str | None = None
 
     def level(self, name: str) -> tuple[DiffRow, ...]:
         """Rows of one level."""

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.tables import CATEGORIES
+from phasepoint.core.units import format_counted
 from phasepoint.stack.diff_layers import layers_to_name
 from phasepoint.stack.diff_measure import Measured, side_times
 from phasepoint.stack.diff_noise import Judged, discoveries
@@ -324,7 +325,8 @@ def _unjudged(measured: Measured) -> str | None:
     if np.isfinite(measured.step.p_value[0]):
         return None
     fewest = min((len(one.samples.clock_ps), one.samples.path) for one in (*measured.sides.base, *measured.sides.run))
-    return f"noise cannot be told from {fewest[0]} step(s) of {fewest[1]}; record or import several steps of each run"
+    few = f"{format_counted(fewest[0], 'step')} of {fewest[1]}"
+    return f"noise cannot be told from {few}; record or import several steps of each run"
 
 
 def _notes(measured: Measured) -> list[str]:

@@ -142,7 +142,10 @@ def _step_factors(values: Floats, whole_ps: Floats) -> Floats:
     if not len(largest):
         return np.zeros(values.shape[1])
     ratios = _logs(values[largest]) - np.log(whole_ps[largest])[:, None]
-    return np.asarray(np.nan_to_num(np.nanmedian(ratios, axis=0)), np.float64)
+    known = np.isfinite(ratios).any(axis=0)  # not in a step of another kind, in which none of them ran
+    factors = np.zeros(values.shape[1])
+    factors[known] = np.nanmedian(ratios[:, known], axis=0)
+    return factors
 
 
 def _scatter(values: Floats, common: Floats | float) -> Floats:

@@ -48,6 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Version(msgspec.Struct):
     format_version: str
+    tool_version: str = ""
 
 
 def create_run(
@@ -104,7 +105,8 @@ def read_manifest(location: Location) -> Manifest:
             raise
         raise NotARunError(_describe_no_run(location)) from None
     try:
-        _check_version(name, msgspec.json.decode(data, type=_Version).format_version)
+        head = msgspec.json.decode(data, type=_Version)
+        _check_version(name, head.format_version, head.tool_version)
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(
@@ -113,16 +115,21 @@ def read_manifest(location: Location) -> Manifest:
         ) from error
 
 
-def _check_version(name: str, found: str) -> None:
+def _check_version(name: str, found: str, wrote: str) -> None:
     supported_major = int(FORMAT_VERSION.partition(".")[0])
     major, _, minor = found.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
         raise StoreError(f"{name}: format_version is {found!r}; expected MAJOR.MINOR, such as {FORMAT_VERSION!r}")
-    if int(major) != supported_major:
-        raise FormatVersionError(
-            f"{name}: the run has format version {found}; this Phasepoint reads {supported_major}.x "
-            f"(it writes {FORMAT_VERSION}). Upgrade it: pip install --upgrade phasepoint"
-        )
+    if int(major) == supported_major:
+        return
+    reads = f"{name}: the run has format version {found}; this Phasepoint reads {supported_major}.x"
+    reads += f" (it writes {FORMAT_VERSION})"
+    if int(major) > supported_major:
+        raise FormatVersionError(f"{reads}. The run is newer: upgrade Phasepoint (pip install --upgrade phasepoint)")
+    raise FormatVersionError(
+        f"{reads}. The run is older, and there is nothing that converts it: read it with the Phasepoint that wrote it"
+        f"{f' ({wrote})' if wrote else ''}, or record the job again"
+    )
 
 
 def _describe_no_run(location: Location) -> str:

@@ -137,6 +137,14 @@ class Run:
             tables.append(_prepend_host(schema, one, rows))
         return join_tables(tables, schema.empty_table()).select(keep)
 
+    def has_part(self, name: str) -> bool:
+        """Whether any shard of the history has a part of this table; cheap, as nothing is read.
+
+        Raises:
+            StoreError: the file system fails.
+        """
+        return any(part_names(self.location, f"{shard.name}/{name}") for shard in self.shards)
+
     def read_raw(self, shard_name: str, relative_path: str) -> bytes:
         """A raw capture, decompressed by its `.zst` suffix.
 

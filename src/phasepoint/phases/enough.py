@@ -1,0 +1,132 @@
+"""Whether enough was recorded to say what a run's time went into: a gate must not pass on a run that says nothing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.intervals import covered_ps
+from phasepoint.core.units import format_counted, format_ps, format_ratio
+from phasepoint.phases.accounting import unexplained_outside
+from phasepoint.phases.clock import RunClock, read_clock
+from phasepoint.phases.last_seen import LAST_SEEN, last_seen_ps
+from phasepoint.phases.summary_types import Shortfall
+from phasepoint.store import Run
+
+LEAST_STEPS = 20
+"""Below so many steps no rule that compares steps can say anything: of 20, the usual one is known and a slow one not
+yet the usual."""
+
+MOST_OUTSIDE = 0.5
+"""Ratio of the time outside steps beyond which steps were probably missed: a loop spends most of its time in steps."""
+
+ALMOST_NO_STEPS = 3
+"""With fewer steps the time before the first counts too: nothing says that the loop began with it."""
+
+RECORD_THE_LOOP = (
+    'Record the loop itself: `with phasepoint.record("RUN") as run:` around it, and `for batch in run.steps(loader):` '
+    "instead of `for batch in loader:`"
+)
+"""The two lines that record what cannot be followed from outside."""
+
+_NOT_WRITTEN = ("recorder-off", "lost-part")
+"""Gaps that say that rows are missing: the recorder gave up, or a part could not be written or read."""
+
+_IMPORTED = "imported"
+
+
+def find_shortfall(run: Run, clock: RunClock, tables: Mapping[str, pa.Table]) -> Shortfall | None:
+    """Why a run is no ground for a verdict, the gravest reason first; None where it is one.
+
+    Args:
+        run: the run.
+        clock: its steps and sessions.
+        tables: `windows`, `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
+
+    Returns:
+        No steps; most time outside steps; rows that could not be written or read; killed; too few steps. Imported
+        traces are as long as they are: of them only the first and the third are asked.
+    """
+    imported = _IMPORTED in tables["windows"].column("reason").to_pylist()
+    if not clock.n_steps:
+        return _no_steps(clock, [*_unwritten(tables["gaps"]), *session_notes(run, "steps_unfollowed")])
+    share = 0.0 if imported else outside_share(clock, tables)
+    if share > MOST_OUTSIDE:
+        return _missed(clock, share)
+    if lost := _unwritten(tables["gaps"]):
+        remedy = "Make room, or choose a place that can be written, and record again"
+        return Shortfall("not-written", f"rows of the run are missing: {lost[0]}", remedy)
+    states = newest_states(clock)
+    if "killed" in states:
+        text = "the run has no end: the job was killed, or lost its recorder; what came after the last flush is missing"
+        return Shortfall("killed", text, "Let the job end by itself, with fewer steps if need be, and record again")
+    if clock.n_steps < LEAST_STEPS and not imported:
+        text = f"{format_counted(clock.n_steps, 'step')} recorded, and at least {LEAST_STEPS} are needed to judge steps"
+        wait = "Ask again when the job has made more steps" if "live" in states else "Record a job of more steps"
+        return Shortfall("too-short", text, wait)
+    return None
+
+
+def outside_share(clock: RunClock, tables: Mapping[str, pa.Table]) -> float:
+    """Share of the time from the first step on that no step, checkpoint or named stretch explains, 0–1.
+
+    Args:
+        clock: the run's steps and sessions.
+        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
+    """
+    total_ps = outside_ps = 0
+    for session in clock.sessions:
+        n_steps = session.end_row - session.first_row
+        begin_ps = int(clock.start_ps[session.first_row]) if n_steps >= ALMOST_NO_STEPS else 0
+        unexplained = unexplained_outside(clock, session, tables)
+        total_ps += session.wall_ps - begin_ps
+        outside_ps += int(covered_ps(unexplained, np.array([begin_ps]), np.array([session.wall_ps]))[0])
+    return outside_ps / total_ps if total_ps else 0.0
+
+
+def newest_states(clock: RunClock) -> tuple[str, ...]:
+    """How the newest attempt of each process ended: closed, live or killed."""
+    return tuple(clock.of_host(host)[-1].state for host in sorted({session.host for session in clock.sessions}))
+
+
+def shortfall_of(run: Run) -> Shortfall | None:
+    """As `find_shortfall`, of a run that nobody has analysed.
+
+    Raises:
+        StoreError: its tables cannot be read.
+    """
+    tables = {name: run.table(name) for name in ("steps", "windows", *LAST_SEEN)}
+    return find_shortfall(run, read_clock(tables["steps"], run.shards, last_seen_ps(tables)), tables)
+
+
+def session_notes(run: Run, name: str) -> tuple[str, ...]:
+    """What the sessions note under a name, each text once."""
+    notes: Iterable[str | None] = (shard.session.notes.get(name) for shard in run.shards)
+    return tuple(dict.fromkeys(text for text in notes if text))
+
+
+def _no_steps(clock: RunClock, causes: Sequence[str]) -> Shortfall:
+    states = newest_states(clock)
+    if not states:
+        text = "no training step was recorded: no process of the job made one that could be followed"
+    else:
+        text = f"no training step was recorded in {format_ps(clock.wall_ps)}"
+        text += ", and the job was killed" if "killed" in states else ""
+    if causes:
+        text = f"{text}: {'; '.join(causes)}"
+    wait = "The job is still running: ask again later. " if "live" in states else ""
+    return Shortfall("no-steps", text, wait + RECORD_THE_LOOP)
+
+
+def _missed(clock: RunClock, share: float) -> Shortfall:
+    text = (
+        f"most time passed outside steps: steps were probably missed ({format_ratio(share)} of the time lies outside "
+        f"the {format_counted(clock.n_steps, 'recorded step')})"
+    )
+    return Shortfall("steps-missed", text, RECORD_THE_LOOP)
+
+
+def _unwritten(gaps: pa.Table) -> list[str]:
+    mine = gaps.filter(pc.is_in(gaps.column("why").cast(pa.string()), value_set=pa.array(_NOT_WRITTEN)))
+    return list(dict.fromkeys(mine.column("unknown").to_pylist()))
