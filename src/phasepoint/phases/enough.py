@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.intervals import covered_ps
-from phasepoint.core.units import format_counted, format_ps, format_ratio
+from phasepoint.core.units import PS_PER_S, format_counted, format_ps, format_ratio
 from phasepoint.phases.accounting import unexplained_outside
 from phasepoint.phases.clock import RunClock, read_clock
 from phasepoint.phases.last_seen import LAST_SEEN, last_seen_ps
@@ -20,6 +20,10 @@ yet the usual."""
 
 MOST_OUTSIDE = 0.5
 """Ratio of the time outside steps beyond which steps were probably missed: a loop spends most of its time in steps."""
+
+LEAST_OUTSIDE_PS = 2 * PS_PER_S
+"""Less time outside steps says nothing, whatever its share: starting workers, opening and closing took up to 1.2 s of
+a job of 60 short steps on two busy cores (22 November 2026)."""
 
 ALMOST_NO_STEPS = 3
 """With fewer steps the time before the first counts too: nothing says that the loop began with it."""
@@ -51,9 +55,9 @@ def find_shortfall(run: Run, clock: RunClock, tables: Mapping[str, pa.Table]) ->
     imported = _IMPORTED in tables["windows"].column("reason").to_pylist()
     if not clock.n_steps:
         return _no_steps(clock, [*_unwritten(tables["gaps"]), *session_notes(run, "steps_unfollowed")])
-    share = 0.0 if imported else outside_share(clock, tables)
-    if share > MOST_OUTSIDE:
-        return _missed(clock, share)
+    outside_ps, total_ps = (0, 0) if imported else outside_time(clock, tables)
+    if outside_ps > MOST_OUTSIDE * total_ps and outside_ps >= LEAST_OUTSIDE_PS:
+        return _missed(clock, outside_ps / total_ps)
     if lost := _unwritten(tables["gaps"]):
         remedy = "Make room, or choose a place that can be written, and record again"
         return Shortfall("not-written", f"rows of the run are missing: {lost[0]}", remedy)
@@ -68,8 +72,8 @@ def find_shortfall(run: Run, clock: RunClock, tables: Mapping[str, pa.Table]) ->
     return None
 
 
-def outside_share(clock: RunClock, tables: Mapping[str, pa.Table]) -> float:
-    """Share of the time from the first step on that no step, checkpoint or named stretch explains, 0–1.
+def outside_time(clock: RunClock, tables: Mapping[str, pa.Table]) -> tuple[int, int]:
+    """Time from the first step on that no step, checkpoint or named stretch explains, and all time from then on, in ps.
 
     Args:
         clock: the run's steps and sessions.
@@ -82,7 +86,7 @@ def outside_share(clock: RunClock, tables: Mapping[str, pa.Table]) -> float:
         unexplained = unexplained_outside(clock, session, tables)
         total_ps += session.wall_ps - begin_ps
         outside_ps += int(covered_ps(unexplained, np.array([begin_ps]), np.array([session.wall_ps]))[0])
-    return outside_ps / total_ps if total_ps else 0.0
+    return outside_ps, total_ps
 
 
 def newest_states(clock: RunClock) -> tuple[str, ...]:
