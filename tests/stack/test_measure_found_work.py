@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
 from phasepoint.stack.found_work import OutermostModule, StepRegions
 from phasepoint.stack.regions import FORWARD, STEP
 
@@ -33,7 +34,7 @@ def test_each_step_of_a_clock_is_a_region_and_the_one_without_an_end_is_none():
     launched = FakeLaunched()
     steps = StepRegions(launched)
     assert not steps.is_open
-    steps.open("jax", [], finish=steps.drop_step)
+    steps.open(StepEvidence(Rank.REPEATED_PROGRAM, "jax", "executions"), [], finish=steps.drop_step)
     assert (steps.is_open, steps.framework) == (True, "jax")
     for _ in range(3):
         steps.ask()

@@ -3,8 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
@@ -42,15 +43,16 @@ _CALIBRATION_STEPS = 256
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """The arguments of `record`, and what is asked of it where this is a replay."""
+    """The arguments of `record`, what is asked of it where this is a replay, and notes to keep with the session."""
 
     path: str
     budget: float | None
     window_steps: int
-    seed: int
-    framework: Literal["jax", "torch"] | None
-    flush_s: float
+    seed: int = 0
+    framework: Literal["jax", "torch"] | None = None
+    flush_s: float = 3.0
     request: ReplayRequest | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def assemble(
@@ -210,6 +212,7 @@ def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch)
             **({} if epoch.process_age_ps is None else {process_age.NOTE: str(epoch.process_age_ps)}),
             **({} if options.budget is None else {"budget": str(options.budget)}),
             **({} if options.request is None else {"replay_of": options.request.original}),
+            **options.notes,
         },
     )
 

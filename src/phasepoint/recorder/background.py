@@ -259,6 +259,10 @@ class Background:
             self._add_gap("clock-step", text, start_ns=now_ns, end_ns=now_ns)
         self._drift_ns = drift_ns
 
+    def note(self, name: str, text: str) -> None:
+        """Keep something with the session. Called on the job's thread; written when the shard is closed."""
+        self._parts.output.notes[name] = text
+
     def problem(self) -> str | None:
         """What could not be written, in one sentence; None where everything was."""
         output = self._parts.output

@@ -24,12 +24,14 @@ class RunOutput:
         failures: writes that failed.
         problem: what the last failed write said; None where the last one succeeded.
         backlog: whether rows wait in the store's buffers because they could not be written.
+        notes: what is to be known about the session, written when the shard is closed.
     """
 
     def __init__(self, open_writer: Callable[[], "ShardWriter"]) -> None:
         self.failures = 0
         self.problem: str | None = None
         self.backlog = False
+        self.notes: dict[str, str] = {}
         self._open_writer = open_writer
         self._writer: ShardWriter | None = None
 
@@ -90,7 +92,7 @@ class RunOutput:
         if self._writer is None:
             return
         try:
-            self._writer.close(status)
+            self._writer.close(status, notes=self.notes)
         except StoreError as error:
             self._note(error)
             self.backlog = True

@@ -292,6 +292,11 @@ class Recording:
         if self._recorder is not None:
             self._recorder.log(scalars)
 
+    def note(self, name: str, text: str) -> None:
+        """Keep something to be known about the session; it is written when the recording ends."""
+        if self._background is not None:
+            self._background.note(name, text)
+
     @property
     def cost(self) -> RecorderCost | None:
         """What recording has cost so far; None where it is off from the start."""

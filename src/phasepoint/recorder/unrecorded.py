@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from phasepoint.recorder.autosteps import AutoOptions, AutoRecorder, Framework, LateRecording, PastStep
+from phasepoint.recorder.autosteps import AutoOptions, AutoRecorder, LateRecording, PastStep
+from phasepoint.recorder.autosteps.evidence import StepEvidence
 from phasepoint.recorder.guard import Guard, guarded
 from phasepoint.recorder.replay_saves import protect_checkpoints
 from phasepoint.recorder.resume import VARIABLE, ReplayRequest, end_process, tell
@@ -22,16 +23,18 @@ count: those that make parameters, mostly."""
 class UnrecordedSteps(LateRecording):
     """Counts the steps of a process that records none, and ends it when it has seen enough."""
 
+    is_patient = False
+
     def __init__(self, request: ReplayRequest) -> None:
         super().__init__(AutoOptions(request.path, 0, 1))
         self._request = request
         self._count = 0
 
     @guarded
-    def open(self, framework: Framework, past: Sequence[PastStep], *, finish: Callable[[], object]) -> None:
+    def open(self, evidence: StepEvidence, past: Sequence[PastStep], *, finish: Callable[[], object]) -> None:
         """Steps were seen; takes the place of opening a recording."""
         self.is_open = True
-        self.framework = framework
+        self.leader = evidence
         self._add(len(past))
 
     def ask(self) -> None:

@@ -8,17 +8,15 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any
 
-from phasepoint.recorder.autosteps import PastStep
-from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
+from phasepoint.recorder.autosteps import AutoOptions, LateRecording, PastStep
+from phasepoint.recorder.autosteps.evidence import StepEvidence
+from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.session import Remove
 from phasepoint.stack.regions import FORWARD, STEP, LaunchedSampler, launched_sampler
-
-if TYPE_CHECKING:
-    from phasepoint.recorder.autosteps import LateRecording
 
 
 def start_from_environ() -> None:
@@ -30,9 +28,9 @@ def start_from_environ() -> None:
 
 
 def _find_jax_steps(launched: LaunchedSampler) -> None:
-    from phasepoint.recorder.jax_clock import JaxClock
+    from phasepoint.recorder.autosteps.jax_clock import JaxClock
 
-    JaxClock(cast("LateRecording", StepRegions(launched))).install()
+    JaxClock(StepRegions(launched)).install()
 
 
 class OutermostModule:
@@ -94,27 +92,19 @@ class OutermostModule:
         return measured_call
 
 
-class StepRegions:
-    """Makes a region of each step that a clock of the recorder finds; it stands where a recording would.
+class StepRegions(LateRecording):
+    """Makes a region of each step that a clock of the recorder finds; it stands where a recording would."""
 
-    Attributes:
-        guard: what the clock's hooks go through.
-        is_open: whether the clock has found its first steps.
-        framework: whose steps they are.
-    """
+    is_patient = False
 
     def __init__(self, launched: LaunchedSampler) -> None:
-        self.guard = Guard()
-        self.is_open = False
-        self.framework: Literal["jax", "torch"] | None = None
+        super().__init__(AutoOptions("", 0, 1))
         self._launched = launched
         self._open: AbstractContextManager[None] | None = None
 
-    def open(
-        self, framework: Literal["jax", "torch"], past: Sequence[PastStep], *, finish: Callable[[], object]
-    ) -> None:
+    def open(self, evidence: StepEvidence, past: Sequence[PastStep], *, finish: Callable[[], object]) -> None:
         """The clock knows its steps; those that have ended do not count."""
-        self.is_open, self.framework = True, framework
+        self.is_open, self.leader = True, evidence
 
     @guarded
     def ask(self) -> None:
@@ -149,6 +139,9 @@ class StepRegions:
     def end_loop_at(self, end_ns: int) -> None:
         """The step ended in the past, so its run is of no use."""
         self.drop_step()
+
+    def note(self, name: str, text: str) -> None:
+        """There is no session to keep it with."""
 
     def close(self) -> None:
         """The process ends."""

@@ -87,11 +87,12 @@ class ShardWriter:
             self._check_open()
             return self._flush()
 
-    def close(self, status: str = "ok") -> None:
+    def close(self, status: str = "ok", *, notes: Mapping[str, str] | None = None) -> None:
         """Flush and mark the shard closed. Closing twice is harmless.
 
         Args:
             status: how the job ended: `ok`, or else, such as `failed`, for a job that may be started again.
+            notes: what became known about the session since it was opened.
 
         Raises:
             StoreError: the last rows or the mark cannot be written; the shard stays open and may be closed again.
@@ -100,7 +101,8 @@ class ShardWriter:
             if self._is_closed:
                 return
             self._flush()
-            session = msgspec.structs.replace(self.session, status=status, closed_unix_ns=self._clock())
+            known = {**self.session.notes, **(notes or {})}
+            session = msgspec.structs.replace(self.session, status=status, closed_unix_ns=self._clock(), notes=known)
             write_file(self._location, f"{self.shard}/{SESSION_NAME}", encode_session(session))
             with self._buffer_lock:
                 self.session = session

@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from phasepoint.recorder.autosteps.torch_clock import TorchClock  # noqa: E402
 from phasepoint.recorder.guard import Guard  # noqa: E402
-from phasepoint.recorder.torch_clock import TorchClock  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -14,13 +14,20 @@ class FakeLate:
     """Notes what a recording would be told."""
 
     def __init__(self):
-        self.guard = Guard()
         self.is_open = False
-        self.framework = None
+        self.is_optimizing = False
+        self.leader = None
+        self.guard = Guard()
         self.told = []
 
-    def open(self, framework, past, *, finish):
-        self.is_open, self.framework, self.finish = True, framework, finish
+    def source_guard(self):
+        return self.guard
+
+    def admits(self, evidence):
+        return self.leader in {None, evidence}
+
+    def open(self, evidence, past, *, finish):
+        self.is_open, self.leader, self.finish = True, evidence, finish
         assert all(step.asked_ns <= (step.got_ns or step.asked_ns) <= step.end_ns for step in past)
         self.told.append(f"open {len(past)}")
 
@@ -35,6 +42,9 @@ class FakeLate:
 
     def end_loop_at(self, end_ns):
         self.told.append("end at optimizer")
+
+    def end_step_at(self, end_ns):
+        self.told.append("end at optimizer, begin")
 
     def drop_step(self):
         self.told.append("drop")
@@ -147,12 +157,43 @@ def test_without_a_loader_steps_go_from_optimizer_step_to_optimizer_step():
 def test_one_batch_used_again_and_again():
     job, loader = Job(), Loader()
     job.batch(loader)
-    for _ in range(3):
+    for _ in range(2):
         job.optimize()
     assert job.told() == ["open 2", "ask", "begin"]
+    for _ in range(3):
+        job.optimize()
+    assert job.told() == ["ask", "begin"] * 3
+
+
+def test_one_batch_used_again_after_others():
+    job, loader = Job(), Loader()
+    for _ in range(3):
+        job.batch(loader)
+        job.optimize()
+    job.told()
     job.optimize()
     job.optimize()
-    assert job.told().count("ask") == 1
+    assert job.told() == ["end at optimizer, begin", "ask", "begin", "ask", "begin"]
+    job.batch(loader)
+    assert job.told() == []  # the step under way waits for it
+    job.optimize()
+    assert job.told() == ["ask", "begin"]
+
+
+def test_the_first_step_without_a_batch_begins_when_the_optimizer_was_made():
+    job = Job()
+    job.clock._made()
+    for _ in range(4):
+        job.optimize()
+    assert job.told() == ["open 2", "ask", "begin", "ask", "begin", "ask", "begin"]
+
+
+def test_one_step_without_a_batch():
+    job = Job()
+    job.clock._made()
+    job.optimize()
+    job.clock._exit()
+    assert job.told() == ["open 1"]
 
 
 def test_a_loader_that_fetches_ahead_ends_with_its_last_optimizer_step():
@@ -182,9 +223,8 @@ def test_a_single_step_is_recorded_at_exit():
     job, loader = Job(), Loader()
     job.batch(loader)
     job.optimize()
-    job.late.close = lambda: job.late.told.append("close")
     job.clock._exit()
-    assert job.told() == ["open 1", "close"]
+    assert job.told() == ["open 1"]
 
 
 def test_a_process_that_only_loads_data_opens_nothing():

@@ -1,0 +1,148 @@
+"""Which of a JAX job's compiled programs is its training step. Knows nothing of JAX.
+
+A program that applies an optimizer's update goes before one that takes a gradient, that before any other; among equals
+the one with the most executions times bytes taken and given. The choice is looked at again each time the number of
+executions has doubled, and at once where a program that goes before the chosen one runs a second time.
+"""
+
+from array import array
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.recorder.autosteps.evidence import Rank
+
+_NS_PER_S = PS_PER_S // PS_PER_NS
+
+LEAST_EXECUTIONS = 2
+"""What runs once is no step, as long as the job goes on."""
+
+PATIENCE_NS = {
+    Rank.UPDATE_PROGRAM: 0,
+    Rank.GRADIENT_PROGRAM: _NS_PER_S,
+    Rank.REPEATED_PROGRAM: 5 * _NS_PER_S,
+}
+"""How long a job may still show better evidence, from a program's first execution on. Steps seen meanwhile are kept.
+
+A program with a gradient may be a micro-batch of a step whose update is compiled apart; programs that prepare data or
+parameters run before the first gradient."""
+
+STALE_NS = 60 * _NS_PER_S
+"""A program that did not run for so long holds no other one back: it was no training, or training is over."""
+
+MOST_EARLY_EXECUTIONS = 8192
+"""Executions kept of a program before it is chosen, and then the choice is made: a quarter of the step clock's ring."""
+
+SWITCH_RATIO = 2.0
+"""How much more than the chosen program an equal must have done since the last look to take its place."""
+
+
+@dataclass
+class Program:
+    """What is known of one program of the job.
+
+    Attributes:
+        bytes: arrays taken and given by its first execution.
+        rank: what is known of what it does.
+        began_ns: when its first execution was called.
+        executions: how often it ran.
+        since_look: how often it ran since the last choice.
+        ends_ns: when its first executions had been dispatched.
+    """
+
+    bytes: int
+    rank: Rank
+    began_ns: int
+    executions: int = 0
+    since_look: int = 0
+    ends_ns: "array[int]" = field(default_factory=lambda: array("q"))
+
+
+class StepProgram:
+    """Chooses the program whose executions are the steps.
+
+    Attributes:
+        chosen: key of the program; None until there is one.
+        programs: by key.
+
+    Args:
+        is_patient: whether to wait for better evidence; else the first program that runs again is chosen.
+    """
+
+    def __init__(self, *, is_patient: bool = True) -> None:
+        self._is_patient = is_patient
+        self.chosen: Hashable | None = None
+        self.programs: dict[Hashable, Program] = {}
+        self._total = 0
+        self._next_look = 0
+
+    def executed(
+        self,
+        key: Hashable,
+        size_bytes: Callable[[], int],
+        now_ns: int,
+        *,
+        rank: Rank = Rank.REPEATED_PROGRAM,
+        began_ns: int | None = None,
+    ) -> bool:
+        """Note an execution; True if the choice has changed.
+
+        Args:
+            key: the program.
+            size_bytes: bytes of its arguments and results, asked once for each program.
+            now_ns: when it had been dispatched.
+            rank: what is known of what the program does.
+            began_ns: when it was called; None where that is not known.
+        """
+        program = self.programs.get(key)
+        if program is None:
+            program = self.programs[key] = Program(size_bytes(), rank, now_ns if began_ns is None else began_ns)
+        program.rank = rank
+        program.executions += 1
+        program.since_look += 1
+        self._total += 1
+        if len(program.ends_ns) < MOST_EARLY_EXECUTIONS:
+            program.ends_ns.append(now_ns)
+        if self.chosen is None:
+            return self._is_time(program, now_ns) and self.choose()
+        if program.executions == LEAST_EXECUTIONS and rank > self.programs[self.chosen].rank:
+            return self.choose()
+        return self._total >= self._next_look and self.choose()
+
+    def choose(self, *, least_executions: int = LEAST_EXECUTIONS) -> bool:
+        """Look at the choice now; True if it has changed.
+
+        Args:
+            least_executions: how often a program must have run to be chosen.
+        """
+        self._next_look = 2 * self._total
+        candidates = {key: p for key, p in self.programs.items() if p.executions >= least_executions and p.since_look}
+        best = max(candidates, key=lambda key: _weight(candidates[key]), default=None)
+        chosen = None if self.chosen is None else self.programs[self.chosen]
+        changes = best is not None and best != self.chosen and _takes_over(candidates[best], chosen)
+        for program in self.programs.values():
+            program.since_look = 0
+        if changes:
+            self.chosen = best
+        return changes
+
+    def _is_time(self, program: Program, now_ns: int) -> bool:
+        """Whether the choice may be made after an execution of this program."""
+        if program.executions < LEAST_EXECUTIONS:
+            return False
+        waited = not self._is_patient or now_ns - program.began_ns >= PATIENCE_NS[program.rank]
+        if not waited and program.executions < MOST_EARLY_EXECUTIONS:
+            return False
+        return not any(
+            other.rank > program.rank and now_ns - other.ends_ns[-1] < STALE_NS for other in self.programs.values()
+        )
+
+
+def _weight(program: Program) -> tuple[int, int]:
+    return program.rank, program.since_look * max(1, program.bytes)
+
+
+def _takes_over(best: Program, chosen: Program | None) -> bool:
+    if chosen is None or best.rank > chosen.rank or not chosen.since_look:
+        return True
+    return best.rank == chosen.rank and _weight(best)[1] > SWITCH_RATIO * _weight(chosen)[1]

@@ -1,0 +1,289 @@
+"""The recording of a process whose script says nothing: opened at its first steps, led by the strongest evidence.
+
+A process that makes no step (a data worker, a helper script) never opens a recording and leaves no shard. The steps
+that ended before the recording was open are written afterwards: the clock stands at their time while they are.
+"""
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
+from phasepoint.recorder.autosteps.options import AutoOptions
+from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
+
+if TYPE_CHECKING:
+    from phasepoint.recorder.recorder import Recorder
+    from phasepoint.recorder.recording import Recording
+
+STEPS_FROM = "steps_from"
+"""Note of the session: what the recorded steps are."""
+
+STEPS_PER_CALL = "steps_per_call"
+"""Note of the session: training steps in each recorded one, where a program loops over them itself."""
+
+STEPS_UNFOLLOWED = "steps_unfollowed"
+"""Note of the session: what of the training the recorded steps may not tell."""
+
+
+@dataclass(frozen=True)
+class PastStep:
+    """A step that ended before the recording was open; readings of `time.perf_counter_ns()`.
+
+    Attributes:
+        asked_ns: when its batch was asked for.
+        got_ns: when it was there; None where the wait could not be seen.
+        end_ns: when it ended.
+    """
+
+    asked_ns: int
+    got_ns: int | None
+    end_ns: int
+
+
+class StandingClock:
+    """A monotonic clock that can be made to stand at a time in the past."""
+
+    def __init__(self, at_ns: int) -> None:
+        self.at_ns: int | None = at_ns
+
+    def now_ns(self) -> int:
+        """The time, in nanoseconds."""
+        return time.perf_counter_ns() if self.at_ns is None else self.at_ns
+
+    def unix_ns(self) -> int:
+        """Unix time that goes with it, in nanoseconds."""
+        behind_ns = 0 if self.at_ns is None else time.perf_counter_ns() - self.at_ns
+        return time.time_ns() - behind_ns
+
+
+class LateRecording:
+    """The recording of this process, opened at its first steps. All hooks are guarded and run on the job's thread.
+
+    Attributes:
+        is_open: whether it has been opened.
+        leader: evidence of the source whose steps are recorded; None until the recording is opened.
+        is_patient: whether a source may take its time to be sure of what a step is; steps seen meanwhile are kept.
+        is_optimizing: whether an optimizer is at work: what it does inside (LBFGS evaluates gradients) is its own step.
+    """
+
+    is_patient = True
+
+    def __init__(self, options: AutoOptions) -> None:
+        self.guard = Guard()
+        self._source_guards: list[Guard] = []
+        self.is_open = False
+        self.leader: StepEvidence | None = None
+        self._expected: StepEvidence | None = None
+        self.is_optimizing = False
+        self._options = options
+        self._recording: Recording | None = None
+        self._recorder: Recorder | None = None
+        self._clock: StandingClock | None = None
+        self._finish: Callable[[], object] | None = None
+        self._notes: dict[str, str] = {}
+        self._hints: list[str] = []
+        self._at_exit: list[tuple[Rank, Callable[[], object]]] = []
+        self._pid = os.getpid()
+
+    @property
+    def framework(self) -> Framework | None:
+        """Whose steps are recorded; None until the recording is opened."""
+        return None if self.leader is None else self.leader.framework
+
+    def source_guard(self) -> Guard:
+        """The guard of one source of steps: what fails in it silences that source alone, and is told at the end."""
+        guard = Guard()
+        self._source_guards.append(guard)
+        return guard
+
+    def admits(self, evidence: StepEvidence) -> bool:
+        """Whether steps of this evidence would be recorded: nobody leads or is expected to, or only somebody weaker."""
+        leader = self.leader if self.leader is not None else self._expected
+        return leader is None or leader is evidence or evidence.rank > leader.rank
+
+    def expect(self, evidence: StepEvidence | None) -> None:
+        """Steps of this evidence are about to come, so weaker ones need not open a recording; None: no longer."""
+        self._expected = evidence
+
+    @guarded
+    def open(self, evidence: StepEvidence, past: Sequence[PastStep], *, finish: Callable[[], object]) -> None:
+        """Begin the recording, or take the lead in it from weaker evidence.
+
+        Args:
+            evidence: what tells of these steps; it must be admitted.
+            past: the steps that have ended already, one or more, oldest first. Where somebody weaker led until now,
+                that one's steps stand for the time.
+            finish: ends the last step, before the recording is closed.
+        """
+        if not self.admits(evidence):
+            return
+        if self.is_open:
+            if self._finish is not None:
+                self._finish()
+            self._finish = finish
+            self.lead(evidence)
+            return
+        from phasepoint.recorder.assembly import RecordOptions
+        from phasepoint.recorder.epoch import Clock
+        from phasepoint.recorder.recording import Recording
+        from phasepoint.recorder.step_clock import NOT_KNOWN
+
+        began_ns = time.perf_counter_ns()
+        clock = self._clock = StandingClock(past[0].asked_ns)
+        options = self._options
+        self._notes.setdefault(STEPS_FROM, evidence.text)
+        recording = Recording(
+            RecordOptions(
+                options.path,
+                options.budget,
+                options.window_steps,
+                framework=evidence.framework,
+                notes=self._notes,
+            ),
+            Clock(now_ns=clock.now_ns, unix_ns=clock.unix_ns),
+            None,
+        )
+        self._recording = recording
+        recording.__enter__()
+        self._recording, self._recorder = recording, recording.recorder
+        self.is_open = True
+        self.leader = evidence
+        self._finish = finish
+        self._pid = os.getpid()
+        _call_at_end_of_child(self.close)
+        if self._recorder is not None:
+            got = [NOT_KNOWN if step.got_ns is None else step.got_ns for step in past]
+            steps = [(step.asked_ns, got_ns, step.end_ns) for step, got_ns in zip(past, got, strict=True)]
+            self._recorder.replay(steps, entry_ns=time.perf_counter_ns() - began_ns)
+        clock.at_ns = None
+
+    def lead(self, evidence: StepEvidence) -> None:
+        """From now on the steps are told of by this evidence."""
+        before = self._notes.get(STEPS_FROM)
+        self.leader = evidence
+        self.note(STEPS_FROM, evidence.text if before is None else f"{before}; then {evidence.text}")
+
+    def note(self, name: str, text: str) -> None:
+        """Keep something with the session; what is said after the recording began is written when it ends."""
+        self._notes[name] = text
+        if self._recording is not None:
+            self._recording.note(name, text)
+
+    def hint(self, text: str) -> None:
+        """Something here looks like training and is none that can be followed: told at the end if no step was seen."""
+        if text not in self._hints:
+            self._hints.append(text)
+
+    def at_exit(self, rank: Rank, finish: Callable[[], object]) -> None:
+        """Call `finish` when the process ends, those of higher rank first: what a source saw may still become steps.
+
+        It is done before what the frameworks themselves do at exit, as they have all been imported by then.
+        """
+        self._at_exit.append((rank, finish))
+        atexit.unregister(self.exit)
+        atexit.register(self.exit)
+
+    @guarded_even_off
+    def exit(self) -> None:
+        """The process ends: a job of few steps has not opened its recording yet."""
+        if not self.guard.off:
+            for _, finish in sorted(self._at_exit, key=lambda row: -row[0]):
+                if self.leader is None:
+                    finish()
+        self.close()
+
+    def ask(self) -> None:
+        """The open step ends and the next one may begin."""
+        if self._recorder is not None:
+            self._recorder.ask()
+
+    def got(self, *, waited: bool = True) -> None:
+        """The next step has its batch; `waited` says whether the time since `ask` was a wait for it."""
+        if self._recorder is not None:
+            self._recorder.got(waited=waited)
+
+    def end_loop(self) -> None:
+        """The open step ends; none begins."""
+        if self._recorder is not None:
+            self._recorder.end_loop()
+
+    def end_loop_at(self, end_ns: int) -> None:
+        """The open step ended at a time in the past, at a reading of `time.perf_counter_ns()`; none begins."""
+        if self._clock is not None:
+            self._clock.at_ns = end_ns
+            self.end_loop()
+            self._clock.at_ns = None
+
+    def end_step_at(self, end_ns: int) -> None:
+        """The open step ended at a time in the past, and the next one began there and has just ended."""
+        if self._clock is not None and self._recorder is not None:
+            self._clock.at_ns = end_ns
+            self._recorder.end_loop()
+            self._recorder.ask()
+            self._recorder.got(waited=False)
+            self._clock.at_ns = None
+
+    def drop_step(self) -> None:
+        """The open step is none."""
+        if self._recorder is not None:
+            self._recorder.drop_step()
+
+    @guarded_even_off
+    def close(self) -> None:
+        """End the recording. Calling it twice is harmless."""
+        recording, finish = self._recording, self._finish
+        if os.getpid() != self._pid:
+            return
+        if recording is None:
+            self._tell_hints()
+            self._tell_fault()
+            return
+        if finish is not None and not self.guard.off:
+            finish()
+        self._recording = self._recorder = None
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        recording.__exit__(None if error is None else type(error), error, None)
+        self._tell_fault()
+
+    def _tell_fault(self) -> None:
+        for guard in (self.guard, *self._source_guards):
+            reason, guard.reason = guard.reason, None
+            if reason is not None:
+                sys.stderr.write(f"phasepoint: steps may be lost: {reason} (the job itself was not affected)\n")
+
+    def _tell_hints(self) -> None:
+        """No step was recorded in this process: say what was seen of training, and what would record it."""
+        if self.is_open or self.guard.off or not self._hints:
+            return
+        hints, self._hints = "; ".join(self._hints), []
+        sys.stderr.write(
+            f"phasepoint: no step was recorded in process {os.getpid()}: {hints}. These two lines record it: "
+            f'"with phasepoint.record({self._options.path!r}) as run:" around the loop, and '
+            '"run.mark_step()" at the end of each step\n'
+        )
+
+    def give_way(self, recording: object) -> None:
+        """The script begins a recording of its own, which knows better: ours ends, and no other is opened."""
+        if recording is not self._recording:
+            self.close()
+            self.guard.off = True
+
+    def forget(self) -> None:
+        """In a forked child: the recording is the parent's; this process opens its own if it makes steps."""
+        self._recording = self._recorder = self.leader = self._expected = None
+        self.is_open = False
+        self._notes, self._hints, self._pid = {}, [], os.getpid()
+
+
+def _call_at_end_of_child(handler: Callable[[], object]) -> None:
+    """Children of `multiprocessing` that were forked end without `atexit`; they run its own finalizers."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, handler, exitpriority=100)

@@ -1,0 +1,92 @@
+"""Begins to look for steps in a process that was started by `phasepoint record`."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from importlib import import_module
+from typing import Any
+
+from phasepoint.recorder.autosteps.late_recording import LateRecording
+from phasepoint.recorder.autosteps.options import VARIABLE, AutoOptions
+from phasepoint.recorder.guard import guarded
+from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.patch import patch_attribute
+
+SOURCES: Mapping[str, str] = {
+    "torch": "torch_clock",
+    "torch.autograd": "torch_updates",
+    "torch.profiler": "torch_profiler_steps",
+    "jax": "jax_clock",
+    "jax.profiler": "step_annotation",
+    "optax": "optax_updates",
+    "keras.src.callbacks.callback_list": "keras_loop",
+    "lightning.pytorch.loops.training_epoch_loop": "lightning_loop",
+    "pytorch_lightning.loops.training_epoch_loop": "lightning_loop",
+    "transformers.trainer_callback": "transformers_loop",
+}
+"""By module whose import brings it in, the file of this folder whose `install(late, module)` puts the hooks in."""
+
+
+class AutoRecorder:
+    """Installs the sources of steps of each framework as it is imported.
+
+    Args:
+        options: where and how to record.
+        late: what to do with the steps; None records them.
+    """
+
+    def __init__(self, options: AutoOptions, late: LateRecording | None = None) -> None:
+        self.late = late or LateRecording(options)
+        self.guard = self.late.guard
+
+    @guarded
+    def install(self) -> None:
+        """Wait for the frameworks; what is imported already is hooked at once."""
+        for module, source in SOURCES.items():
+            when_imported(module, partial(self._install_source, source, module))
+        when_imported("phasepoint.recorder.recording", self._recording_imported)
+        os.register_at_fork(after_in_child=self.late.forget)
+
+    def _install_source(self, source: str, module: str) -> None:
+        _Installation(self.late, source).run(module)
+
+    @guarded
+    def _recording_imported(self) -> None:
+        from phasepoint.recorder.recording import Recording
+
+        patch_attribute(Recording, "__enter__", self._wrap_enter)
+
+    def _wrap_enter(self, enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(enter)
+        def enter_recording(recording: Any) -> Any:
+            self.late.give_way(recording)
+            return enter(recording)
+
+        return enter_recording
+
+
+class _Installation:
+    """Puts the hooks of one source in, which may fail without harm to the others."""
+
+    def __init__(self, late: LateRecording, source: str) -> None:
+        self.guard = late.source_guard()
+        self._late = late
+        self._source = source
+
+    @guarded
+    def run(self, module: str) -> None:
+        import_module(f"phasepoint.recorder.autosteps.{self._source}").install(self._late, module)
+
+
+def start_from_environ() -> None:
+    """Begin to look for steps if this process was started by `phasepoint record`. Never raises an `Exception`."""
+    value = os.environ.get(VARIABLE)
+    if not value:
+        return
+    try:
+        options = AutoOptions.from_environ(value)
+    except (ValueError, TypeError) as error:
+        sys.stderr.write(f"phasepoint: not recorded: {VARIABLE} holds no options: {error}\n")
+        return
+    AutoRecorder(options).install()
