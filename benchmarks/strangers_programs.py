@@ -748,16 +748,4 @@ PROGRAMS = (
         drop="━|ms/step",
         seeded=True,
     ),
-    Program(
-        "keras_jax_custom_loop",
-        "jax",
-        "Keras model in a loop of one's own, 20 steps",
-        "keras-team/keras",
-        ("examples/demo_custom_jax_workflow.py",),
-        "examples",
-        "python demo_custom_jax_workflow.py",
-        "jit:train_step",
-        plain_s=4,
-        seeded=True,
-    ),
 )
