@@ -48,7 +48,8 @@ PACKAGES = (
     "ml_collections==1.1.0", "einops==0.8.2", "diffrax==0.7.2", "tensorflow-cpu==2.21.0",
     "tensorflow-datasets==4.9.10", "clu==0.0.12", "pytorch-ignite==0.5.5", "torchmetrics==1.9.0", "datasets==5.2.0",
     "evaluate==0.4.6", "jsonargparse[signatures]==4.53.0", "tensorboard==2.21.0", "tyro==1.0.17",
-    "stable-baselines3==2.9.2", "dp-accounting==0.6.0", "orbax-export==0.0.8", "trl==1.16.0", "importlib_resources", "pillow", "matplotlib",
+    "stable-baselines3==2.9.2", "dp-accounting==0.6.0", "orbax-export==0.0.8", "trl==1.16.0", "importlib_resources",
+    "pillow", "matplotlib",
     "pyarrow==26.0.1", "duckdb==2.0.0", "numba==0.68.1", "msgspec", "isal", "protobuf", "scikit-learn", "ruptures",
     "rich", "typer",
 )  # fmt: skip
