@@ -76,11 +76,15 @@ def mnist_torchvision_small(folder: Path) -> None:
     mnist_files(raw, packed=False, train=TRAIN_IMAGES // 10, test=TEST_IMAGES // 10)
 
 
-def mnist_torchvision_full(folder: Path) -> None:
-    """For programs that split the 60,000."""
-    raw = folder / "MNIST" / "raw"
-    raw.mkdir(parents=True)
-    mnist_files(raw, packed=False, train=60_000)
+def mnist_tensors(folder: Path) -> None:
+    """All 60,000, which Lightning's example splits, as the tensors that its own data set loads."""
+    import torch
+
+    (folder / "MNIST" / "complete").mkdir(parents=True)
+    for name, count, seed in (("training", 60_000, SEED), ("test", TEST_IMAGES, SEED + 1)):
+        images, labels = make_digits(count, seed)
+        pair = torch.from_numpy(images), torch.from_numpy(labels).long()
+        torch.save(pair, folder / "MNIST" / "complete" / f"{name}.pt")
 
 
 def tfds_mnist(folder: Path) -> None:
@@ -329,7 +333,7 @@ MAKERS = {
     for maker in (
         mnist_torchvision,
         mnist_torchvision_small,
-        mnist_torchvision_full,
+        mnist_tensors,
         mnist_gz,
         tfds_binarized,
         mrpc,

@@ -372,7 +372,8 @@ PROGRAMS = (
         "--trainer.limit_val_batches=20 --trainer.enable_progress_bar=false --trainer.accelerator=cpu",
         "optimizer",
         n=2,
-        data=(("mnist_torchvision_full", "examples/Datasets"),),
+        data=(("mnist_tensors", "examples/Datasets"),),
+        environ={"PL_USE_MOCKED_MNIST": "1"},
         results=("grid_*.png",),
     ),
     Program(
