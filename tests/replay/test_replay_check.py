@@ -1,6 +1,7 @@
 """`phasepoint replay check` on a terminal and as JSON: verdict, figures, notes, exit codes."""
 
 import json
+import shutil
 
 import pytest
 from fidelity_runs import ORIGINAL, REPLAY, record, written
@@ -50,6 +51,17 @@ def test_strict_makes_it_an_exit_code(check):
     assert code == 17
     assert "other devices: gpu:0 H200, not cpu:0 cpu" in out
     assert "differs: device; expected a faithful replay (--strict)" in err
+
+
+@pytest.mark.parametrize("which", ["original", "replay"])
+def test_strict_cannot_judge_a_run_without_steps(tmp_path, check, capsys, which):
+    check(asked={})
+    for steps in (tmp_path / which).glob("host=*/steps"):
+        shutil.rmtree(steps)
+    code = run(["replay", "check", str(tmp_path / "original"), str(tmp_path / "replay"), "--strict"])
+    err = capsys.readouterr().err
+    assert code == 19
+    assert f"error: --strict: cannot be judged: {tmp_path / which}: no training step was recorded" in err
 
 
 def test_json(check):

@@ -7,7 +7,6 @@ import typer
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
 
 if TYPE_CHECKING:
-    from phasepoint.phases.summary_types import Shortfall
     from phasepoint.replay.fidelity import Fidelity
 
 _CANNOT_JUDGE = ("no-steps", "not-written")
@@ -31,7 +30,7 @@ def check(
     """
     from phasepoint.cli.console import result_console, write_notes
 
-    found, short = _compare(path, replay, method)
+    found = _compare(path, replay, method, strict=strict)
     write_notes(found.notes)
     if as_json:
         from phasepoint.report.documents import to_json
@@ -41,10 +40,6 @@ def check(
         from phasepoint.report.replay_fidelity_terminal import render_fidelity
 
         render_fidelity(found, result_console())
-    if strict and not found.differences:
-        from phasepoint.cli.gates import refuse_shortfalls
-
-        refuse_shortfalls("--strict", short)
     if strict and not found.faithful:
         from phasepoint.core.errors import ReplayError
 
@@ -52,16 +47,15 @@ def check(
         raise ReplayError(f"{replay}: {found.verdict}: {what}; expected a faithful replay (--strict)")
 
 
-def _compare(path: str, replay: str, method: str) -> "tuple[Fidelity, list[tuple[str, Shortfall | None]]]":
-    """The comparison, and what each run lacks; a replay is as short as it was asked to be."""
+def _compare(path: str, replay: str, method: str, *, strict: bool) -> "Fidelity":
     from phasepoint.cli.console import busy
+    from phasepoint.cli.gates import refuse_shortfalls
     from phasepoint.cli.opening import open_analysis, open_converted
     from phasepoint.core.errors import NoDataError
 
     original = open_analysis(path, method)
     run = open_converted(replay)
     with busy("comparing"):
-        from phasepoint.phases.enough import find_shortfall, shortfall_of
         from phasepoint.replay.fidelity import compare_replay
         from phasepoint.replay.record import read_replay
 
@@ -71,9 +65,10 @@ def _compare(path: str, replay: str, method: str) -> "tuple[Fidelity, list[tuple
                 f"{run.path}: is no replay: replay.json is missing; expected what `phasepoint replay run` wrote. "
                 "Any two runs are compared by `phasepoint diff`"
             )
-        shortfalls = [
-            (path, find_shortfall(original.run, original.clock, original.tables)),
-            (replay, shortfall_of(run)),
-        ]
-        short = [(where, one if one is not None and one.code in _CANNOT_JUDGE else None) for where, one in shortfalls]
-        return compare_replay(original, run, record), short
+        if strict:
+            from phasepoint.phases.enough import find_shortfall, shortfall_of
+
+            whole = find_shortfall(original.run, original.clock, original.tables)
+            short = [(path, whole), (replay, shortfall_of(run))]
+            refuse_shortfalls("--strict", [one for one in short if one[1] is not None and one[1].code in _CANNOT_JUDGE])
+        return compare_replay(original, run, record)
