@@ -406,7 +406,7 @@ PROGRAMS = (
         "Lightning-AI/pytorch-lightning",
         ("examples/fabric/image_classifier",),
         "examples/fabric/image_classifier",
-        "python -m lightning.fabric.cli run --accelerator=cpu --strategy=ddp --devices=2 train_fabric.py --epochs {n}",
+        "fabric run --accelerator=cpu --strategy=ddp --devices=2 train_fabric.py --epochs {n}",
         "optimizer",
         data=(("mnist_torchvision", "Datasets"),),
         environ={"OMP_NUM_THREADS": "1"},
