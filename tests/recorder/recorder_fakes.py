@@ -50,7 +50,7 @@ class FakeSession:
 
     def __init__(self, clock: FakeClock | None = None, *, stop_ms: float = 2.0) -> None:
         self.log: list[Any] = []
-        self.stops_anywhere = True
+        self.can_interrupt = True
         self.is_on = False
         self.is_busy = False
         self.fail_at: dict[str, Exception] = {}
@@ -97,6 +97,14 @@ class FakeSession:
         yield
         self._call("leave", step)
 
+    def interrupts(self) -> bool:
+        return self.can_interrupt
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        self._call("interrupt")
+        if self.can_interrupt:
+            action()
+
     def devices(self) -> list[str]:
         self._call("devices")
         return ["fake:0"]
@@ -131,8 +139,8 @@ class StillFlusher(Flusher):
 
     made: "StillFlusher | None" = None
 
-    def __init__(self, work: Callable[[bool], object]) -> None:
-        super().__init__(work)
+    def __init__(self, work: Callable[[bool], object], **options: Any) -> None:
+        super().__init__(work, **options)
         StillFlusher.made = self
 
     def start(self) -> None:

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
-from phasepoint.recorder.budget import CLOSING_RESERVE_PS, CREDIT_PS, BudgetController, WindowCost
+from phasepoint.recorder.budget import CLOSING_RESERVE_PS, CREDIT_PS, BudgetController
 from phasepoint.recorder.cost import CostAccount, RecorderCost
 from phasepoint.recorder.planner import Situation, WindowPlanner
+from phasepoint.recorder.window_costs import MARGIN, WORST, WindowCost
 
 PRIOR = PRIVATE_PRIOR
 
@@ -21,7 +22,22 @@ def cost_of(total_ms):
 def controller_with(budget, spent_ms=0.0):
     account = CostAccount()
     account.spend("entry", int(spent_ms * PS_PER_MS))
-    return BudgetController(budget, account, PRIOR), account
+    return BudgetController(budget, account, PRIOR, window_steps=5), account
+
+
+STEP_PS = 10 * PS_PER_MS
+
+
+def learn(controller, total_ms, *, with_programs=False, by_choice=False):
+    """A window of five steps."""
+    controller.learn(
+        cost_of(total_ms), dur_ps=5 * STEP_PS, size_bytes=1000, with_programs=with_programs, by_choice=by_choice
+    )
+
+
+def affords(controller, elapsed_ps, *, with_programs=False, by_choice=False):
+    plan = controller.plan(elapsed_ps, STEP_PS, with_programs=with_programs, by_choice=by_choice)
+    return plan is not None and plan.limit_ps >= 5 * STEP_PS
 
 
 def test_allowance_is_nine_tenths_of_the_budget_less_what_was_spent_and_closing():
@@ -37,66 +53,69 @@ def test_the_first_seconds_count_as_the_credit():
     assert controller.allowance_ps(0) == CREDIT_PS * 9 // 1000 - CLOSING_RESERVE_PS
 
 
-def test_a_window_opens_only_if_its_projected_cost_fits():
+def test_the_first_window_opens_only_if_its_prior_cost_fits():
     controller, _ = controller_with(0.01, spent_ms=200)
     fits_s = (200 * PS_PER_MS + PRIOR.total_ps + CLOSING_RESERVE_PS) / 0.009 / PS_PER_S
-    assert not controller.affords(int((fits_s - 0.1) * PS_PER_S), with_programs=True, by_choice=False)
-    assert controller.affords(int((fits_s + 0.1) * PS_PER_S), with_programs=True, by_choice=False)
+    assert not affords(controller, int((fits_s - 0.1) * PS_PER_S), with_programs=True)
+    assert affords(controller, int((fits_s + 0.1) * PS_PER_S), with_programs=True)
+
+
+def test_a_window_opens_only_if_its_worst_cost_fits():
+    controller, _ = controller_with(0.01)
+    learn(controller, 20)
+    plan = controller.plan(1000 * PS_PER_S, STEP_PS, with_programs=False, by_choice=False)
+    assert plan.predicted_ps == MARGIN * 20 * PS_PER_MS
+    fits_s = (WORST * plan.predicted_ps + CLOSING_RESERVE_PS) / 0.009 / PS_PER_S
+    assert not affords(controller, int((fits_s - 0.1) * PS_PER_S))
+    assert affords(controller, int((fits_s + 0.1) * PS_PER_S))
 
 
 def test_choice_may_use_half_of_the_budget():
     controller, account = controller_with(0.01)
-    for _ in range(5):
-        controller.learn(cost_of(100), with_programs=False, by_choice=True)
-        account.spend("stop", 100 * PS_PER_MS)
-    elapsed = 100 * PS_PER_S  # 0.9 s to plan with, 0.5 s of it spent by choice
-    assert controller.affords(elapsed, with_programs=False, by_choice=False)
-    assert not controller.affords(elapsed, with_programs=False, by_choice=True)
+    for _ in range(40):
+        learn(controller, 10, by_choice=True)
+        account.spend("stop", 10 * PS_PER_MS)
+    elapsed = 100 * PS_PER_S  # 0.9 s to plan with, 0.4 s of it spent by choice
+    assert affords(controller, elapsed)
+    assert not affords(controller, elapsed, by_choice=True)
 
 
 def test_costs_with_and_without_programs_are_learnt_apart():
     controller, _ = controller_with(0.01)
     for _ in range(20):
-        controller.learn(cost_of(5), with_programs=False, by_choice=False)
-        controller.learn(cost_of(50), with_programs=True, by_choice=False)
-    assert controller.projected_ps(with_programs=False) == pytest.approx(5 * PS_PER_MS, rel=0.01)
-    assert controller.projected_ps(with_programs=True) == pytest.approx(50 * PS_PER_MS, rel=0.01)
-
-
-def test_projection_stays_above_the_mean_of_a_noisy_cost():
-    controller, _ = controller_with(0.01)
-    rng = random.Random(1)
-    costs = [rng.uniform(5, 15) for _ in range(50)]
-    for cost in costs:
-        controller.learn(cost_of(cost), with_programs=False, by_choice=False)
-    assert 12 * PS_PER_MS <= controller.projected_ps(with_programs=False) <= 20 * PS_PER_MS
+        learn(controller, 5)
+        learn(controller, 50, with_programs=True)
+    day = 86_400 * PS_PER_S
+    plans = [controller.plan(day, STEP_PS, with_programs=w, by_choice=False) for w in (False, True)]
+    assert [plan.expected_ps for plan in plans] == pytest.approx([5 * PS_PER_MS, 50 * PS_PER_MS])
 
 
 @pytest.mark.parametrize("elapsed_s", [0, 1, 1000])
 def test_no_budget_affords_nothing_and_no_limit_everything(elapsed_s):
     zero, _ = controller_with(0.0)
-    assert not zero.affords(elapsed_s * PS_PER_S, with_programs=False, by_choice=False)
+    assert not affords(zero, elapsed_s * PS_PER_S)
     assert zero.sample_probability(elapsed_s * PS_PER_S, PS_PER_MS, 0.0) == 0.0
     endless, _ = controller_with(None)
-    assert endless.affords(elapsed_s * PS_PER_S, with_programs=True, by_choice=True)
+    assert affords(endless, elapsed_s * PS_PER_S, with_programs=True, by_choice=True)
 
 
 def test_probability_spends_the_income():
     controller, account = controller_with(0.01)
-    for _ in range(30):
-        controller.learn(cost_of(100), with_programs=False, by_choice=False)
-    account.spend("stop", 800 * PS_PER_MS - CLOSING_RESERVE_PS)  # 100 ms are left of 0.9 s after 100 s
+    learn(controller, 10)
+    # 200 ms are left of 0.9 s after 100 s, and half of that is kept for what a window of 10 ms may cost at worst
+    account.spend("stop", 700 * PS_PER_MS - CLOSING_RESERVE_PS)
     probability = controller.sample_probability(100 * PS_PER_S, 10 * PS_PER_MS, 0.001)
-    # 0.8 % of income and 0.1 s / 20 s of savings, spent on windows of 100 ms: 1.3 % of 10 ms steps, one in 769.
-    assert probability == pytest.approx(0.013 * 10 / 100, rel=0.01)
-    account.spend("stop", 2 * PS_PER_MS)
+    # 0.8 % of income and 0.1 s / 20 s of savings, spent on windows of 10 ms: 1.3 % of 10 ms steps
+    assert probability == pytest.approx(0.013, rel=0.01)
+    account.spend("stop", 102 * PS_PER_MS)
+    assert not affords(controller, 100 * PS_PER_S)
+    account.spend("stop", 50 * PS_PER_MS)
     assert controller.sample_probability(100 * PS_PER_S, 10 * PS_PER_MS, 0.001) == 0.0
 
 
 def test_the_sample_gets_thinner_with_time():
     controller, _ = controller_with(0.01)
-    for _ in range(30):
-        controller.learn(cost_of(1), with_programs=False, by_choice=False)
+    learn(controller, 1)
     day = 86_400 * PS_PER_S
     assert controller.sample_probability(day, PS_PER_S, 0.0) == pytest.approx(500 / 86_400)
 
@@ -115,7 +134,7 @@ def test_account_adds_up_to_the_picosecond():
 def simulate(budget, *, step_ms, window_ms, seconds, entry_ms, noise, seed):
     """A job of even steps: the share that recording cost at the end, when windows opened, and why."""
     rng, account = random.Random(seed), CostAccount()
-    controller = BudgetController(budget, account, PRIOR)
+    controller = BudgetController(budget, account, PRIOR, window_steps=5)
     planner = WindowPlanner(controller, seed=seed)
     account.spend("entry", int(entry_ms * PS_PER_MS))
     elapsed_ps, step, opened, worst_ps = 0, 0, [], 0
@@ -128,7 +147,13 @@ def simulate(budget, *, step_ms, window_ms, seconds, entry_ms, noise, seed):
                 cost = cost_of(window_ms * rng.uniform(1 - noise, 1 + noise) * (3 if opening.with_programs else 1))
                 account.spend("stop", cost.total_ps)
                 worst_ps = max(worst_ps, cost.total_ps)
-                controller.learn(cost, with_programs=opening.with_programs, by_choice=opening.probability is None)
+                controller.learn(
+                    cost,
+                    dur_ps=5 * step_ps,
+                    size_bytes=1000,
+                    with_programs=opening.with_programs,
+                    by_choice=opening.probability is None,
+                )
                 elapsed_ps += cost.total_ps
                 step += 5
                 elapsed_ps += 5 * step_ps

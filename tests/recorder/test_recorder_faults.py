@@ -121,6 +121,7 @@ def test_the_run_says_that_the_recorder_went_off_and_keeps_what_was_before(tmp_p
     clock = FakeClock()
     session = FakeSession(clock)
     session.fail_at["stop"] = RuntimeError("boom")
+    session.can_interrupt = False
     record_with_fault(tmp_path, capsys, session=session, clock=clock)
     run = open_run(tmp_path / "run")
     gaps = run.table("gaps").to_pylist()

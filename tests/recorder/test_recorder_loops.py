@@ -193,7 +193,7 @@ def test_a_changed_step_time_is_captured(tmp_path):
 
 
 def test_a_new_kind_is_captured_after_its_first_step(tmp_path):
-    job = Job(tmp_path, budget=0.1)
+    job = Job(tmp_path, budget=0.1, seed=1)
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(300))):
             job.work()
@@ -406,20 +406,23 @@ def test_the_users_profiler_ends_our_window_first(tmp_path):
     assert [(w["first_step"], w["last_step"]) for w in windows] == [(0, 2)]
 
 
-def test_a_step_that_does_not_end_does_not_keep_the_profiler_on(tmp_path):
+def test_a_window_ends_inside_a_step_that_does_not_end(tmp_path):
+    """At 100 MB/s, of the first window that nothing is known of, 256 MiB are 2.7 s; then bytes are known."""
     job = Job(tmp_path, budget=None, window_steps=2)
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(5))):
             job.work()
             if index == 1:
+                StillFlusher.made.round()
+                assert job.session.is_on
                 job.clock.tick(11_000)
                 StillFlusher.made.round()  # the watchdog
                 assert not job.session.is_on
                 job.clock.tick(1_000)
-    lost = [gap for gap in job.table("gaps") if gap["why"] == "lost-window"]
-    assert len(lost) == 1
+    assert [gap for gap in job.table("gaps") if gap["why"] == "lost-window"] == []
     assert job.recording.off_reason is None
-    assert [w["first_step"] for w in job.table("windows")] == [2, 4]
+    windows = [(w["first_step"], w["last_step"], w["cut_step"], w["ended_by"]) for w in job.table("windows")]
+    assert windows == [(0, 0, 1, "seconds"), (2, 3, None, "steps"), (4, 4, None, "loop")]
 
 
 def test_a_long_step_closes_its_window_at_the_next_boundary(tmp_path):
@@ -512,6 +515,6 @@ def test_chance_differences_of_captured_steps_cancel():
     windows = WindowRunner(FakeSession(), clock.as_clock(), CostAccount(), max_steps=1)
     charged = []
     for step, excess_ns in enumerate([5_000, -8_000, 6_000, 4_000, -1_000]):
-        windows.open(step, Opening("sample", 0.5, False), typical_step_ns=0)
+        windows.open(step, Opening("sample", 0.5, False))
         charged.append(windows.close(step + 1, excess_ns).slowdown_ps)
     assert charged == [5_000_000, 0, 0, 2_000_000, 0]

@@ -109,11 +109,11 @@ STEPS = TableSpec(
 
 WINDOWS = TableSpec(
     "windows",
-    "contiguous steps captured in full",
+    "stretch of time captured: contiguous steps in full, or a part of a step",
     (
         _id("window", "window number, counted from 0 on this host"),
         _id("first_step", "first step captured in full"),
-        _id("last_step", "last step captured in full; below first_step where none was"),
+        _id("last_step", "last step captured in full; below first_step, the step that it lies in, where none was"),
         _ps("start_ps", "when capture began, from the session's epoch"),
         _ps("dur_ps", "how long capture was on"),
         _name("reason", "why it was opened: sample, new-program, changed, unseen, continuous, requested, imported"),
@@ -125,10 +125,19 @@ WINDOWS = TableSpec(
             True,
         ),
         _ps("start_cost_ps", "opening the profiler session, on the job's thread"),
-        _ps("slowdown_cost_ps", "captured steps' excess over their uncaptured neighbours", nullable=True),
+        _ps(
+            "slowdown_cost_ps",
+            "captured steps' excess over their uncaptured neighbours; else by the capture's bytes",
+            nullable=True,
+        ),
         _ps("stop_cost_ps", "closing the session, on the job's thread"),
         _ps("write_cost_ps", "writing the raw capture, CPU time off the job's thread", nullable=True),
         _ps("capture_cost_ps", "sum of the known costs above"),
+        _ps("predicted_cost_ps", "what it was predicted to cost before it opened, an upper estimate", nullable=True),
+        _name(
+            "ended_by", "what ended it: steps, seconds (inside a step), loop, profiler (the job's own)", nullable=True
+        ),
+        _id("cut_step", "step that it began or ended inside of, null where it holds whole steps only", nullable=True),
         _name("format", "format of the raw capture: xplane, kineto"),
         _text("raw", "path of the raw capture inside the shard, null once dropped", nullable=True),
         _count("bytes", "size of the raw capture as the profiler gave it", "bytes"),

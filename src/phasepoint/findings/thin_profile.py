@@ -44,6 +44,9 @@ def find(view: FindingsView) -> list[Finding]:
         return [_few_steps(view)]
     windows = view.table("windows").num_rows
     if not view.captured.row.size:
+        stretches = _stretches(view)
+        if windows and stretches == windows:
+            return [_stretches_only(view, stretches)]
         return [_unconverted(view, windows) if windows else _no_windows(view)]
     half, widest = max((_half(view, part), part.name) for part in view.analysis.estimates.categories.parts)
     return [_few_windows(view, widest, half)] if half > MOST_HALF else []
@@ -74,6 +77,25 @@ def _no_windows(view: FindingsView) -> Finding:
         f"no step was captured{why}: where the time inside a step goes is not known",
         f"{advise_capture(view.analysis.run, view.clock)}; {FIRST_WINDOWS} windows are a beginning",
         Evidence("the steps were clocked, and no window holds a whole one", "steps", _STEPS),
+    )
+
+
+def _stretches(view: FindingsView) -> int:
+    """Windows that hold no whole step."""
+    table = view.table("windows")
+    return int(pc.sum(pc.less(table.column("last_step"), table.column("first_step"))).as_py() or 0)
+
+
+def _stretches_only(view: FindingsView, stretches: int) -> Finding:
+    inside = (
+        "1 stretch inside a step was" if stretches == 1 else f"{format_count(stretches)} stretches inside steps were"
+    )
+    budget = _budget(view) or _spent(view)
+    return _finding(
+        view,
+        f"{inside} captured and no whole step: their ops say what ran, not what share of a step it takes",
+        f"record(…, budget={min(1.0, 10 * budget):.2g}) for windows that hold whole steps, or count smaller steps",
+        Evidence("one step in full is predicted to be dearer than the budget allows", "windows", _WINDOWS),
     )
 
 

@@ -269,7 +269,7 @@ class NotSeen:
         captured_time_share: of the time inside steps.
         windows: windows recorded.
         pending_windows: windows whose raw capture is not converted: they are in no estimate.
-        empty_windows: windows that hold no whole step.
+        empty_windows: windows that hold no whole step, but a stretch of one.
         events: profiler events read.
         dropped_events: events that could not be placed or that the profiler lost.
         ignored_events: the profiler's own bookkeeping.

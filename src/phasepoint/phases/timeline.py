@@ -264,6 +264,8 @@ def _largest_per_bin(name: str, unit: str, at_ps: Int64s, values: np.ndarray, ed
 
 
 def _window_text(row: Mapping[str, object]) -> str:
+    if row["last_step"] < row["first_step"]:  # type: ignore[operator]
+        return f"window {row['window']}: a stretch inside step {row['first_step']} ({row['reason']})"
     return f"window {row['window']}: steps {row['first_step']} to {row['last_step']} ({row['reason']})"
 
 

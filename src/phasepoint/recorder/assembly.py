@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
 from phasepoint.recorder import import_cost, process_age
 from phasepoint.recorder.background import Background, Inbox, Parts
-from phasepoint.recorder.budget import BudgetController, WindowCost
+from phasepoint.recorder.budget import BudgetController
 from phasepoint.recorder.cost import CostAccount
 from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.flusher import Flusher
@@ -27,13 +27,14 @@ from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.resume import ReplayRequest
 from phasepoint.recorder.session import ProfilerSession
 from phasepoint.recorder.step_clock import StepClock
+from phasepoint.recorder.window_costs import WindowCost
 from phasepoint.recorder.windows import WindowRunner
 
 if TYPE_CHECKING:
     from phasepoint.store import ShardWriter
 
-PRIVATE_PRIOR = WindowCost(5 * PS_PER_MS, 10 * PS_PER_MS, 40 * PS_PER_MS, 15 * PS_PER_MS)
-"""What a window is taken to cost before the first was seen; measured windows of small networks cost 3–30 ms."""
+PRIVATE_PRIOR = WindowCost(2 * PS_PER_MS, 8 * PS_PER_MS, 15 * PS_PER_MS, 10 * PS_PER_MS)
+"""What the first window is taken to cost, a probe of `PROBE_PS`; measured windows of small networks cost 3–30 ms."""
 
 PUBLIC_PRIOR = WindowCost(50 * PS_PER_MS, 100 * PS_PER_MS, PS_PER_S, 100 * PS_PER_MS)
 """The same through the public API, which writes to disk and stops in about a second."""
@@ -89,7 +90,7 @@ class _Assembly:
         flush_ps = int(self._options.flush_s * PS_PER_S)
         background = Background(parts, flush_ps=flush_ps, converter=converter, gc_clock=gc_clock)
         planner = _planner(self._options, parts.controller)
-        flusher = Flusher(background.round)
+        flusher = Flusher(background.round, due_in_s=lambda: parts.windows.due_in_s(self._clock.now_ns()))
         recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
@@ -109,7 +110,7 @@ class _Assembly:
             guard=self.guard,
             steps=StepClock(now_ns=self._clock.now_ns, first_step=0 if request is None else request.first_step),
             account=account,
-            controller=BudgetController(self._options.budget, account, prior),
+            controller=BudgetController(self._options.budget, account, prior, window_steps=self._options.window_steps),
             session=session,
             windows=WindowRunner(
                 session,
@@ -117,6 +118,7 @@ class _Assembly:
                 account,
                 max_steps=self._options.window_steps,
                 until_step=None if request is None else request.target_last + 1,
+                guard=self.guard,
             ),
             output=RunOutput(lambda: _open_writer(self._options, session, epoch)),
             inbox=Inbox(),

@@ -1,9 +1,9 @@
-"""The budget controller: may a window open now, and with which chance should a random one?
+"""The budget controller: may a window open now, how long may it be, and with which chance should a random one open?
 
 Pure: it is told times and costs and reads no clock. The rule is one line: a window opens only if everything spent so
-far, what closing will cost, and the window's own projected cost together stay under nine tenths of `budget` × time
-elapsed. So the total can pass the budget only by what one window cost more than was projected, and the next window
-then waits longer.
+far, what closing will cost, and what the window will cost at worst (`WORST` times its prediction) together stay under
+nine tenths of `budget` × time elapsed. A window that would be too dear is made shorter, down to a stretch of a step.
+The first window, of which nothing is known, is a short probe.
 
     C. Wudenhe and H.-W. Tseng, "TPUPoint: Automatic Characterization of Hardware-Accelerated Machine-Learning
     Behavior for Cloud Computing", ISPASS 2021, profiles at fixed intervals; what a window costs is not fed back there.
@@ -13,13 +13,38 @@ from dataclasses import dataclass
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.cost import CostAccount
+from phasepoint.recorder.window_costs import FIRST_BYTES_PER_PS, MARGIN, WORST, WindowCost, WindowCosts
 
-CREDIT_PS = 30 * PS_PER_S
+CREDIT_PS = 20 * PS_PER_S
 """Time that counts as elapsed from the start, so that the first window opens while the job warms up.
 
-At a budget of 1 % this lends 0.27 s, which every job of 30 s or more has paid back; a shorter one can cost more than
-its budget.
+At a budget of 1 % this lends 0.18 s, entering included, which every job of 20 s or more has paid back; a shorter one
+can cost more than its budget, but no more than that.
 """
+
+PROBE_PS = 50 * PS_PER_MS
+"""Length of the first window, of which nothing is known: at 200,000 events a second, the most that one thread of a
+framework makes, 10,000 events, which take 0.1 s to stop and write."""
+
+REACH = 8
+"""A window whose steps take longer than they were expected to ends after this many times the time expected: without
+more events a second its cost stays below `WORST` times what was predicted."""
+
+SOFT_LIMIT_PS = 2 * PS_PER_S
+"""A window does not begin another step after this long."""
+
+LEAST_STRETCH_PS = 20 * PS_PER_MS
+"""Windows inside steps are no shorter: the moment at which they end is kept to some milliseconds only."""
+
+WAIT_PS = 60 * PS_PER_S
+"""Where the budget of this long, or of half of the time so far, pays for a window of one whole step, stretches inside
+steps are not captured instead."""
+
+CAPTURE_BYTES = 256 << 20
+"""Bytes that one capture may hold; windows are made short enough for that, at `MARGIN` times the bytes seen."""
+
+HELD_BYTES = 256 << 20
+"""No window opens while captures of so many bytes wait to be written."""
 
 SPENDABLE = 0.9
 """Share of the budget that is planned with.
@@ -50,49 +75,22 @@ second and not captured back to back, where one window would disturb the next.""
 
 
 @dataclass(frozen=True)
-class WindowCost:
-    """What one window cost, or is expected to cost, in picoseconds.
+class WindowPlan:
+    """How long the next window may be, and what it is predicted to cost.
 
     Attributes:
-        start_ps, stop_ps: opening and closing the profiler, on the job's thread.
-        slowdown_ps: the captured steps' excess over their neighbours, all steps together.
-        write_ps: CPU time of rendering, compressing and writing.
-        convert_ps: CPU time of its conversion, 0 where that happens on another machine or after the job.
+        limit_ps: how long it may be on, whatever the job does; None for as long as its steps take.
+        predicted_ps: predicted cost, an upper estimate; None where no window was seen and nothing is limited.
+        expected_ps: expected cost, the mean.
+        is_stretch: whether it is too short for a step, and is to begin anywhere inside one.
+        size_bytes: bytes of capture to be ready for.
     """
 
-    start_ps: int
-    slowdown_ps: int
-    stop_ps: int
-    write_ps: int
-    convert_ps: int = 0
-
-    @property
-    def total_ps(self) -> int:
-        """The sum."""
-        return self.start_ps + self.slowdown_ps + self.stop_ps + self.write_ps + self.convert_ps
-
-
-class _Level:
-    """A running upper estimate of a noisy cost: mean + 2 × mean deviation of about the last ten; first the prior."""
-
-    def __init__(self, prior_ps: int) -> None:
-        self._mean = float(prior_ps)
-        self._deviation = 0.0
-        self._n = 0
-
-    def learn(self, cost_ps: int) -> None:
-        self._n += 1
-        weight = max(1 / self._n, 0.1)
-        self._deviation += weight * (abs(cost_ps - self._mean) - self._deviation) if self._n > 1 else 0.0
-        self._mean += weight * (cost_ps - self._mean)
-
-    @property
-    def upper_ps(self) -> int:
-        return int(self._mean + 2 * self._deviation)
-
-    @property
-    def mean_ps(self) -> float:
-        return self._mean
+    limit_ps: int | None
+    predicted_ps: int | None
+    expected_ps: float
+    is_stretch: bool
+    size_bytes: int
 
 
 class BudgetController:
@@ -101,26 +99,28 @@ class BudgetController:
     Args:
         budget: share of the job's time that recording may cost, 0–1; None for no limit.
         account: where every cost is added up.
-        prior: what a window is taken to cost before the first was seen; a dear guess only delays the first.
+        prior: what the first window is taken to cost; a dear guess only delays it.
+        window_steps: steps that a window should hold.
+
+    Attributes:
+        held_bytes: bytes of captures that wait to be written, as far as they are known.
     """
 
-    def __init__(self, budget: float | None, account: CostAccount, prior: WindowCost) -> None:
+    def __init__(self, budget: float | None, account: CostAccount, prior: WindowCost, *, window_steps: int) -> None:
         self.budget = budget
+        self.held_bytes = 0
         self._account = account
+        self._prior = prior
+        self._window_steps = window_steps
         self._choice_ps = 0
-        self._fixed_ps = 0
-        self._plain = _Level(prior.total_ps)
-        self._with_programs = _Level(prior.total_ps)
+        self._plain = WindowCosts()
+        self._with_programs = WindowCosts()
 
-    def learn(self, cost: WindowCost, *, with_programs: bool, by_choice: bool) -> None:
+    def learn(self, cost: WindowCost, *, dur_ps: int, size_bytes: int, with_programs: bool, by_choice: bool) -> None:
         """A window's whole cost is known. It was spent already; here the estimates learn from it."""
-        (self._with_programs if with_programs else self._plain).learn(cost.total_ps)
+        (self._with_programs if with_programs else self._plain).learn(cost, dur_ps=dur_ps, size_bytes=size_bytes)
         if by_choice:
             self._choice_ps += cost.total_ps
-
-    def projected_ps(self, *, with_programs: bool) -> int:
-        """An upper estimate of the next window's cost."""
-        return (self._with_programs if with_programs else self._plain).upper_ps
 
     def allowance_ps(self, elapsed_ps: int) -> int:
         """What may still be spent after `elapsed_ps`, closing set aside; negative where recording is in debt."""
@@ -129,18 +129,47 @@ class BudgetController:
         lent_ps = max(elapsed_ps, CREDIT_PS)
         return int(SPENDABLE * self.budget * lent_ps) - self._account.total_ps - self._reserve_ps()
 
-    def affords(self, elapsed_ps: int, *, with_programs: bool, by_choice: bool) -> bool:
-        """Whether a window may open now."""
+    def plan(
+        self, elapsed_ps: int, step_ps: int | None, *, with_programs: bool, by_choice: bool, cuts: bool = True
+    ) -> WindowPlan | None:
+        """The window that may open now; None where none can be paid for.
+
+        Args:
+            elapsed_ps: recording's length so far.
+            step_ps: a typical step's duration now; None where that is not known.
+            with_programs: whether the window must carry the programs.
+            by_choice: whether it is opened by choice.
+            cuts: whether it can end inside a step.
+        """
+        costs = self._costs(with_programs)
+        room_ps = self._room_ps(costs, cuts)
         if self.budget is None:
-            return True
-        projected_ps = self.projected_ps(with_programs=with_programs)
-        if projected_ps > self.allowance_ps(elapsed_ps):
-            return False
-        choice_limit_ps = CHOICE_SHARE * SPENDABLE * self.budget * max(elapsed_ps, CREDIT_PS)
-        return not by_choice or self._choice_ps + projected_ps <= choice_limit_ps
+            limit_ps = int(room_ps) if cuts else None
+            return WindowPlan(limit_ps, None, 0.0, False, self._size_bytes(costs, room_ps)) if room_ps else None
+        purse_ps = self._purse_ps(elapsed_ps, by_choice)
+        if costs is None:
+            fits = cuts or (step_ps is not None and step_ps <= PROBE_PS)
+            if self._prior.total_ps > purse_ps or not fits:
+                return None
+            return self._planned(None, min(PROBE_PS, room_ps), step_ps, reach=1)
+        least_ps = step_ps if step_ps is not None else PROBE_PS
+        wanted_ps = min(self._window_steps * least_ps, SOFT_LIMIT_PS + least_ps)
+        longest_ps = min(costs.longest_ps(purse_ps / WORST), room_ps)
+        if longest_ps >= wanted_ps:
+            return self._planned(costs, wanted_ps, step_ps, reach=min(REACH, room_ps / wanted_ps))
+        is_worth_it = longest_ps >= least_ps or (
+            cuts and longest_ps >= LEAST_STRETCH_PS and not self._pays_soon(costs, least_ps, room_ps, elapsed_ps)
+        )
+        return self._planned(costs, longest_ps, step_ps, reach=1) if is_worth_it else None
 
     def sample_probability(
-        self, elapsed_ps: int, step_ps: int, fixed_ratio: float, *, with_programs: bool = False
+        self,
+        elapsed_ps: int,
+        step_ps: int,
+        fixed_ratio: float,
+        *,
+        with_programs: bool = False,
+        cuts: bool = True,
     ) -> float:
         """Chance with which a random window should open at each of the next step boundaries.
 
@@ -151,19 +180,66 @@ class BudgetController:
             step_ps: a typical step's duration now.
             fixed_ratio: share of time that step clock and flushing cost, 0–1.
             with_programs: whether the window would have to carry the programs.
+            cuts: whether it can end inside a step.
 
         Returns:
             A probability, 0–1; 0 while there is not enough to spend.
         """
         if self.budget is None or step_ps <= 0:
             return 0.0
-        allowance_ps = self.allowance_ps(elapsed_ps)
-        if allowance_ps < self.projected_ps(with_programs=with_programs):
+        plan = self.plan(elapsed_ps, step_ps, with_programs=with_programs, by_choice=False, cuts=cuts)
+        if plan is None or plan.predicted_ps is None:
             return 0.0
-        income = max(0.0, SPENDABLE * self.budget - fixed_ratio) + allowance_ps / HORIZON_PS
-        wanted = income * step_ps / max(1.0, self._plain.mean_ps)
+        saved_ps = max(0.0, self.allowance_ps(elapsed_ps) - WORST * plan.predicted_ps)
+        income = max(0.0, SPENDABLE * self.budget - fixed_ratio) + saved_ps / HORIZON_PS
+        wanted = income * step_ps / max(1.0, plan.expected_ps)
         thinnest = step_ps / max(LEAST_DISTANCE_PS, elapsed_ps / THINNING)
         return min(wanted, thinnest, 1.0)
+
+    def _costs(self, with_programs: bool) -> WindowCosts | None:
+        """What is known of such windows, else of the other sort; None before the first window."""
+        first, second = (self._with_programs, self._plain) if with_programs else (self._plain, self._with_programs)
+        return first if first.windows else second if second.windows else None
+
+    def _purse_ps(self, elapsed_ps: int, by_choice: bool) -> float:
+        """What one window may cost at worst."""
+        assert self.budget is not None
+        purse_ps: float = self.allowance_ps(elapsed_ps)
+        if by_choice:
+            choice_limit_ps = CHOICE_SHARE * SPENDABLE * self.budget * max(elapsed_ps, CREDIT_PS)
+            purse_ps = min(purse_ps, choice_limit_ps - self._choice_ps)
+        return purse_ps
+
+    def _room_ps(self, costs: WindowCosts | None, cuts: bool) -> float:
+        """How long a window may be for its bytes; 0 where captures that wait leave no room."""
+        if self.held_bytes >= HELD_BYTES:
+            return 0.0
+        if not cuts:
+            return 1 << 62
+        if costs is None:
+            return CAPTURE_BYTES / FIRST_BYTES_PER_PS
+        return CAPTURE_BYTES / max(MARGIN * costs.bytes_per_ps, 1e-12)
+
+    def _size_bytes(self, costs: WindowCosts | None, dur_ps: float) -> int:
+        bytes_per_ps = FIRST_BYTES_PER_PS if costs is None else MARGIN * costs.bytes_per_ps
+        return int(min(CAPTURE_BYTES, bytes_per_ps * dur_ps))
+
+    def _planned(self, costs: WindowCosts | None, dur_ps: float, step_ps: int | None, *, reach: float) -> WindowPlan:
+        predicted_ps = self._prior.total_ps if costs is None else costs.predicted_ps(dur_ps)
+        limit_ps = int(reach * dur_ps)
+        return WindowPlan(
+            limit_ps,
+            predicted_ps,
+            self._prior.total_ps if costs is None else costs.mean_ps(dur_ps),
+            step_ps is not None and limit_ps < step_ps,
+            self._size_bytes(costs, limit_ps),
+        )
+
+    def _pays_soon(self, costs: WindowCosts, step_ps: int, room_ps: float, elapsed_ps: int) -> bool:
+        """Whether the budget will soon pay for a whole step."""
+        assert self.budget is not None
+        soon_ps = SPENDABLE * self.budget * max(WAIT_PS, elapsed_ps / 2)
+        return step_ps <= room_ps and WORST * costs.predicted_ps(step_ps) <= soon_ps
 
     def _reserve_ps(self) -> int:
         return CLOSING_RESERVE_PS if self.budget else 0

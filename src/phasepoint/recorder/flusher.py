@@ -20,10 +20,18 @@ class Flusher:
     Args:
         work: one round; must not raise.
         poll_s: time between rounds.
+        due_in_s: how soon a round is due before that, None where none is.
     """
 
-    def __init__(self, work: Callable[[bool], object], *, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self,
+        work: Callable[[bool], object],
+        *,
+        poll_s: float = POLL_S,
+        due_in_s: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._work = work
+        self._due_in_s = due_in_s
         self._poll_s = poll_s
         self._wake = threading.Event()
         self._finished = False
@@ -45,7 +53,8 @@ class Flusher:
 
     def _run(self) -> None:
         while not self._finished:
-            self._wake.wait(self._poll_s)
+            due_s = self._due_in_s()
+            self._wake.wait(self._poll_s if due_s is None else min(self._poll_s, due_s))
             self._wake.clear()
             if not self._finished:
                 self._work(False)

@@ -46,7 +46,6 @@ class JaxSession:
     """
 
     format: CaptureFormat = "xplane"
-    stops_anywhere = True
     clock = "Unix nanoseconds, the machine's real-time clock; profile_start_time in the capture"
 
     def __init__(self, *, host_level: int = 2, python_level: int = 0) -> None:
@@ -118,6 +117,14 @@ class JaxSession:
                 raise ProfilerBusyError(f"another profiler session was on: {error}") from error
             raise
         return lambda: data
+
+    def interrupts(self) -> bool:
+        """True: XLA's profiler may be started and stopped on any thread at any time."""
+        return True
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        """Call `action`."""
+        action()
 
     def step_annotation(self, step: int) -> AbstractContextManager[object]:
         """`phasepoint.step` with `step_num`, as XLA's tracer records it."""

@@ -49,7 +49,6 @@ class LateSession:
     def _become(self, session: ProfilerSession) -> None:
         self._session = session
         self.format: CaptureFormat = session.format
-        self.stops_anywhere = session.stops_anywhere
         self.clock = session.clock
 
     def probe(self) -> SessionProbe:
@@ -73,6 +72,14 @@ class LateSession:
     def stop(self) -> PendingCapture:
         """Stop capturing."""
         return self._session.stop()
+
+    def interrupts(self) -> bool:
+        """As the framework's session says."""
+        return self._session.interrupts()
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        """As the framework's session does."""
+        self._session.interrupt(action)
 
     def step_annotation(self, step: int) -> AbstractContextManager[object]:
         """The framework's annotation."""

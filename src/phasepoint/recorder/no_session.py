@@ -18,7 +18,6 @@ class NoSession:
     """`ProfilerSession` without a profiler: always busy, so that no window opens."""
 
     format: CaptureFormat = "xplane"
-    stops_anywhere = True
     clock = "none: no profiler ran"
 
     def probe(self) -> SessionProbe:
@@ -47,6 +46,13 @@ class NoSession:
             RecordError: always; nothing was started.
         """
         raise RecordError("no profiler session was started")
+
+    def interrupts(self) -> bool:
+        """False: no capture begins."""
+        return False
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        """Nothing to interrupt for."""
 
     def step_annotation(self, step: int) -> AbstractContextManager[object]:
         """Nothing."""

@@ -6,6 +6,7 @@ the next flush, and what was lost is counted and becomes a gap.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phasepoint.core.errors import StoreError
@@ -64,7 +65,7 @@ class RunOutput:
         assert self._writer is not None
         self._writer.append(name, table)
 
-    def write_raw(self, relative_path: str, data: bytes) -> bool:
+    def write_raw(self, relative_path: str, data: bytes | Path) -> bool:
         """Write a raw capture; False where the disk would not take it."""
         assert self._writer is not None
         try:

@@ -19,7 +19,7 @@ import random
 from dataclasses import dataclass
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
-from phasepoint.recorder.budget import BudgetController
+from phasepoint.recorder.budget import BudgetController, WindowPlan
 
 LOOK_DISTANCE_PS = 250 * PS_PER_MS
 """Time between two looks at the recent steps. A look costs 0.1 ms (its code and data are cold), so looking 0.04 %."""
@@ -46,11 +46,15 @@ class Opening:
         reason: as in the `windows` table.
         probability: the chance with which it was drawn; None where it was chosen.
         with_programs: whether the capture must carry the compiled programs.
+        plan: how long it may be and what it is predicted to cost; None for windows that were asked for.
+        offset: where in a typical step a stretch begins, 0–1; None for windows that begin with a step.
     """
 
     reason: str
     probability: float | None
     with_programs: bool
+    plan: WindowPlan | None = None
+    offset: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class Situation:
         kind_step_ps: what a step of this kind typically takes now; None where none was seen lately.
         any_step_ps: what a step of any kind typically takes now; None where none was seen.
         fixed_ratio: what step clock and flushing cost, as a share of the time, 0–1.
+        cuts: whether a window can begin and end inside a step.
     """
 
     step: int
@@ -72,6 +77,7 @@ class Situation:
     kind_step_ps: int | None
     any_step_ps: int | None
     fixed_ratio: float
+    cuts: bool = True
 
 
 @dataclass
@@ -117,11 +123,11 @@ class WindowPlanner:
     def look(self, now: Situation) -> Opening | None:
         """Whether a window should open before the step that is about to begin."""
         if self._controller.budget is None:
-            return Opening("continuous", 1.0, self._programs_due)
-        opening = self._draw(now.step, now.elapsed_ps)
+            return self._opening(now, "continuous", 1.0)
+        opening = self._draw(now)
         if now.step >= self._check_at:
             self._check(now)
-        opening = opening or self._choose(now.elapsed_ps)
+        opening = opening or self._choose(now)
         self.next_look = min(self._draw_at, self._check_at)
         return opening
 
@@ -147,17 +153,29 @@ class WindowPlanner:
         self._strange_looks = 0
         self.next_look = 0
 
-    def _draw(self, step: int, elapsed_ps: int) -> Opening | None:
+    def _opening(self, now: Situation, reason: str, probability: float | None) -> Opening | None:
+        """The window that can be paid for now; a stretch of a step begins anywhere in it."""
+        step_ps = now.kind_step_ps or now.any_step_ps
+        plan = self._controller.plan(
+            now.elapsed_ps, step_ps, with_programs=self._programs_due, by_choice=probability is None, cuts=now.cuts
+        )
+        if plan is None:
+            return None
+        offset = self._random.random() if plan.is_stretch else None
+        return Opening(reason, probability, self._programs_due, plan, offset)
+
+    def _draw(self, now: Situation) -> Opening | None:
+        step = now.step
         if self._draw_at < step:  # it fell into a window: those boundaries were no candidates
             self._set_draw(step, self._probability)
         if step < self._draw_at:
             return None
         probability = self._probability
         self._set_draw(step + 1, probability)
-        if not self._controller.affords(elapsed_ps, with_programs=self._programs_due, by_choice=False):
+        opening = self._opening(now, "sample", probability)
+        if opening is None:
             self.draws_unaffordable += 1
-            return None
-        return Opening("sample", probability, self._programs_due)
+        return opening
 
     def _set_draw(self, step: int, probability: float) -> None:
         """Draw the next boundary of the random sample; the one before `step` is the first candidate."""
@@ -178,7 +196,7 @@ class WindowPlanner:
             self._wish(now.elapsed_ps, now.kind, now.kind_step_ps)
         # The boundary before this step was decided already, by the draw above.
         probability = self._controller.sample_probability(
-            now.elapsed_ps, step_ps, now.fixed_ratio, with_programs=self._programs_due
+            now.elapsed_ps, step_ps, now.fixed_ratio, with_programs=self._programs_due, cuts=now.cuts
         )
         self._set_draw(now.step + 1, probability)
         ahead = LOOK_DISTANCE_PS // max(1, step_ps) if now.kind_step_ps is not None else 1
@@ -200,14 +218,10 @@ class WindowPlanner:
             else:
                 self._wishes.discard("unseen")
 
-    def _choose(self, elapsed_ps: int) -> Opening | None:
+    def _choose(self, now: Situation) -> Opening | None:
         if not self._wishes:
             return None
-        with_programs = self._programs_due
-        if not self._controller.affords(elapsed_ps, with_programs=with_programs, by_choice=True):
-            return None
-        reason = next(choice for choice in _CHOICES if choice in self._wishes)
-        return Opening(reason, None, with_programs)
+        return self._opening(now, next(choice for choice in _CHOICES if choice in self._wishes), None)
 
     def _nearest(self, kind: int, dur_ps: int | None) -> _Level | None:
         mine = [level for level in self._levels if level.kind == kind]

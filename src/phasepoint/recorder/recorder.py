@@ -13,13 +13,13 @@ from phasepoint.recorder.background import Background, Parts
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.loop_place import LoopInProgress, LoopPlaces
-from phasepoint.recorder.planner import Opening, Situation, WindowPlanner
+from phasepoint.recorder.planner import Situation, WindowPlanner
 from phasepoint.recorder.random_state import RandomState
 from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.rows import Row, gap_row
 from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
-from phasepoint.recorder.step_clock import lower_quartile
-from phasepoint.recorder.windows import CapturedWindow
+from phasepoint.recorder.step_clock import CUT, lower_quartile
+from phasepoint.recorder.windows import CapturedWindow, EndedBy
 
 Status = Literal["ok", "failed"]
 
@@ -62,7 +62,8 @@ class Recorder:
         self._flusher = flusher
         self._step_cost_ps = step_cost_ps
         self._clocked_steps = parts.steps.step
-        self._opening: Opening | None = None
+        self._cut: CapturedWindow | None = None
+        self._windows.on_part, self._windows.on_cut = self._mark_cut, self._take_cut
         self._has_begun = False
         self._places = LoopPlaces()
 
@@ -75,8 +76,11 @@ class Recorder:
         now_ns = steps.ask()
         if windows.in_step:
             windows.leave_step()
-            if not windows.is_open:  # the watchdog or the user's profiler ended it
-                steps.captured = 0
+        if windows.is_wanted:
+            windows.forget()
+        if steps.captured and not windows.is_open:  # it ended inside the step
+            steps.captured = 0
+            self._settle_cut()
         if windows.is_open:
             if windows.is_due(steps.step, now_ns):
                 self._close_window()
@@ -103,9 +107,14 @@ class Recorder:
         now_ns = self._steps.end_loop()
         if self._windows.in_step:
             self._windows.leave_step()
+        if self._windows.is_wanted:
+            self._windows.forget()
         if self._windows.is_open:
-            self._close_window()
+            self._close_window(ended_by="loop")
             self._steps.begin_at(now_ns)
+        elif self._steps.captured:
+            self._steps.captured = 0
+            self._settle_cut()
 
     @guarded
     def before_placed(self) -> RandomState | None:
@@ -225,7 +234,7 @@ class Recorder:
     def before_user_profiler(self) -> None:
         """The user starts a profiler of their own: ours goes first."""
         if self._windows.is_open:
-            self._close_window()
+            self._close_window(ended_by="profiler")
 
     @guarded_even_off
     def abandon(self) -> None:
@@ -263,14 +272,23 @@ class Recorder:
         """See whether a window should open here, and open it. Returns whether one was opened."""
         steps, parts = self._steps, self._parts
         began_ns = parts.clock.now_ns()
+        parts.controller.held_bytes = parts.inbox.held_bytes()
         self._spend_clock()
         typical_ns = steps.typical_ns(None)
         opening = self._planner.look(self._situation(now_ns, typical_ns))
         parts.account.spend("clock", (parts.clock.now_ns() - began_ns) * PS_PER_NS)
-        if opening is None or not self._windows.open(steps.step, opening, typical_step_ns=typical_ns or 0):
+        if opening is None:
             return False
-        self._opening = opening
+        if opening.offset is not None:
+            at_ns = now_ns + int(opening.offset * (steps.typical_ns(steps.kind) or typical_ns or 0))
+            self._windows.want(steps.step, at_ns, opening)
+            self._flusher.wake()
+            return False
+        if not self._windows.open(steps.step, opening):
+            return False
         steps.captured = 1
+        if opening.plan is not None:
+            self._flusher.wake()  # it sleeps until the window's time is over
         return True
 
     def _situation(self, now_ns: int, typical_ns: int | None) -> Situation:
@@ -283,20 +301,41 @@ class Recorder:
             kind_step_ps=None if kind_ns is None else kind_ns * PS_PER_NS,
             any_step_ps=None if typical_ns is None else typical_ns * PS_PER_NS,
             fixed_ratio=self._parts.account.fixed_ps / elapsed_ps if elapsed_ps > 0 else 0.0,
+            cuts=self._parts.session.interrupts(),
         )
 
-    def _close_window(self) -> None:
-        steps, opening = self._steps, self._opening
-        steps.captured = 0
+    def _close_window(self, *, ended_by: EndedBy = "steps") -> None:
+        steps = self._steps
         captured_ns = steps.captured_ns()
-        typical_ns = steps.typical_ns(steps.kind)
-        window = self._windows.close(steps.step, _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind)))
-        if window is None or opening is None or window.last_step < window.first_step:
-            return  # a capture without a complete step is of no use; what it cost is in the account
+        excess_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind))
+        steps.captured = CUT if steps.is_open else 0
+        window = self._windows.close(steps.step, excess_ns, ended_by=ended_by, step_is_open=steps.is_open)
+        if window is None or (window.last_step < window.first_step and window.cut_step is None):
+            return  # it holds nothing of a step; what it cost is in the account
+        self._note_captured(window, captured_ns)
+        self._hand_over(window)
+
+    def _settle_cut(self) -> None:
+        """Back on the job's thread: what was captured until a window ended inside a step counts as seen."""
+        cut, self._cut = self._cut, None
+        if cut is not None:
+            self._note_captured(cut, [])
+
+    def _note_captured(self, window: CapturedWindow, captured_ns: list[int]) -> None:
         self._parts.account.count_window()
+        kind = self._steps.kind
+        typical_ns = self._steps.typical_ns(kind)
         level_ns = typical_ns if typical_ns is not None else min(captured_ns, default=None)
         level_ps = None if level_ns is None else level_ns * PS_PER_NS
-        self._planner.captured(opening, self._parts.elapsed_ps(), kind=steps.kind, dur_ps=level_ps)
+        self._planner.captured(window.opening, self._parts.elapsed_ps(), kind=kind, dur_ps=level_ps)
+
+    def _mark_cut(self) -> None:
+        """A window began or ended inside the step in progress: it is neither captured nor undisturbed."""
+        self._steps.captured = CUT
+
+    def _take_cut(self, window: CapturedWindow) -> None:
+        """A window ended inside a step, on whatever thread; the planner hears of it on the job's."""
+        self._cut = window
         self._hand_over(window)
 
     def _hand_over(self, window: CapturedWindow) -> None:

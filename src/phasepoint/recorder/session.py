@@ -16,7 +16,9 @@ Remove = Callable[[], None]
 """Undoes one installation. Calling it twice is harmless."""
 
 PendingCapture = Callable[[], bytes]
-"""Gives the raw capture. Called once, on the flusher's thread, so that turning it into bytes costs the job no wait."""
+"""Gives the raw capture. Called once, on the flusher's thread, so that turning it into bytes costs the job no wait.
+
+A `FileCapture` gives a file instead to those who ask for that (`capture_content`)."""
 
 CaptureFormat = Literal["xplane", "kineto"]
 
@@ -118,13 +120,10 @@ class ProfilerSession(Protocol):
 
     Attributes:
         format: format of the raw captures.
-        stops_anywhere: whether `stop` may be called on another thread than `start` was. The watchdog needs it to
-            close a window whose step never ends; where it is False that window is closed at the next hook.
         clock: what the captures' timestamps count from, for `session.json`.
     """
 
     format: CaptureFormat
-    stops_anywhere: bool
     clock: str
 
     def probe(self) -> SessionProbe:
@@ -152,6 +151,19 @@ class ProfilerSession(Protocol):
 
     def stop(self) -> PendingCapture:
         """Stop capturing. Returns as soon as the job may go on; the rest of the work is in what it returns."""
+        ...
+
+    def interrupts(self) -> bool:
+        """Whether a capture of the calling thread, the job's, can begin and end in the middle of its steps."""
+        ...
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        """Have `action` called where a capture may be started or stopped while the job's thread is inside a step.
+
+        It is called at once and on this thread, or soon and on the job's, or not at all where that thread stays where
+        it cannot be interrupted: ask again. Called on the flusher's thread, with the same `action` every time, which
+        must not raise.
+        """
         ...
 
     def step_annotation(self, step: int) -> AbstractContextManager[object]:

@@ -31,6 +31,9 @@ UNDISTURBED_STEPS = 16
 
 NOT_KNOWN = -1
 
+CAPTURED, CUT = 1, 2
+"""Values of `captured`: a window was open throughout the step; a window began or ended inside it."""
+
 _NO_KIND = -1
 
 
@@ -44,7 +47,7 @@ class StepRows:
             `NOT_KNOWN` where the wait could not be seen.
         compile_ns: tracing and compiling during the step.
         kind: index into `StepClock.kinds`, -1 where no hint was in force.
-        captured: 1 where a capture window was open.
+        captured: 1 where a capture window was open; 2 where one began or ended inside the step.
     """
 
     step: NDArray[np.int64]
@@ -70,7 +73,7 @@ class StepClock:
         lost: rows that found the ring full, because nobody took them.
         kinds: names of the hints, by index.
         kind: index of the hint in force, -1 for none.
-        captured: 1 while a capture window is open.
+        captured: 1 while a capture window is open; 2 where one began or ended inside the open step.
     """
 
     def __init__(
@@ -209,7 +212,7 @@ class StepClock:
         _, start, _, end, _, _, captured = self._ring
         durations: list[int] = []
         for row in self._recent():
-            if not captured[row]:
+            if captured[row] != CAPTURED:
                 break
             durations.append(end[row] - start[row])
         return durations

@@ -42,6 +42,7 @@ class TorchLayers:
         self._passes = threading.local()
         self._round = 0
         self._event: Any = None
+        self._is_paused = False
 
     def watch(self) -> Remove:
         """Take the marks out for good as soon as the job compiles something, until the returned function is called."""
@@ -62,7 +63,9 @@ class TorchLayers:
 
     def install(self) -> None:
         """Mark the forward passes that begin from now on, unless the job compiles or torch has no such hooks."""
-        if self._handles or self.ended is not None:
+        if self._handles:
+            self.remove()  # paused, and no module was called since
+        if self.ended is not None:
             return
         if _has_compiled():
             self.ended = "the job uses torch.compile"
@@ -73,17 +76,29 @@ class TorchLayers:
             self.ended = "this torch has no quick events, or no hooks of all modules"
             return
         self._round += 1
+        self._is_paused = False
         try:
             self._handles.append(hooks.register_module_forward_pre_hook(self._enter))
             self._handles.append(hooks.register_module_forward_hook(self._leave, always_call=True))
         except TypeError:
             self._end("this torch's hooks of all modules take other arguments")
 
+    def pause(self) -> None:
+        """Mark no more, in the midst of a step; forward passes under way on this thread end here for the trace.
+
+        The hooks go with the next module that is called: PyTorch may be walking through them at this moment.
+        """
+        self._is_paused = True
+        self._end_passes()
+
     def remove(self) -> None:
         """Mark no more; forward passes under way on this thread end here for the trace."""
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        self._end_passes()
+
+    def _end_passes(self) -> None:
         stack = self._stack()
         while stack:
             stack.pop()[1].__exit__(None, None, None)
@@ -108,18 +123,23 @@ class TorchLayers:
 
     def _enter(self, module: Any, args: object) -> None:
         try:
+            if self._is_paused:
+                self.remove()  # the caller walks through a copy
+                return
             stack = self._stack()
             name = self._names.get(module)
             if name is None:
                 name = self._name(module, stack)
             event = self._event(name)
+            stack.append((module, event))  # first: a window may end between any two of these lines
             event.__enter__()
-            stack.append((module, event))
         except Exception as error:  # noqa: BLE001 - the job must not be hurt, whatever it is
             self._end(f"{type(error).__name__} in a hook: {error}")
 
     def _leave(self, module: Any, args: object, output: object) -> None:
         try:
+            if self._is_paused:
+                return
             stack = self._stack()
             if not any(one is module for one, _ in stack):
                 return  # it was entered before the window

@@ -1,19 +1,24 @@
 """PyTorch's Kineto profiler inside the job's process. Every private name of torch that the recorder needs is here.
 
-The private way (`torch.autograd._prepare_profiler`, `_enable_profiler`, `_disable_profiler`) captures all threads, can
-be stopped on any, and never builds Python's event lists. Measured on 2 shared cores with torch 2.13 (2026-11-21), a
-window of 5 steps and 1,100 JSON events: start 0.3 ms, stop 1.5 ms; the public API takes 0.6 ms and 2.2 ms. Writing and
-reading the JSON takes 2 ms either way. Host memory stays flat over 1,000 windows (`benchmarks/overhead.py --windows`);
-pytorch#193348 is about the event lists.
+The private way (`torch.autograd._prepare_profiler`, `_enable_profiler`, `_disable_profiler`) never builds Python's
+event lists. It captures the thread that starts it, the backward passes of that thread wherever they run, and all work
+on the GPU. Not `profile_all_threads`: stopping that while another thread is inside an op crashes the job (torch 2.13,
+measured 2026-11-22: a segmentation fault after 34 stops beside two threads that ran ops; without it none in 1,181).
+
+Measured on 2 shared cores with torch 2.13 (2026-11-21), a window of 5 steps and 1,100 JSON events: start 0.3 ms, stop
+1.5 ms; the public API takes 0.6 ms and 2.2 ms. Writing and reading the JSON takes 2 ms either way. Host memory stays
+flat over 1,000 windows (`benchmarks/overhead.py --windows`); pytorch#193348 is about the event lists.
 
 Kineto gives its capture as a file only: it goes through a memory file system where there is one.
 """
 
 import contextlib
 import ctypes
+import os
 import re
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -22,6 +27,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
+from phasepoint.recorder.between_ops import MainThreadCalls, on_main_thread
+from phasepoint.recorder.capture_content import FileCapture
 from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.session import (
     CaptureFormat,
@@ -45,14 +52,13 @@ _COMPILE_ID = re.compile(r"(\d+)(?:_\d+)?$")
 _REASON_OF = re.compile(r"^\d+/\d+(?:_\d+)?: ")
 """Which earlier compilation a reason is about."""
 
+_NO_GRAPH_TASK = -1
+"""What `torch._C._current_graph_task_id` says outside every backward pass."""
+
 _SEVERITY_SYMBOL = "_ZN9libkineto6Logger14severityLevel_E"
 _SEVERITY_SILENT = 99
 
-_FULLEST_OPTIONS: tuple[dict[str, Any], ...] = (
-    {"profile_all_threads": True, "trace_only": True},
-    {"profile_all_threads": True},
-    {},
-)
+_FULLEST_OPTIONS: tuple[dict[str, Any], ...] = ({"trace_only": True}, {})
 """Options of torch's `_ExperimentalConfig`, from the newest torch to the oldest; the first it takes is used."""
 
 
@@ -70,7 +76,10 @@ class TorchSession:
         self._user = UserProfiler()
         self._layers = TorchLayers()
         self._engine = _PublicEngine() if force_public else _choose_engine()
-        self.stops_anywhere = self._engine.stops_anywhere
+        self._thread: int | None = None
+        self._calls: MainThreadCalls | None = None
+        self._action: Callable[[], object] | None = None
+        self._is_interrupting = False
 
     def probe(self) -> SessionProbe:
         """Which way into the profiler this torch offers."""
@@ -89,7 +98,7 @@ class TorchSession:
             torch.cuda.synchronize()
 
     def start(self, *, with_programs: bool) -> None:
-        """Start capturing all threads, and marking layers; torch has no programs, so `with_programs` changes nothing.
+        """Start capturing this thread, and marking layers; torch has no programs, so `with_programs` changes nothing.
 
         Raises:
             ProfilerBusyError: the user's own profiler is prepared or running.
@@ -98,13 +107,40 @@ class TorchSession:
             raise ProfilerBusyError("the job's own torch profiler is running; this window is left out")
         with self._user.left_alone():
             self._engine.start(with_cuda=sys.modules["torch"].cuda.is_initialized())
+        self._thread = threading.get_ident()
         self._layers.install()
 
     def stop(self) -> PendingCapture:
-        """Stop capturing. What it returns writes Kineto's JSON; it holds the interpreter for about 4 ms a MB."""
-        self._layers.remove()
+        """Stop capturing. What it returns writes Kineto's JSON; it holds the interpreter for about 4 ms a MB.
+
+        Raises:
+            RecordError: capture was started on another thread, and goes on there.
+        """
+        if self._thread != threading.get_ident():
+            raise RecordError("the torch profiler can be stopped only on the thread that started it")
+        self._thread = None
+        if self._is_interrupting:
+            self._layers.pause()
+        else:
+            self._layers.remove()
         with self._user.left_alone():
             return self._engine.stop()
+
+    def interrupts(self) -> bool:
+        """Whether the calling thread is the main one, which alone can be called between two ops."""
+        return on_main_thread()
+
+    def interrupt(self, action: Callable[[], object]) -> None:
+        """Have `action` called on the main thread between two ops; not while a backward pass runs there.
+
+        Inside a backward pass PyTorch puts the profiler of the thread aside and back: a start or stop there is undone
+        or crashes. A torch that cannot say where it is
+        is never interrupted.
+        """
+        if self._calls is None or self._action != action:
+            self._action = action
+            self._calls = MainThreadCalls(self._act)
+        self._calls.request()
 
     def step_annotation(self, step: int) -> AbstractContextManager[object]:
         """A `record_function` named `phasepoint.step#<step>`."""
@@ -112,6 +148,16 @@ class TorchSession:
             f"phasepoint.step#{step}"
         )
         return context
+
+    def _act(self) -> None:
+        task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", None)
+        if self._action is None or task_id is None or task_id() != _NO_GRAPH_TASK:
+            return
+        self._is_interrupting = True
+        try:
+            self._action()
+        finally:
+            self._is_interrupting = False
 
     def devices(self) -> list[str]:
         """The job's CUDA devices with their names once it has initialised CUDA, else the CPU."""
@@ -146,7 +192,6 @@ class TorchSession:
 class _Engine(Protocol):
     api: Literal["private", "public"]
     reason: str
-    stops_anywhere: bool
 
     def start(self, *, with_cuda: bool) -> None: ...
 
@@ -163,15 +208,16 @@ class _PrivateEngine:
         from torch.autograd import _disable_profiler, _enable_profiler, _prepare_profiler
 
         self._prepare, self._enable, self._disable = _prepare_profiler, _enable_profiler, _disable_profiler
-        experimental, options = _experimental_config()
-        self.stops_anywhere = bool(options.get("profile_all_threads"))
+        experimental = _experimental_config()
         self._config = ProfilerConfig(ProfilerState.KINETO, False, False, False, False, False, experimental)
         self._cpu = {ProfilerActivity.CPU}
         self._cuda = {ProfilerActivity.CPU, ProfilerActivity.CUDA}
         self._severity = _kineto_severity()
-        threads = "all threads" if self.stops_anywhere else "the job's thread and its backward pass"
         noise = "" if self._severity is not None else "; Kineto's own lines on stderr cannot be kept back"
-        self.reason = f"in-process Kineto session over {threads}: about 2 ms a window of 1,100 events{noise}"
+        self.reason = (
+            "in-process Kineto session over the job's thread and its backward pass: about 2 ms a window of 1,100 "
+            f"events{noise}"
+        )
 
     def start(self, *, with_cuda: bool) -> None:
         activities = self._cuda if with_cuda else self._cpu
@@ -182,7 +228,7 @@ class _PrivateEngine:
     def stop(self) -> PendingCapture:
         with self._silent():
             results = self._disable()
-        return partial(_saved_bytes, results.save)
+        return FileCapture(partial(_saved_file, results.save))
 
     @contextlib.contextmanager
     def _silent(self) -> Iterator[None]:
@@ -206,7 +252,6 @@ class _PublicEngine:
     """Sessions through `torch.profiler.profile`, for a torch whose private functions have changed."""
 
     api: Literal["private", "public"] = "public"
-    stops_anywhere = False
     reason = (
         "torch.profiler.profile, because this torch lacks the private functions: about 3 ms a window of 1,100 events, "
         "more where it builds its event lists at the end; only the job's thread and its backward pass; Kineto prints "
@@ -226,7 +271,7 @@ class _PublicEngine:
     def stop(self) -> PendingCapture:
         finished, self._profile = self._profile, None
         finished.stop()
-        return partial(_saved_bytes, finished.export_chrome_trace)
+        return FileCapture(partial(_saved_file, finished.export_chrome_trace))
 
 
 class _CompileWatch:
@@ -284,12 +329,12 @@ def _choose_engine() -> _Engine:
         return _PublicEngine()
 
 
-def _experimental_config() -> tuple[Any, dict[str, Any]]:
+def _experimental_config() -> Any:
     from torch._C._profiler import _ExperimentalConfig
 
     for options in _FULLEST_OPTIONS:
         with contextlib.suppress(TypeError):
-            return _ExperimentalConfig(**options), options
+            return _ExperimentalConfig(**options)
     raise TypeError("torch._C._profiler._ExperimentalConfig takes no known options")
 
 
@@ -302,15 +347,17 @@ def _kineto_severity() -> ctypes.c_int | None:
     return None
 
 
-def _saved_bytes(save: Callable[[str], None]) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="phasepoint-", dir=_capture_folder()) as folder:
-        path = Path(folder) / "capture.json"
-        save(str(path))
-        if not path.is_file() or not path.stat().st_size:
-            raise RecordError(
-                f"Kineto wrote no capture to {path}: is there room in {folder}? Set TMPDIR to one with room"
-            )
-        return path.read_bytes()
+def _saved_file(save: Callable[[str], None]) -> Path:
+    handle, name = tempfile.mkstemp(prefix="phasepoint-", suffix=".json", dir=_capture_folder())
+    os.close(handle)
+    path = Path(name)
+    save(name)
+    if not path.is_file() or not path.stat().st_size:
+        path.unlink(missing_ok=True)
+        raise RecordError(
+            f"Kineto wrote no capture to {path}: is there room in {path.parent}? Set TMPDIR to one with room"
+        )
+    return path
 
 
 def _capture_folder() -> str | None:

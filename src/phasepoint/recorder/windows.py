@@ -1,20 +1,33 @@
-"""One capture window at a time: opening and closing the profiler, and what that cost on the job's thread."""
+"""One capture window at a time: opening and closing the profiler, and what that cost on the job's thread.
+
+A window begins and ends between two steps, or inside one. `is_due` ends it between two steps; `tend`, which the
+flusher calls, begins and ends it inside a step, at moments set beforehand, through `ProfilerSession.interrupt`. Whoever
+works on the profiler holds the lock all the while; who finds it taken in the middle of a step lets the matter be and
+comes again.
+"""
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.cost import CostAccount
 from phasepoint.recorder.epoch import Clock
+from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.planner import Opening
 from phasepoint.recorder.session import PendingCapture, ProfilerBusyError, ProfilerSession
 
 SOFT_LIMIT_NS = 2_000_000_000
 """A window that has been open for so long closes at the next step boundary, however few steps it has."""
 
-HARD_LIMIT_NS = 10_000_000_000
-"""A window whose step does not end is closed by the watchdog after this, or after three times a typical step."""
+FIRST_RETRY_NS, LAST_RETRY_NS = 5_000_000, 100_000_000
+"""Between two attempts to interrupt a job that cannot be interrupted now (a backward pass of PyTorch); it doubles."""
+
+EndedBy = Literal["steps", "seconds", "loop", "profiler"]
+"""What ended a window: it had its steps (or as much time as those may take); its time inside a step was over; the
+loop ended; the user's own profiler began."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,10 @@ class CapturedWindow:
 
     Attributes:
         window: its number.
-        first_step, last_step: steps captured in full; last below first where none was.
+        first_step, last_step: steps captured in full; last below first where none was, and first then is the step
+            inside which it was.
+        cut_step: the step inside which it began or ended; None where it holds whole steps only.
+        ended_by: what ended it.
         start_ns, end_ns: when capture was on.
         opening: why.
         start_ps, stop_ps: cost of opening and closing on the job's thread.
@@ -42,6 +58,16 @@ class CapturedWindow:
     stop_ps: int
     slowdown_ps: int | None
     capture: PendingCapture
+    cut_step: int | None = None
+    ended_by: EndedBy = "steps"
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes to be ready for while it waits to be written: what was planned with, by the time it was on."""
+        plan = self.opening.plan
+        if plan is None or not plan.limit_ps:
+            return 0
+        return int(plan.size_bytes * min(1.0, (self.end_ns - self.start_ns) * PS_PER_NS / plan.limit_ps))
 
 
 @dataclass(frozen=True)
@@ -69,11 +95,21 @@ class _Open:
     start_ns: int
     opening: Opening
     start_ps: int
-    hard_limit_ns: int
+    end_ns: int | None
+    in_step: bool
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A window that is to begin inside a step."""
+
+    step: int
+    at_ns: int
+    opening: Opening
 
 
 class WindowRunner:
-    """Opens and closes windows. The job's thread calls everything but `expire`, which is the watchdog's.
+    """Opens and closes windows. The job's thread calls everything but `tend`, which is the flusher's.
 
     Args:
         session: the profiler.
@@ -82,10 +118,13 @@ class WindowRunner:
         max_steps: steps in a window.
         until_step: None; or the step before which every window ends. Such windows were asked for and take as many
             steps and as long as that needs.
+        guard: keeps faults inside a step from the job.
 
     Attributes:
         is_open: whether a window is open.
         lost: windows lost so far and not taken yet.
+        on_part: called when a window began or ended inside a step, so that the step is captured in part.
+        on_cut: called with a window that ended inside a step.
     """
 
     def __init__(
@@ -96,9 +135,13 @@ class WindowRunner:
         *,
         max_steps: int,
         until_step: int | None = None,
+        guard: Guard | None = None,
     ) -> None:
+        self.guard = Guard() if guard is None else guard
         self.is_open = False
         self.lost: list[LostWindow] = []
+        self.on_part: Callable[[], object] = _nothing
+        self.on_cut: Callable[[CapturedWindow], object] = _nothing_with
         self._session = session
         self._clock = clock
         self._account = account
@@ -106,37 +149,40 @@ class WindowRunner:
         self._until_step = until_step
         self._count = 0
         self._open: _Open | None = None
+        self._wanted: _Wanted | None = None
+        self._step = 0
         self._annotation: AbstractContextManager[object] | None = None
         self._busy: LostWindow | None = None
         self._excess_ns = 0
         self._charged_ns = 0
+        self._retry_ns = FIRST_RETRY_NS
+        self._ask_again_ns = 0
+        self._opener: int | None = None
         self._lock = threading.Lock()
 
-    def open(self, step: int, opening: Opening, *, typical_step_ns: int) -> bool:
+    def open(self, step: int, opening: Opening) -> bool:
         """Open a window before `step`; False where somebody else's profiler is running.
 
         The wait for the device's backlog is not counted as a cost: that work had to be done anyway.
         """
-        asked_ns = self._clock.now_ns()
-        if self._session.busy():
-            self._lose_busy(asked_ns, step, "another profiler session was running")
-            return False
-        self._session.drain()
-        begin_ns = self._clock.now_ns()
-        try:
-            self._session.start(with_programs=opening.with_programs)
-        except ProfilerBusyError as error:
-            self._lose_busy(asked_ns, step, str(error))
-            return False
-        start_ns = self._clock.now_ns()
-        start_ps = self._spend_start((start_ns - begin_ns) * PS_PER_NS)
-        hard_limit_ns = max(HARD_LIMIT_NS, 3 * typical_step_ns)
         with self._lock:
-            self._open = _Open(self._count, step, start_ns, opening, start_ps, hard_limit_ns)
-            self.is_open = True
-        self._count += 1
-        self._end_busy()
-        return True
+            self._wanted = None
+            return self._start(step, opening, in_step=False)
+
+    def want(self, step: int, at_ns: int, opening: Opening) -> None:
+        """Let a window begin inside `step` at a moment, unless the step is over by then."""
+        with self._lock:
+            self._wanted = _Wanted(step, at_ns, opening)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a window is to begin inside the step in progress."""
+        return self._wanted is not None
+
+    def forget(self) -> None:
+        """The step is over: no window begins inside it any more."""
+        with self._lock:
+            self._wanted = None
 
     @property
     def in_step(self) -> bool:
@@ -145,14 +191,17 @@ class WindowRunner:
 
     def enter_step(self, step: int) -> None:
         """Mark the beginning of a step in the capture."""
-        self._annotation = self._session.step_annotation(step)
-        self._annotation.__enter__()
+        with self._lock:
+            self._step = step
+            if self._open is not None:
+                self._annotation = self._session.step_annotation(step)
+                self._annotation.__enter__()
 
     def leave_step(self) -> None:
         """Mark the end of the step in the capture."""
-        annotation, self._annotation = self._annotation, None
-        if annotation is not None:
-            annotation.__exit__(None, None, None)
+        with self._lock:
+            self._leave_step()
+            self._step += 1
 
     def is_due(self, next_step: int, now_ns: int) -> bool:
         """Whether the open window has its steps, or has been open for long enough."""
@@ -161,39 +210,152 @@ class WindowRunner:
             return False
         if self._until_step is not None:
             return next_step >= self._until_step
-        return next_step - window.first_step >= self._max_steps or now_ns - window.start_ns >= SOFT_LIMIT_NS
+        has_all = window.in_step or next_step - window.first_step >= self._max_steps
+        is_over = window.end_ns is not None and now_ns >= window.end_ns
+        return has_all or is_over or now_ns - window.start_ns >= SOFT_LIMIT_NS
 
-    def close(self, next_step: int, excess_ns: int | None) -> CapturedWindow | None:
+    def close(
+        self, next_step: int, excess_ns: int | None, *, ended_by: EndedBy = "steps", step_is_open: bool = False
+    ) -> CapturedWindow | None:
         """Close the open window; `next_step` is the first step it did not capture in full.
 
         Args:
             next_step: number of the open or next step.
             excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster;
                 None where that is not known.
+            ended_by: what ends it.
+            step_is_open: whether step `next_step` is in progress.
 
         Returns:
             The window, or None where there was none, or where the profiler turned out not to be ours.
         """
         with self._lock:
-            window, self._open = self._open, None
-            self.is_open = False
+            self._wanted = None
+            window = self._open
+            if window is None:
+                return None
+            self._leave_step()
+            waiting_ns = self._clock.now_ns()
+            self._session.drain()
+            begin_ns = self._clock.now_ns()
+            cut_step = next_step if step_is_open else None
+            if window.in_step:
+                cut_step = next_step = window.first_step
+            if excess_ns is not None:
+                excess_ns += begin_ns - waiting_ns
+            return self._stop(window, next_step, cut_step, ended_by, excess_ns)
+
+    def due_in_s(self, now_ns: int) -> float | None:
+        """How long the flusher may sleep before `tend` has something to do, in seconds; None where nothing is set."""
+        window, wanted = self._open, self._wanted
+        at_ns = wanted.at_ns if wanted is not None else None if window is None else window.end_ns
+        return None if at_ns is None else max(0, max(at_ns, self._ask_again_ns) - now_ns) / 1e9
+
+    def tend(self, now_ns: int) -> None:
+        """Let a window begin or end inside a step where its moment has come. Called on the flusher's thread."""
+        due_s = self.due_in_s(now_ns)
+        if due_s is None or due_s > 0:
+            return
+        self._ask_again_ns = now_ns + self._retry_ns
+        self._retry_ns = min(2 * self._retry_ns, LAST_RETRY_NS)
+        self._session.interrupt(self.interrupted)
+
+    @guarded
+    def interrupted(self) -> None:
+        """The job can be interrupted: begin or end the window whose moment has come. Between ops, on some thread."""
+        if not self._lock.acquire(blocking=False):
+            return  # the job's thread is at work on the profiler itself
+        cut = None
+        try:
+            now_ns = self._clock.now_ns()
+            window, wanted = self._open, self._wanted
+            if window is not None and window.end_ns is not None and now_ns >= window.end_ns:
+                cut = self._cut(window)
+                self.on_part()
+            elif window is None and wanted is not None and now_ns >= wanted.at_ns:
+                self._wanted = None
+                if self._start(wanted.step, wanted.opening, in_step=True):
+                    self.on_part()
+            else:
+                return
+            self._retry_ns, self._ask_again_ns = FIRST_RETRY_NS, 0
+        finally:
+            self._lock.release()
+        if cut is not None:
+            self.on_cut(cut)
+
+    def abandon(self) -> None:
+        """Make sure that no profiler of ours is left running. Called when the recorder switches itself off."""
+        self._wanted = None
+        window = self._open
         if window is None:
-            return None
-        self.leave_step()
-        waiting_ns = self._clock.now_ns()
-        self._session.drain()
+            return
+        self.is_open = False
+        self.lost.append(
+            LostWindow("lost-window", window.start_ns, window.start_ns, window.first_step, "the recorder was off")
+        )
+        if self._opener == threading.get_ident():
+            self.stop_abandoned()
+        else:
+            self._session.interrupt(self.stop_abandoned)
+
+    @guarded_even_off
+    def stop_abandoned(self) -> None:
+        """Stop the profiler of an abandoned window."""
+        window, self._open = self._open, None
+        if window is not None:
+            self._session.stop()
+
+    def _start(self, step: int, opening: Opening, *, in_step: bool) -> bool:
+        asked_ns = self._clock.now_ns()
+        if self._session.busy():
+            self._lose_busy(asked_ns, step, "another profiler session was running")
+            return False
+        if not in_step:
+            self._session.drain()
         begin_ns = self._clock.now_ns()
+        try:
+            self._session.start(with_programs=opening.with_programs)
+        except ProfilerBusyError as error:
+            self._lose_busy(asked_ns, step, str(error))
+            return False
+        start_ns = self._clock.now_ns()
+        start_ps = (start_ns - begin_ns) * PS_PER_NS
+        self._account.spend("start", start_ps)
+        plan = opening.plan
+        end_ns = None if plan is None or plan.limit_ps is None else start_ns + plan.limit_ps // PS_PER_NS
+        self._opener = threading.get_ident()
+        self._step = step
+        self._open = _Open(self._count, step, start_ns, opening, start_ps, end_ns, in_step)
+        self.is_open = True
+        self._count += 1
+        self._end_busy()
+        return True
+
+    def _cut(self, window: _Open) -> CapturedWindow | None:
+        """Close the window in the middle of a step. The device is not waited for: what it has in hand is cut too."""
+        self._leave_step()
+        next_step = window.first_step if window.in_step else self._step
+        return self._stop(window, next_step, self._step, "seconds", None)
+
+    def _stop(
+        self, window: _Open, next_step: int, cut_step: int | None, ended_by: EndedBy, excess_ns: int | None
+    ) -> CapturedWindow | None:
+        begin_ns = self._clock.now_ns()
+        self.is_open = False
         try:
             capture = self._session.stop()
         except ProfilerBusyError as error:
+            self._open = None
             self._lose_busy(window.start_ns, window.first_step, str(error))
             return None
+        self._open = None
         end_ns = self._clock.now_ns()
         stop_ps = (end_ns - begin_ns) * PS_PER_NS
         self._account.spend("stop", stop_ps)
         slowdown_ps = None
-        if excess_ns is not None:
-            slowdown_ps = self._charge(excess_ns + begin_ns - waiting_ns) * PS_PER_NS
+        if excess_ns is not None and cut_step is None:
+            slowdown_ps = self._charge(excess_ns) * PS_PER_NS
             self._account.spend("slowdown", slowdown_ps)
         return CapturedWindow(
             window.window,
@@ -206,42 +368,14 @@ class WindowRunner:
             stop_ps,
             slowdown_ps,
             capture,
+            cut_step,
+            ended_by,
         )
 
-    def expire(self, now_ns: int) -> None:
-        """Close the profiler of a window whose step does not end. Called on the flusher's thread.
-
-        What it captured is dropped: a capture without a complete step is of no use, and a long one may be large.
-        """
-        with self._lock:
-            window = self._open
-            if self._until_step is not None or window is None or now_ns - window.start_ns < window.hard_limit_ns:
-                return
-            if not self._session.stops_anywhere:
-                return  # the next hook on the job's thread closes it
-            self._open = None
-            self.is_open = False
-        self._session.stop()
-        self.lost.append(
-            LostWindow(
-                "lost-window",
-                window.start_ns,
-                self._clock.now_ns(),
-                window.first_step,
-                "the step did not end while the window was open; the watchdog closed the profiler",
-            )
-        )
-
-    def abandon(self) -> None:
-        """Make sure that no profiler of ours is left running. Called when the recorder switches itself off."""
-        with self._lock:
-            window, self._open = self._open, None
-            self.is_open = False
-        if window is not None:
-            self.lost.append(
-                LostWindow("lost-window", window.start_ns, window.start_ns, window.first_step, "the recorder was off")
-            )
-            self._session.stop()
+    def _leave_step(self) -> None:
+        annotation, self._annotation = self._annotation, None
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
 
     def take_lost(self, *, final: bool = False) -> list[LostWindow]:
         """Take the windows lost since the last call; a stretch of a busy profiler once it has ended, or if `final`."""
@@ -272,6 +406,10 @@ class WindowRunner:
         if busy is not None:
             self.lost.append(busy)
 
-    def _spend_start(self, cost_ps: int) -> int:
-        self._account.spend("start", cost_ps)
-        return cost_ps
+
+def _nothing() -> None:
+    """Nobody listens."""
+
+
+def _nothing_with(window: CapturedWindow) -> None:
+    """Nobody listens."""

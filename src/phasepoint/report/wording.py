@@ -105,15 +105,23 @@ def not_seen_lines(seen: NotSeen) -> list[str]:
     counted = (
         (seen.missing_steps, "Step numbers missing between the first and the last recorded step"),
         (seen.pending_windows, "Windows not converted yet, and so in no estimate"),
-        (seen.empty_windows, "Windows that hold no whole step"),
         (seen.dropped_events, "Profiler events lost or impossible to place"),
         (seen.orphan_events, "Device events with no launch in the capture"),
         (seen.misnested_events, "Events that overlap a neighbour on their track without nesting"),
     )
+    lines += [_stretches_line(seen.empty_windows)] if seen.empty_windows else []
     lines += [f"{what}: {format_count(count)}" for count, what in counted if count]
     lines += [gap_line(gap) for gap in seen.gaps]
     lines += [printable(problem) for problem in seen.problems]
     return lines
+
+
+def _stretches_line(stretches: int) -> str:
+    were = "stretch inside a step was" if stretches == 1 else "stretches inside steps were"
+    return (
+        f"{format_count(stretches)} {were} captured: a whole step was dearer than the budget. Their ops say what ran, "
+        "not how often."
+    )
 
 
 def _captured_line(seen: NotSeen) -> str:

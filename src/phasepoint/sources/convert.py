@@ -182,6 +182,7 @@ def _convert_one(
             steps=_clock_steps(run, job),
             keep_spans=job.keep_spans,
             read_hlo=programs.read,
+            holds_steps=job.window["last_step"] >= job.window["first_step"],
         )
         capture = read_capture(job.window["format"], data, request)
     except (SourceError, StoreError) as error:

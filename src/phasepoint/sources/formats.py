@@ -21,6 +21,7 @@ class CaptureRequest:
         steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
         keep_spans: whether spans are wanted.
         read_hlo: reads HLO protos, remembering programs seen before.
+        holds_steps: whether it holds any step in full, as far as the recorder knows.
     """
 
     window: int
@@ -28,6 +29,7 @@ class CaptureRequest:
     steps: pa.Table
     keep_spans: bool
     read_hlo: Callable[..., Any]
+    holds_steps: bool = True
 
 
 def read_capture(capture_format: str, data: bytes | Path, request: CaptureRequest) -> Capture:
@@ -59,6 +61,7 @@ def _read_xplane(data: bytes, request: CaptureRequest) -> Capture:
         steps=request.steps,
         keep_spans=request.keep_spans,
         read_hlo=request.read_hlo,
+        holds_steps=request.holds_steps,
     )
 
 
@@ -71,6 +74,7 @@ def _read_kineto(data: bytes, request: CaptureRequest) -> Capture:
         epoch_unix_ns=request.epoch_unix_ns,
         steps=request.steps,
         keep_spans=request.keep_spans,
+        holds_steps=request.holds_steps,
     )
 
 

@@ -20,7 +20,7 @@ from phasepoint.sources.kineto_slices import Slices, TraceFacts
 from phasepoint.sources.kineto_spool import SLICE_ROWS, Spool
 from phasepoint.sources.kineto_steps import Mark, bounds_of_marks
 from phasepoint.sources.kineto_trace import KinetoTrace
-from phasepoint.sources.step_bounds import StepBounds, order_bounds
+from phasepoint.sources.step_bounds import StepBounds, no_bounds, order_bounds
 
 PS_PER_NS = 1_000
 PS_PER_US = 1_000_000
@@ -37,6 +37,7 @@ def read_kineto(
     epoch_unix_ns: int | None = None,
     steps: pa.Table | None = None,
     keep_spans: bool = True,
+    holds_steps: bool = True,
 ) -> Capture:
     """Convert one capture of PyTorch's profiler.
 
@@ -46,6 +47,7 @@ def read_kineto(
         epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
         steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, for captures that hold no marks.
         keep_spans: whether to build `spans`, by far the largest table, and the rows of single events.
+        holds_steps: False for a stretch inside a step: no step is looked for.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty, PyTorch has none.
@@ -54,7 +56,9 @@ def read_kineto(
         SourceError: the bytes are no trace in Chrome's JSON format.
     """
     with KinetoReading(PlainBytes(data)) as reading:
-        reading.set_window(window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans)
+        reading.set_window(
+            window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans, holds_steps=holds_steps
+        )
         return reading.capture()
 
 
@@ -103,6 +107,7 @@ class KinetoReading:
         steps: pa.Table | None = None,
         keep_spans: bool = True,
         whole: bool = False,
+        holds_steps: bool = True,
     ) -> bool:
         """Say what the tables are to be of: see `read_kineto`.
 
@@ -112,6 +117,7 @@ class KinetoReading:
             steps: the step clock's.
             keep_spans: whether rows of single events are wanted.
             whole: whether a file that marks no steps is one step, from its first span to its last.
+            holds_steps: whether steps are looked for.
 
         Returns:
             Whether the file marks steps.
@@ -131,7 +137,7 @@ class KinetoReading:
             Mark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
             for start, dur, kind in sorted(gatherer.marks)
         ]
-        bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps)
+        bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps) if holds_steps else no_bounds()
         is_marked = bool(len(bounds.step))
         if whole and not is_marked:
             bounds = _one_step(first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)

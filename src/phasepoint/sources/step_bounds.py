@@ -45,6 +45,12 @@ class StepBounds:
         return StepBounds(self.step[known], self.start_ps[known], self.end_ps[known], self.of_device)
 
 
+def no_bounds() -> StepBounds:
+    """Of a capture that holds no step in full: all its work belongs to no step."""
+    none = np.empty(0, np.int64)
+    return StepBounds(none, none, none)
+
+
 def order_bounds(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
     """Bounds from marks in any order: the first of a number counts; a step ends where the next begins at the latest."""
     order = np.argsort(start_ps, kind="stable")

@@ -25,7 +25,7 @@ from phasepoint.sources.event_tables import accounts_table
 from phasepoint.sources.hlo import HloTables, read_programs
 from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
 from phasepoint.sources.scratch import Scratch
-from phasepoint.sources.step_bounds import StepBounds
+from phasepoint.sources.step_bounds import StepBounds, no_bounds
 from phasepoint.sources.tf_names import category_of_type, layers_and_directions
 from phasepoint.sources.wire import as_bytes
 from phasepoint.sources.xplane_accounts import account_for, describe_devices, tables_of_spans
@@ -63,6 +63,7 @@ def read_xplane(
     steps: pa.Table | None = None,
     keep_spans: bool = True,
     read_hlo: ReadPrograms = read_programs,
+    holds_steps: bool = True,
 ) -> Capture:
     """Convert one XPlane capture.
 
@@ -73,6 +74,7 @@ def read_xplane(
         steps: rows of `steps` from the step clock, for captures that hold no marks of the recorder.
         keep_spans: whether to build `spans`; aggregates do not need them.
         read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers.
+        holds_steps: False for a stretch inside a step: no step is looked for.
 
     Raises:
         SourceError: the bytes are no XSpace; the message says how far reading came. Bytes damaged further in are read
@@ -89,7 +91,7 @@ def read_xplane(
         reading = other.submit(_read_hlo, read_hlo, hlo_protos(buffer, planes), window)
         events = gather_events(buffer, planes, profile_start_ns, scratch)
         hlo, hlo_problems = reading.result()
-        bounds = find_bounds(events, steps, offset_ps)
+        bounds = find_bounds(events, steps, offset_ps) if holds_steps else no_bounds()
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
         described = _describe(events, hlo, window=window, offset_ps=offset_ps, bounds=bounds)

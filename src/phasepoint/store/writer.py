@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -68,8 +69,11 @@ class ShardWriter:
             if table.num_rows:
                 self._buffers[name].append(table)
 
-    def write_raw(self, relative_path: str, data: bytes) -> int:
-        """Write a raw capture, compressed if its name ends in `.zst`, and return the bytes it takes.
+    def write_raw(self, relative_path: str, data: bytes | Path) -> int:
+        """Write a raw capture (or the file that holds it), compressed if its name ends in `.zst`.
+
+        Returns:
+            The bytes it takes.
 
         Raises:
             StoreError: the path leads out of `raw/`, the shard is closed, or the file cannot be written.
