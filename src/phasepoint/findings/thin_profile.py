@@ -90,7 +90,7 @@ def _stretches_only(view: FindingsView, stretches: int) -> Finding:
     inside = (
         "1 stretch inside a step was" if stretches == 1 else f"{format_count(stretches)} stretches inside steps were"
     )
-    budget = _budget(view) or _spent(view)
+    budget = noted_budget(view.analysis.run) or _spent(view)
     return _finding(
         view,
         f"{inside} captured and no whole step: their ops say what ran, not what share of a step it takes",
