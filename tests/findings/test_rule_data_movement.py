@@ -65,5 +65,5 @@ def test_a_clean_run_is_told_nothing(tmp_path, seed):
 
 
 def test_without_windows_it_says_what_it_lacks(tmp_path):
-    with pytest.raises(Unavailable, match="at least 1 are needed: record for longer"):
+    with pytest.raises(Unavailable, match="at least 1 is needed: record a longer job"):
         find(view_of(tmp_path, (steps_of([10**10] * 30), {})))

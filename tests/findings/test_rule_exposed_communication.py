@@ -70,5 +70,5 @@ def test_collectives_of_a_host_thread_count_where_nothing_is_computed(tmp_path):
 
 
 def test_without_windows_it_says_what_it_lacks(tmp_path):
-    with pytest.raises(Unavailable, match="at least 1 are needed: record for longer"):
+    with pytest.raises(Unavailable, match="at least 1 is needed: record a longer job"):
         find(view_of(tmp_path, (steps_of([10**10] * 30), {})))

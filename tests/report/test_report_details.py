@@ -121,13 +121,13 @@ def test_costs_are_those_of_the_ops_table(opened):
 
 def test_flop_and_bytes_are_of_the_op_s_own_program(tmp_path):
     """Two programs of one name, compiled for two batch sizes: the instruction of the right one counts."""
-    from made_run import _tables
+    from made_run import run_tables
 
     from phasepoint.core.tables import table_from_rows
     from phasepoint.store import create_run, open_run, open_shard
 
     create_run(tmp_path / "run", command=("x",), frameworks={}, devices=("cpu",))
-    tables = _tables(step_rows())
+    tables = run_tables(step_rows())
     for row in tables["ops"]:
         row["program"] = 1 if row["step"] < 50 else 2
     base = {"computation": "main", "opcode": "dot", "category": "compute", "shape": "f32[]", "operands": []}

@@ -28,7 +28,7 @@ def import_(
     from phasepoint.cli.console import write_notes
     from phasepoint.cli.opening import progress_bar
     from phasepoint.cli.replaced_run import replaced_run
-    from phasepoint.core.units import format_count
+    from phasepoint.core.units import format_count, format_counted
     from phasepoint.sources.import_shards import import_traces
 
     with replaced_run(out, force=force), progress_bar("reading traces") as advance:
@@ -41,7 +41,7 @@ def import_(
         return
     for one in imported.files:
         write_notes([f"{one.path}: {one.problem}"] if one.problem else [])
-        steps = f"{format_count(one.steps)} steps" if one.steps else "no marked step: the whole file is one"
+        steps = format_counted(one.steps, "step") if one.steps else "no marked step: the whole file is one"
         typer.echo(
             f"{one.path}: {one.format}, host {one.host}, {steps}; {format_count(one.events)} events = "
             f"{format_count(one.spans)} spans + {format_count(one.ignored)} ignored + "
@@ -55,8 +55,9 @@ def import_(
 def _refuse_unread(imported: "ImportedTraces") -> None:
     """End with an error where a trace could not be read at all: its rank is missing in the run."""
     from phasepoint.core.errors import SourceError
+    from phasepoint.core.units import format_counted
 
     if imported.unread:
         reasons = "\n".join(one.reason for one in imported.unread)
-        count = f"{len(imported.unread)} of {len(imported.files) + len(imported.unread)} traces"
+        count = f"{len(imported.unread)} of {format_counted(len(imported.files) + len(imported.unread), 'trace')}"
         raise SourceError(f"{count} could not be read, and the run is without them:\n{reasons}")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from phasepoint.cli.options import AsJson
+from phasepoint.core.units import format_counted
 
 
 def measure(
@@ -32,7 +33,7 @@ def measure(
     from phasepoint.stack.measured_command import measure_command
 
     chosen = choose_levels(levels.split(","))
-    with busy(f"running {len(chosen) * repeats} processes"):
+    with busy(f"running {format_counted(len(chosen) * repeats, 'process', 'processes')}"):
         regions = measure_command(command, levels=chosen, repeats=repeats, warmups=warmups, framework=framework)
     if as_json:
         from phasepoint.report.documents import to_json

@@ -20,7 +20,7 @@ limit.
 
 import numpy as np
 
-from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.core.units import format_counted, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.captured import INPUT
@@ -56,7 +56,8 @@ def find(view: FindingsView) -> list[Finding]:
             "persistent_workers=True); JAX: grain worker processes, or a thread that puts the next batch on the device",
             evidence=(
                 Evidence(
-                    f"{steps} steps waited for more than a fifth of their time, {format_ps(waited_ps)} in all",
+                    f"{format_counted(steps, 'step')} waited for more than a fifth of the time, "
+                    f"{format_ps(waited_ps)} in all",
                     "steps",
                     "select step, input_ps, dur_ps from steps where input_ps > 0.2 * dur_ps order by input_ps desc",
                 ),

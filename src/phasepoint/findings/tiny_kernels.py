@@ -21,7 +21,7 @@ lower end of the interval must reach a third of the claim.
 
 import numpy as np
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_time import HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run, with_part_of_slowdown
@@ -61,7 +61,7 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:
         "lax.scan(…, unroll=8); PyTorch a batched call (torch.bmm, torch._foreach_*) or torch.compile",
         evidence=(
             Evidence(
-                f"{format_count(tiny)} executions of at most {TINY_TOLD} in the median captured step",
+                f"{format_counted(tiny, 'execution')} of at most {TINY_TOLD} in the median captured step",
                 "spans",
                 "select name, count(*) as executions, sum(dur_ps) as total_ps from spans where device <> 'host' "
                 f"and level in ('op', 'kernel') and dur_ps <= {TINY_PS} group by name order by executions desc",

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.units import format_counted
 from phasepoint.phases.clock import RunClock, sum_ps
 from phasepoint.phases.summary_types import GapSummary, NotSeen
 
@@ -89,4 +90,4 @@ def _total(column: pa.ChunkedArray) -> int:
 
 
 def _merged_texts(texts: list[str]) -> tuple[str, ...]:
-    return tuple(f"{text} ({texts.count(text)} windows)" for text in dict.fromkeys(texts))
+    return tuple(f"{text} ({format_counted(texts.count(text), 'window')})" for text in dict.fromkeys(texts))

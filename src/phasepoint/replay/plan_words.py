@@ -1,6 +1,6 @@
 """A plan in words: what a replay will tell, what its reader must know, and why there is none."""
 
-from phasepoint.core.units import format_ps
+from phasepoint.core.units import format_counted, format_ps
 from phasepoint.replay.interval_advice import best_interval_ps
 from phasepoint.replay.restart_points import RestartPoint, count_refused
 from phasepoint.replay.ways import LEAD_STEPS, Way
@@ -112,4 +112,4 @@ def advise_interval(write_ps: int | None, run_ps: int, n_steps: int) -> str:
 
 def name_count(count: int) -> str:
     """`1 step`, `1,200 steps`."""
-    return "1 step" if count == 1 else f"{count:,} steps"
+    return format_counted(count, "step")

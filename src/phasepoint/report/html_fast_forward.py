@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.summary_types import RunSummary
 from phasepoint.replay.compact_result import Compact, PartEstimate
 from phasepoint.replay.fast_forward import FastForward
@@ -117,7 +117,7 @@ def _compact(found: FastForward, colours: Mapping[str, str]) -> Markup:
         )
     one = found.compact
     share = format_ratio(one.steps_used / one.steps_total)
-    aside = f"{format_count(one.steps_used)} of {format_count(one.steps_total)} steps ({share}) stand for all"
+    aside = f"{format_count(one.steps_used)} of {format_counted(one.steps_total, 'step')} ({share}) stand for all"
     whole = PartEstimate("all steps", one.steps_total, one.estimate_ps, one.low_ps, one.high_ps, one.actual_ps)
     columns = [
         text("time inside steps", "part"),
@@ -163,4 +163,4 @@ def _interval(part: PartEstimate) -> str:
 
 
 def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{format_count(count)} steps"
+    return format_counted(count, "step")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.method_comparison import MethodSummary
 from phasepoint.phases.report_details import ReportDetails
 from phasepoint.phases.summary_types import RunEvent, RunSummary
@@ -103,7 +103,7 @@ def _checkpoints(summary: RunSummary) -> Markup:
         )
         for one in summary.checkpoints
     )
-    title = element("summary", f"{format_count(len(summary.checkpoints))} checkpoints")
+    title = element("summary", format_counted(len(summary.checkpoints), "checkpoint"))
     return element("details", title, data_table(columns, rows, label="Checkpoints"))
 
 
@@ -129,7 +129,7 @@ def _indexed(checkpoints: Sequence[IndexedCheckpoint]) -> Markup:
         )
         for one in checkpoints
     )
-    title = element("summary", f"{format_count(len(checkpoints))} checkpoints")
+    title = element("summary", format_counted(len(checkpoints), "checkpoint"))
     return element("details", title, data_table(columns, rows, label="Checkpoints"))
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.learn.predict_types import KernelEstimate, ProgramEstimate
 from phasepoint.report.bars import share_bar
 from phasepoint.report.names import printable, shorten
@@ -50,7 +50,7 @@ def render_predictions(found: Sequence[ProgramEstimate], console: Console, *, co
         compile_s: seconds that tracing and compiling took before.
     """
     if len(found) > 1:
-        console.print(Text(f"{format_count(len(found))} programs on {found[0].device}", style="bold"))
+        console.print(Text(f"{format_counted(len(found), 'program')} on {found[0].device}", style="bold"))
         console.print(_program_table(found))
         _say_left(console, len(found) - MOST_ROWS, None)
         console.print()
@@ -105,7 +105,7 @@ def _measured(found: ProgramEstimate) -> Text:
     assert found.measured is not None
     text = Text(
         f"measured {format_ps(found.measured.time_ps)} on {printable(found.measured.device)}, "
-        f"mean of {format_count(found.measured.executions)} executions"
+        f"mean of {format_counted(found.measured.executions, 'execution')}"
     )
     ratio = found.measured_ratio
     return text if ratio is None else text.append(f": × {ratio:.2f} of what is predicted")

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.compact_result import Compact, CompactWindow, PartEstimate
 from phasepoint.report.names import shorten
 
@@ -20,8 +20,8 @@ def render_compact(found: Compact, console: Console, *, top: int) -> None:
         top: windows to show, the ones that stand for most time first.
     """
     share = format_ratio(found.steps_used / found.steps_total)
-    used = f"{format_count(found.steps_used)} of {format_count(found.steps_total)} steps ({share})"
-    console.print(Text(f"{used} in {len(found.windows):,} windows stand for the run", style="bold"))
+    used = f"{format_count(found.steps_used)} of {format_counted(found.steps_total, 'step')} ({share})"
+    console.print(Text(f"{used} in {format_counted(len(found.windows), 'window')} stand for the run", style="bold"))
     header = ("time inside steps", "steps", "estimate", f"{format_ratio(found.confidence)}", "recorded", "off by")
     whole = PartEstimate("all", found.steps_total, found.estimate_ps, found.low_ps, found.high_ps, found.actual_ps)
     console.print(_grid(header, [_row(whole, found.actual_ps)]))

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.estimate_types import Cost, Estimate, Exchange, ScalarChange, Value
 from phasepoint.report.names import printable, shorten
 from phasepoint.report.wording import category_name
@@ -27,7 +27,7 @@ def render_estimate(found: Estimate, console: Console) -> None:
     if found.from_windows is not None:
         few = found.from_windows
         console.print(
-            f"Its representatives, {format_count(few.steps_used)} of {format_count(few.steps_total)} steps, say "
+            f"Its representatives, {format_count(few.steps_used)} of {format_counted(few.steps_total, 'step')}, say "
             f"{format_ps(few.estimate.value_ps)} in steps{_between(few.estimate, found.confidence)}."
         )
     for line in _cost_lines(found.cost):
@@ -114,7 +114,7 @@ def _render_parts(one: Exchange, console: Console) -> None:
 
 def _scalar_line(one: ScalarChange) -> str:
     return (
-        f"  {printable(one.name)}, mean of {format_count(one.steps)} steps {one.first_step}–{one.last_step}: "
+        f"  {printable(one.name)}, mean of {format_counted(one.steps, 'step')} {one.first_step}–{one.last_step}: "
         f"{one.before:.6g} → {one.after:.6g}; largest difference {one.largest_difference:+.3g} "
         f"in step {one.largest_step}"
     )

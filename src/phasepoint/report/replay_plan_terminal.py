@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.plan import PhasePlan, ReplayPlan
 from phasepoint.report.names import printable, shorten
 from phasepoint.report.replay_commands import replay_command
@@ -65,7 +65,7 @@ def render_plans(plans: Sequence[PhasePlan], console: Console, *, run: str) -> N
 
 def plan_headline(plan: ReplayPlan) -> str:
     """The plan in one sentence."""
-    steps = "1 step" if plan.forward_steps == 1 else f"{format_count(plan.forward_steps)} steps"
+    steps = format_counted(plan.forward_steps, "step")
     return (
         f"{printable(plan.phase)}: {steps} from {start_of(plan)}, {format_ps(plan.cost_ps)} instead of "
         f"{format_ps(plan.full_ps)} ({format_ratio(plan.ratio)})"
