@@ -1,24 +1,77 @@
-"""What entering a recording may import: everything it imports is paid from the job's budget."""
+"""What a recording may import into the job: everything it imports is paid from the job's budget."""
 
+import os
 import subprocess
 import sys
 
-DEAR = ("numba", "duckdb", "sklearn", "ruptures", "pandas", "pyarrow.compute", "phasepoint.phases")
+import pytest
+
+from phasepoint.store import open_run
+
+DEAR = (
+    "numba",
+    "duckdb",
+    "sklearn",
+    "ruptures",
+    "pandas",
+    "scipy",
+    "matplotlib",
+    "tensorflow",
+    "polars",
+    "typer",
+    "rich",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.pandas_compat",
+    "phasepoint.phases",
+    "phasepoint.sources",
+)
+"""Packages that a job may have installed and a recording has no use for."""
 
 JOB = """
 import sys
 from phasepoint.recorder import record
 with record(sys.argv[1], framework=None) as run:
-    for _ in run.steps(range(3)):
-        pass
+    for number in run.steps(range(300)):
+        with run.phase("train"):
+            run.log(loss=number / 3, epoch=1)
+    run.checkpoint("ckpt/300")
 print("\\n".join(sys.modules))
 """
 
 
-def test_a_recording_imports_nothing_dear(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", JOB, str(tmp_path / "run")], capture_output=True, text=True, check=True, timeout=120
-    )
+@pytest.fixture
+def fakes(tmp_path):
+    """A folder with a package of each dear name, which says on stderr that it was imported."""
+    folder = tmp_path / "packages"
+    for name in DEAR:
+        if "." not in name:
+            (folder / name).mkdir(parents=True)
+            code = f"import sys\nsys.stderr.write('imported {name}\\n')\n__version__ = '99.0.0'\n"
+            (folder / name / "__init__.py").write_text(code)
+    return folder
+
+
+def run_job(code, *arguments, packages):
+    before = os.environ.get("PYTHONPATH")
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *([before] if before else [])])}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ)
+
+
+def test_a_recording_imports_nothing_dear(tmp_path, fakes):
+    done = run_job(JOB, str(tmp_path / "run"), packages=fakes)
     found = set(done.stdout.split())
     assert "phasepoint.store.writer" in found
     assert not [name for name in DEAR if name in found]
+    assert not done.stderr
+    run = open_run(tmp_path / "run")
+    assert run.table("steps").num_rows == 300
+    assert run.table("scalars").num_rows == 600
+    assert run.table("hints").num_rows == 300
+
+
+def test_the_fakes_are_found(fakes):
+    """What the test above would see if a column were made by way of pandas."""
+    done = run_job("import pyarrow\ntry: pyarrow.array([1])\nexcept AttributeError: pass", packages=fakes)
+    assert done.stderr == "imported pandas\n"
