@@ -6,7 +6,7 @@ Casting and dictionary-encoding are avoided too, for they import pyarrow.compute
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import TableError
+
+_Make = Callable[[Sequence[Any], NDArray[np.bool_], pa.DataType], pa.Array]
 
 
 def column_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -30,19 +32,9 @@ def column_of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     known = np.fromiter((value is not None for value in values), np.bool_, len(values))
     if not known.any():
         return pa.nulls(len(values), kind)
-    if pa.types.is_int64(kind):
-        return _numbers(array("q", (0 if value is None else value for value in values)), known, kind)
-    if pa.types.is_float64(kind):
-        return _numbers(array("d", (0.0 if value is None else value for value in values)), known, kind)
-    if pa.types.is_boolean(kind):
-        bits = np.fromiter((bool(value) for value in values), np.bool_, len(values))
-        return pa.Array.from_buffers(kind, len(values), [_validity(known), _bits(bits)])
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _texts([b"" if value is None else _encoded(value) for value in values], known, kind)
-    if pa.types.is_dictionary(kind):
-        return _names(values, known, kind)
-    if pa.types.is_list(kind):
-        return _lists(values, known, kind)
+    for is_kind, make in _MAKERS:
+        if is_kind(kind):
+            return make(values, known, kind)
     raise TableError(f"no column of type {kind} is made from values; add it here")
 
 
@@ -62,6 +54,23 @@ def name_column(indices: NDArray[np.int64], names: Sequence[str]) -> pa.Array:
 def _numbers(values: Any, known: NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
     """`values` has a buffer of the type's own width."""
     return pa.Array.from_buffers(kind, len(values), [_validity(known), pa.py_buffer(values)])
+
+
+def _integers(values: Sequence[Any], known: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    return _numbers(array("q", (0 if value is None else value for value in values)), known, kind)
+
+
+def _floats(values: Sequence[Any], known: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    return _numbers(array("d", (0.0 if value is None else value for value in values)), known, kind)
+
+
+def _booleans(values: Sequence[Any], known: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    bits = np.fromiter((bool(value) for value in values), np.bool_, len(values))
+    return pa.Array.from_buffers(kind, len(values), [_validity(known), _bits(bits)])
+
+
+def _strings(values: Sequence[Any], known: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    return _texts([b"" if value is None else _encoded(value) for value in values], known, kind)
 
 
 def _texts(encoded: Sequence[bytes], known: NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
@@ -99,3 +108,14 @@ def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
 def _encoded(text: Any) -> bytes:
     """UTF-8. What a path holds that is no text (lone surrogates) becomes an escape: `\\udcff`."""
     return bytes(text) if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+
+
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], _Make], ...] = (
+    (pa.types.is_int64, _integers),
+    (pa.types.is_float64, _floats),
+    (pa.types.is_boolean, _booleans),
+    (pa.types.is_string, _strings),
+    (pa.types.is_binary, _strings),
+    (pa.types.is_dictionary, _names),
+    (pa.types.is_list, _lists),
+)
