@@ -77,7 +77,9 @@ def test_a_torch_job_with_workers(tmp_path):
     job = write(tmp_path, TORCH_JOB)
     expected = plain(sys.executable, job, str(tmp_path / "a"), "2")
     done = record(tmp_path / "run", sys.executable, job, str(tmp_path / "b"), "2", options=("--budget", "none"))
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    assert (done.returncode, done.stdout) == (0, expected)
+    assert done.stderr.startswith("recorded: 60 steps, ")
+    assert done.stderr.count("\n") == 1
     run = open_run(tmp_path / "run")
     assert [(shard.name, shard.state, shard.session.framework) for shard in run.shards] == [
         ("host=00000", "closed", "torch")
@@ -105,7 +107,9 @@ def test_a_jax_job(tmp_path):
     job = write(tmp_path, JAX_JOB)
     expected = plain(sys.executable, job)
     done = record(tmp_path / "run", sys.executable, job, options=("--budget", "none"))
-    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    assert (done.returncode, done.stdout) == (0, expected)
+    assert done.stderr.startswith("recorded: 60 steps, ")
+    assert done.stderr.count("\n") == 1
     run = open_run(tmp_path / "run")
     steps = run.table("steps").to_pylist()
     assert [step["step"] for step in steps] == list(range(60))
@@ -142,7 +146,8 @@ def test_a_command_that_never_makes_a_step_says_so_and_leaves_a_readable_run(tmp
     job = write(tmp_path, "import sys; print('out'); sys.exit(7)")
     done = record(tmp_path / "run", sys.executable, job)
     assert (done.returncode, done.stdout) == (7, "out\n")
-    assert done.stderr.startswith(f"note: {tmp_path / 'run'}: no training step was seen")
+    assert done.stderr.startswith("recorded: 0 steps, ")
+    assert f"note: {tmp_path / 'run'}: no training step was seen" in done.stderr
     run = open_run(tmp_path / "run")
     assert run.shards == ()
     assert run.table("steps").num_rows == 0

@@ -44,6 +44,16 @@ def test_what_may_be_preparation_is_waited_for():
     assert run(chooser, *["prepare"] * 20, sizes={}, step_ns=S // 10, from_ns=4 * S) == ["prepare"]
 
 
+def test_an_update_outside_of_any_program_is_waited_for_where_a_library_for_it_is_there():
+    ranks = {"gradient": Rank.GRADIENT_PROGRAM}
+    chooser = StepProgram()
+    assert run(chooser, *["gradient"] * 3, sizes={}, ranks=ranks) == ["gradient"]
+    chooser = StepProgram()
+    chooser.expects_updates = True
+    assert run(chooser, *["gradient"] * 5, sizes={}, ranks=ranks) == []
+    assert run(chooser, "gradient", sizes={}, ranks=ranks, from_ns=5 * S) == ["gradient"]
+
+
 def test_many_executions_are_not_waited_for():
     chooser = StepProgram()
     run(chooser, *["tiny"] * MOST_EARLY_EXECUTIONS, sizes={}, step_ns=1)
@@ -106,7 +116,9 @@ JOB = """
     from phasepoint.recorder.autosteps.jax_clock import JaxClock
 
     seen = []
-    clock = JaxClock(LateRecording(AutoOptions("unused", 0.01, 5)))
+    late = LateRecording(AutoOptions("unused", 0.01, 5))
+    late.open = lambda *args, **kwargs: None
+    clock = JaxClock(late)
     clock._executed = lambda key, name, size, began: seen.append(getattr(key, "co_name", key))
     clock.install()
 

@@ -72,11 +72,17 @@ class JaxClock:
         self._keys: dict[int, tuple[weakref.ref[Any], Hashable | None]] = {}
         self._ignored: set[int] = set()
         self._gradients = StepEnds(late, EAGER_GRADIENT)
+        self._expects_updates = False
         self.tracing = JaxTracing(self.guard, self._gradient_taken)
         self._reset()
 
+    def expect_updates(self) -> None:
+        """A library has been imported whose updates will be told of."""
+        self._expects_updates = self._chooser.expects_updates = True
+
     def _reset(self) -> None:
         self._chooser = StepProgram(is_patient=self._late.is_patient)
+        self._chooser.expects_updates = self._expects_updates
         self._thread = 0
         self._evidence: StepEvidence | None = None
         self._gradients.reset()

@@ -24,8 +24,11 @@ PATIENCE_NS = {
 }
 """How long a job may still show better evidence, from a program's first execution on. Steps seen meanwhile are kept.
 
-A program with a gradient may be a micro-batch of a step whose update is compiled apart; programs that prepare data or
-parameters run before the first gradient."""
+Programs that prepare data or parameters run before the first gradient."""
+
+UPDATE_PATIENCE_NS = 5 * _NS_PER_S
+"""The same for a program with a gradient in a job that has imported an optimizer library: it may be a micro-batch of a
+step whose update comes later, operation by operation, each compiled at its first execution (1–3 s on 2 cores)."""
 
 STALE_NS = 60 * _NS_PER_S
 """A program that did not run for so long holds no other one back: it was no training, or training is over."""
@@ -64,12 +67,14 @@ class StepProgram:
     Attributes:
         chosen: key of the program; None until there is one.
         programs: by key.
+        expects_updates: whether the job has imported a library whose updates are seen.
 
     Args:
         is_patient: whether to wait for better evidence; else the first program that runs again is chosen.
     """
 
     def __init__(self, *, is_patient: bool = True) -> None:
+        self.expects_updates = False
         self._is_patient = is_patient
         self.chosen: Hashable | None = None
         self.programs: dict[Hashable, Program] = {}
@@ -130,7 +135,9 @@ class StepProgram:
         """Whether the choice may be made after an execution of this program."""
         if program.executions < LEAST_EXECUTIONS:
             return False
-        waited = not self._is_patient or now_ns - program.began_ns >= PATIENCE_NS[program.rank]
+        awaits_update = self.expects_updates and program.rank is Rank.GRADIENT_PROGRAM
+        patience_ns = UPDATE_PATIENCE_NS if awaits_update else PATIENCE_NS[program.rank]
+        waited = not self._is_patient or now_ns - program.began_ns >= patience_ns
         if not waited and program.executions < MOST_EARLY_EXECUTIONS:
             return False
         return not any(

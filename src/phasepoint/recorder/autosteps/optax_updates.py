@@ -22,6 +22,8 @@ def install(late: LateRecording, module: str) -> None:
     """Put the hooks in; Optax must have been imported."""
     updates = OptaxUpdates(late)
     patch_attribute(sys.modules[module], "apply_updates", updates.wrap)
+    for clock in current:
+        clock.expect_updates()
     os.register_at_fork(after_in_child=updates.reset)
     late.at_exit(OPTAX_UPDATE.rank, updates.finish)
 
