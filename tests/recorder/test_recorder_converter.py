@@ -91,7 +91,7 @@ def test_its_cost_is_in_the_account(tmp_path, monkeypatch):
         for _ in run.steps(range(10)):
             clock.tick(1000)
             StillFlusher.made.round()
-    assert run.cost.convert_ps == 7 * 3  # a flush every 3 s
+    assert run.cost.convert_ps == 7 * 5  # flushes after 1, 2, 4, and then every 3 s
 
 
 def test_a_real_one_converts_a_run(tmp_path):

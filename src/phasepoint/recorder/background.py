@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
@@ -31,6 +32,17 @@ CLOCK_STEP_PS = 500 * PS_PER_MS
 SLOWDOWN_PS_PER_BYTE: Mapping[CaptureFormat, int] = {"xplane": 2500, "kineto": 3000}
 """What recording events takes on the job's thread, per byte of their capture. Measured on 2 cores (2026-11-22):
 PyTorch 1 µs for an op of 330 bytes of JSON; JAX 0.1 µs for an event of 40 bytes."""
+
+FIRST_FLUSH_PS = PS_PER_S
+"""The first flush comes after this time, or after `flush_ps` where that is less."""
+
+ACCOUNT_PS = 60 * PS_PER_S
+ACCOUNT_RATIO = 0.02
+"""The account is written when the recording is longer by this time or this share: with each flush at first, and in a
+job of days some thousand times, four rows each."""
+
+LAST_FILES = 2
+"""Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
 
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
@@ -82,6 +94,9 @@ class Background:
         lost_captures: captures that could not be written.
         counts: counts of the job's side, for the counters at the end.
         opened: set once the run was opened, or could not be.
+        is_awaited: whether the job's thread waits for the run to be opened: its wait is the cost then.
+        entered_ps: what assembling the recording cost, imports and all; part of the account.
+        closing_ns: when the job's thread began to wait for the end of the recording.
     """
 
     def __init__(
@@ -98,6 +113,9 @@ class Background:
         self.lost_captures = 0
         self.counts: dict[str, int] = {}
         self.opened = threading.Event()
+        self.is_awaited = False
+        self.entered_ps = 0
+        self.closing_ns: int | None = None
         self._parts = parts
         self._flush_ps = flush_ps
         self._converter = converter
@@ -108,19 +126,29 @@ class Background:
         self._drift_ns: int | None = None
         self._refused = False
         self._write_ps = 0
+        self._part_ps = 0
+        self._accounted_ps = 0
+        self._accounted: dict[str, float] = {}
+        self._last_counters: list[Row] = []
 
     @guarded_even_off
     def round(self, final: bool) -> None:
         """One round; the last one closes the shard. Never raises."""
-        begin_ns = self._parts.clock.cpu_ns()
-        was_open, wanted = self._parts.output.is_open, self.wanted
-        self._work(final)
-        cpu_ps = (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS
-        self._parts.account.spend("flush" if was_open else "entry", max(0, cpu_ps - self._write_ps))
+        clock, output = self._parts.clock, self._parts.output
+        begin_ns, began_ns = clock.cpu_ns(), clock.wall_ns()
+        was_open, wanted = output.is_open, self.wanted
+        with self._own_collections():
+            self._work(final)
+            if final:  # the job's thread waits: its time is the cost, and not our CPU time
+                self._close(began_ns if self.closing_ns is None else self.closing_ns)
+            elif was_open or not (self.is_awaited and output.is_open):  # else the job's wait has been counted
+                cpu_ps = (clock.cpu_ns() - begin_ns) * PS_PER_NS
+                self._parts.account.spend("flush" if was_open else "entry", cpu_ps - self._write_ps)
         if wanted:
             self.opened.set()
-        if final:
-            self._close()
+
+    def _own_collections(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._gc_clock is None else self._gc_clock.own()
 
     @guarded_even_off
     def _work(self, final: bool) -> None:
@@ -136,10 +164,14 @@ class Background:
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
         parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
-        if final or now_ps - self._flushed_ps >= self._flush_ps or parts.steps.fill_ratio > 0.5:
+        if final or self._is_due(now_ps) or parts.steps.fill_ratio > 0.5:
             self._flushed_ps = now_ps
             self._flush(final)
             self._tend_converter(now_ps, final)
+
+    def _is_due(self, now_ps: int) -> bool:
+        """The first flushes come sooner, each after twice the time: a job of seconds that is killed leaves steps."""
+        return now_ps - self._flushed_ps >= min(self._flush_ps, max(FIRST_FLUSH_PS, self._flushed_ps))
 
     def _observe(self, now_ps: int) -> None:
         self._parts.windows.tend(self._parts.clock.now_ns())
@@ -152,10 +184,11 @@ class Background:
             return False
         if not self._parts.output.is_open:
             self._refused = True
-            self._parts.output.open()
+            opened = self._parts.output.try_open()
             self._refused = False
-            self._add_memory_limit()
-        return True
+            if opened:
+                self._add_memory_limit()
+        return self._parts.output.is_open
 
     def _write_window(self, window: CapturedWindow) -> None:
         parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
@@ -211,7 +244,7 @@ class Background:
 
     def _flush(self, final: bool) -> None:
         parts = self._parts
-        if parts.output.backlog and not parts.output.flush():
+        if parts.output.backlog and not parts.output.flush() and not final:
             return  # the steps stay in the ring, which is bounded
         rows = parts.steps.take_rows()
         if len(rows.step):
@@ -220,13 +253,30 @@ class Background:
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)
         self._add_pauses()
+        if not final:
+            self._add_account()
         by_table: dict[str, list[Row]] = {}
         while parts.inbox.rows:
             name, row = parts.inbox.rows.popleft()
             by_table.setdefault(name, []).append(row() if callable(row) else row)
+        if final:  # counters are written with the account, as one part
+            self._last_counters = by_table.pop("counters", [])
+        began_ns = parts.clock.wall_ns()
         for name, table_rows in by_table.items():
             parts.output.add_rows(name, table_rows)
         parts.output.flush()
+        self._part_ps = (parts.clock.wall_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
+
+    def _add_account(self) -> None:
+        """Rows for what changed in the account since it was last written: a killed run then says what it cost."""
+        elapsed_ps = self._parts.elapsed_ps()
+        if elapsed_ps - self._accounted_ps < min(ACCOUNT_PS, ACCOUNT_RATIO * self._accounted_ps):
+            return
+        self._accounted_ps = elapsed_ps
+        for row in cost_rows(self._parts.account.cost(elapsed_ps), elapsed_ps, {}):
+            if self._accounted.get(row["name"]) != row["value"]:
+                self._accounted[row["name"]] = row["value"]
+                self._parts.inbox.rows.append(("counters", row))
 
     def _add_pauses(self) -> None:
         clock, parts = self._gc_clock, self._parts
@@ -296,11 +346,14 @@ class Background:
 
     def problem(self) -> str | None:
         """What could not be written, in one sentence; None where everything was."""
-        output = self._parts.output
-        if output.problem is None and not self.lost_captures and not self._parts.steps.lost:
+        output, steps = self._parts.output, self._parts.steps
+        made = steps.written + steps.lost
+        lost = steps.lost + output.waiting_rows("steps") if output.is_open else made
+        if output.problem is None and not self.lost_captures and not lost:
             return None
-        lost = f"{self._parts.steps.lost} steps and {self.lost_captures} captures were lost"
-        return f"{lost}; {output.failures} writes failed: {output.problem or 'the last one succeeded'}"
+        of_steps = f"{lost} of {made} steps" if lost else f"none of {made} steps"
+        text = f"{of_steps} and {self.lost_captures} captures were lost"
+        return f"{text}; {output.failures} writes failed: {output.problem or 'the last one succeeded'}"
 
     @guarded_even_off
     def cost(self) -> RecorderCost:
@@ -308,12 +361,14 @@ class Background:
         return self._parts.account.cost(self._parts.elapsed_ps())
 
     @guarded_even_off
-    def _close(self) -> None:
-        output = self._parts.output
-        if not output.is_open:
+    def _close(self, began_ns: int) -> None:
+        """Write the account and close the shard; the account holds what closing takes, its own end as estimated."""
+        parts = self._parts
+        if not parts.output.is_open:
             return
-        begin_ns = self._parts.clock.cpu_ns()
-        elapsed_ps = self._parts.elapsed_ps()
-        output.add_rows("counters", cost_rows(self._parts.account.cost(elapsed_ps), elapsed_ps, self.counts))
-        output.close(self.status)
-        self._parts.account.spend("flush", (self._parts.clock.cpu_ns() - begin_ns) * PS_PER_NS)
+        closing_ps = (parts.clock.wall_ns() - began_ns) * PS_PER_NS - self._write_ps
+        parts.account.spend("flush", closing_ps + LAST_FILES * self._part_ps)
+        elapsed_ps = parts.elapsed_ps()
+        account = cost_rows(parts.account.cost(elapsed_ps), elapsed_ps, self.counts)
+        parts.output.add_rows("counters", [*self._last_counters, *account])
+        parts.output.close(self.status)

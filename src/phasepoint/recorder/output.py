@@ -5,6 +5,7 @@ step clock's ring, both bounded; captures are dropped at once, because they are 
 the next flush, and what was lost is counted and becomes a gap.
 """
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,26 @@ class RunOutput:
         if self._writer is None:
             self._writer = self._open_writer()
 
+    def try_open(self) -> bool:
+        """Open, unless the disk is full: that may pass, so the next round tries again. Returns whether it is open.
+
+        Raises:
+            StoreError: as `open`, for every other reason.
+        """
+        try:
+            self.open()
+        except StoreError as error:
+            if not _may_pass(error):
+                raise
+            self._note(error)
+            return False
+        self.problem = None
+        return True
+
+    def waiting_rows(self, name: str) -> int:
+        """Rows of a table that were taken and are not written."""
+        return 0 if self._writer is None else self._writer.waiting_rows(name)
+
     def add_rows(self, name: str, rows: list[Row]) -> None:
         """Take rows of one table."""
         if rows:
@@ -97,7 +118,15 @@ class RunOutput:
         except StoreError as error:
             self._note(error)
             self.backlog = True
+        else:
+            self.backlog = False
+            self.problem = None
 
     def _note(self, error: StoreError) -> None:
         self.failures += 1
         self.problem = str(error)
+
+
+def _may_pass(error: StoreError) -> bool:
+    """Whether somebody may free space while the job runs."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in {errno.ENOSPC, errno.EDQUOT}

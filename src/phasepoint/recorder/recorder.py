@@ -18,7 +18,7 @@ from phasepoint.recorder.random_state import RandomState
 from phasepoint.recorder.requested_window import RequestedWindow
 from phasepoint.recorder.rows import Row, gap_row
 from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
-from phasepoint.recorder.step_clock import CUT, lower_quartile
+from phasepoint.recorder.step_clock import CAPACITY, CUT, lower_quartile
 from phasepoint.recorder.windows import CapturedWindow, EndedBy
 
 Status = Literal["ok", "failed"]
@@ -31,6 +31,9 @@ LEAST_COMPILATION_NS = 1_000_000
 
 OPEN_LIMIT_S = 1.0
 """How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""
+
+REPLAY_STEPS = CAPACITY // 4
+"""Steps of the past that are kept before the flusher is let to write them."""
 
 
 class Recorder:
@@ -143,13 +146,15 @@ class Recorder:
 
         Args:
             steps: when each asked for its batch, got it, and ended; readings of the monotonic clock, oldest first.
-            entry_ns: what beginning the recording took, on the job's thread.
+            entry_ns: what beginning the recording took, on the job's thread; what `record` counted of it is taken off.
         """
         if not self._has_begun:
             self._begin()
-        for asked_ns, got_ns, end_ns in steps:
+        for number, (asked_ns, got_ns, end_ns) in enumerate(steps):
+            if number % REPLAY_STEPS == REPLAY_STEPS - 1:  # the ring holds a few times as many
+                self._flusher.drain(OPEN_LIMIT_S)
             self._steps.replay(asked_ns, got_ns, end_ns)
-        self._parts.account.spend("entry", entry_ns * PS_PER_NS)
+        self._parts.account.spend("entry", entry_ns * PS_PER_NS - self._background.entered_ps)
 
     @guarded
     def enter_phase(self, name: str) -> tuple[int, int, int]:
@@ -254,6 +259,7 @@ class Recorder:
 
     @guarded
     def _finish_steps(self) -> None:
+        self._background.closing_ns = self._parts.clock.wall_ns()
         self.end_loop()
         self._steps.finish()
         self._spend_clock()
@@ -265,8 +271,11 @@ class Recorder:
         """
         self._has_begun = True
         self._background.wanted = True
+        self._background.is_awaited = True
+        began_ns = self._parts.clock.wall_ns()
         self._flusher.wake()
         self._background.opened.wait(OPEN_LIMIT_S)
+        self._parts.account.spend("entry", (self._parts.clock.wall_ns() - began_ns) * PS_PER_NS)
 
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""

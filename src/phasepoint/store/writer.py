@@ -69,6 +69,11 @@ class ShardWriter:
             if table.num_rows:
                 self._buffers[name].append(table)
 
+    def waiting_rows(self, name: str) -> int:
+        """Rows of one table that were taken and are in no part yet."""
+        with self._buffer_lock:
+            return sum(table.num_rows for table in self._buffers[name])
+
     def write_raw(self, relative_path: str, data: bytes | Path) -> int:
         """Write a raw capture (or the file that holds it), compressed if its name ends in `.zst`.
 
