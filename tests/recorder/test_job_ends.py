@@ -1,0 +1,119 @@
+"""However a job ends, what was recorded is there; a recording that begins while the interpreter ends keeps all steps."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phasepoint.recorder.flusher import Flusher
+from phasepoint.store import open_run
+
+HEAD = """
+import atexit, os, signal, sys, threading
+from recorder_fakes import FakeClock, FakeSession, fake_record
+
+clock = FakeClock()
+
+def begin():
+    return fake_record(sys.argv[1], clock, FakeSession(clock), budget=0)
+
+def train(run, steps):
+    for _ in run.steps(range(steps)):
+        clock.tick(1)
+
+def refuse(self):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+"""
+
+AT_EXIT = """
+def late():
+    threading.Thread.start = refuse  # as Python 3.12 and newer do here
+    with begin() as run:
+        past = [(clock.ns + 10 * n, clock.ns + 10 * n + 1, clock.ns + 10 * n + 10) for n in range(100_000)]
+        clock.ns += 10 * 100_000
+        run.recorder.replay(past, entry_ns=0)
+        train(run, 5)
+    print(run.off_reason, threading.active_count())
+atexit.register(late)
+"""
+
+NO_MORE_THREADS = """
+threading.Thread.start = refuse
+with begin() as run:
+    train(run, 300)
+print(run.off_reason)
+"""
+
+ENDINGS = {
+    "sys.exit": "with begin() as run:\n    train(run, 300)\n    sys.exit(3)",
+    "exception": "with begin() as run:\n    train(run, 300)\n    raise SystemError('the job failed')",
+    "os._exit": "run = begin().__enter__()\ntrain(run, 300)\nflush(run)\nos._exit(3)",
+    "SIGTERM": "run = begin().__enter__()\ntrain(run, 300)\nflush(run)\nos.kill(os.getpid(), signal.SIGTERM)",
+    "SIGKILL": "run = begin().__enter__()\ntrain(run, 300)\nflush(run)\nos.kill(os.getpid(), signal.SIGKILL)",
+    "the last line": "run = begin().__enter__()\natexit.register(run.__exit__, None, None, None)\ntrain(run, 300)",
+    "daemon thread": """
+run = begin().__enter__()
+atexit.register(run.__exit__, None, None, None)
+enough = threading.Event()
+def forever():
+    for number, _ in enumerate(run.steps(iter(int, 1))):
+        clock.tick(1)
+        if number == 300:
+            enough.set()
+threading.Thread(target=forever, daemon=True).start()
+enough.wait()
+""",
+}
+FLUSH = """
+def flush(run):
+    clock.tick(1000)  # the first flush is due after a second
+    run.recorder._flusher.drain(60)
+    run.recorder._flusher.drain(60)  # the first round may have begun before the tick
+"""
+CODES = {"sys.exit": 3, "os._exit": 3, "exception": 1, "SIGTERM": -15, "SIGKILL": -9}
+STATES = {"os._exit": "killed", "SIGTERM": "killed", "SIGKILL": "killed"}
+
+
+def run_job(code, path):
+    here = str(Path(__file__).parent)
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([here, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])}
+    command = [sys.executable, "-c", HEAD + code, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ, check=False)
+
+
+def test_a_recording_that_begins_at_exit_keeps_every_step_without_a_thread(tmp_path):
+    done = run_job(AT_EXIT, tmp_path / "run")
+    assert done.stdout == "None 1\n", done.stderr
+    run = open_run(tmp_path / "run")
+    assert run.table("steps").column("step").to_pylist() == list(range(100_005))
+    assert [shard.state for shard in run.shards] == ["closed"]
+
+
+def test_a_process_that_may_have_no_more_threads_is_recorded(tmp_path):
+    done = run_job(NO_MORE_THREADS, tmp_path / "run")
+    assert done.stdout == "None\n", done.stderr
+    assert open_run(tmp_path / "run").table("steps").num_rows == 300
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_was_recorded_is_there_however_a_job_ends(tmp_path, ending):
+    done = run_job(FLUSH + ENDINGS[ending], tmp_path / "run")
+    assert done.returncode == CODES.get(ending, 0), done.stderr
+    assert "phasepoint" not in done.stderr.replace("phasepoint/", "")
+    run = open_run(tmp_path / "run")
+    assert run.table("steps").column("step").to_pylist()[:300] == list(range(300))
+    assert [shard.state for shard in run.shards] == [STATES.get(ending, "closed")]
+
+
+def test_without_a_thread_a_round_runs_where_it_is_asked_for(monkeypatch):
+    rounds = []
+    flusher = Flusher(rounds.append)
+    monkeypatch.setattr("phasepoint.recorder.flusher.interpreter_is_ending", lambda: True)
+    flusher.start()
+    assert flusher.is_inline
+    flusher.wake()
+    flusher.drain(60)
+    flusher.finish()
+    assert rounds == [False, False, True]
