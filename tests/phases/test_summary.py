@@ -8,6 +8,7 @@ import pytest
 from run_tables import MS
 
 from phasepoint.core.tables import table_from_columns, table_from_rows
+from phasepoint.phases.cost import _within
 from phasepoint.phases.summary import summarize_run
 from phasepoint.store import create_run, open_run, open_shard
 
@@ -371,6 +372,40 @@ def test_the_recorders_own_account_is_taken_where_it_left_one(path):
     assert (cost.entry_ps, cost.clock_ps, cost.flush_ps, cost.convert_ps) == (5 * MS, 6 * MS, 7 * MS, 8 * MS)
     assert cost.total_ps == 36 * MS
     assert cost.share == pytest.approx(0.036)
+
+
+def test_the_newest_row_of_the_account_counts(path):
+    """It is written with the flushes, the rows that changed alone."""
+    told = [("entry", 1, 5), ("clock", 1, 1), ("clock", 2, 3), ("clock", 3, 6), ("flush", 3, 9)]
+    counters = [
+        {"name": f"recorder.cost.{name}", "unit": "ps", "device": "host", "time_ps": at, "value": float(cost * MS)}
+        for name, at, cost in told
+    ]
+    write_shard(path, steps=steps_of([10 * MS] * 5), rows={"counters": counters})
+    cost = summarize_run(open_run(path)).cost
+    assert (cost.entry_ps, cost.clock_ps, cost.flush_ps, cost.total_ps) == (5 * MS, 6 * MS, 9 * MS, 20 * MS)
+    assert (cost.killed_sessions, cost.complete) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("share", "budget", "complete", "within"),
+    [
+        (0.005, 0.01, True, True),
+        (0.02, 0.01, True, False),
+        (0.005, 0.01, False, None),
+        (0.02, 0.01, False, False),
+        (0.005, None, True, None),
+        (None, 0.01, True, None),
+    ],
+)
+def test_what_is_known_in_part_is_not_called_within_the_budget(share, budget, complete, within):
+    assert _within(share, budget, complete) is within
+
+
+def test_a_session_under_way_without_an_account_is_counted(path):
+    write_shard(path, steps=steps_of([10 * MS] * 5), rows={"windows": [window(0, 0)]})
+    cost = summarize_run(open_run(path)).cost
+    assert (cost.total_ps, cost.complete) == (10 * MS, False)
 
 
 def test_an_unknown_method_is_refused(path):

@@ -1,4 +1,4 @@
-"""However a job ends, what was recorded is there; a recording that begins while the interpreter ends keeps all steps."""
+"""However a job ends, what was recorded is there; one that begins while the interpreter ends keeps all its steps."""
 
 import os
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from phasepoint.phases import summarize_run
 from phasepoint.recorder.flusher import Flusher
 from phasepoint.store import open_run
 
@@ -105,6 +106,17 @@ def test_what_was_recorded_is_there_however_a_job_ends(tmp_path, ending):
     run = open_run(tmp_path / "run")
     assert run.table("steps").column("step").to_pylist()[:300] == list(range(300))
     assert [shard.state for shard in run.shards] == [STATES.get(ending, "closed")]
+
+
+def test_a_killed_run_says_what_it_cost_up_to_its_last_flush(tmp_path):
+    run_job(FLUSH + ENDINGS["SIGKILL"], tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    counters = {row["name"]: row["value"] for row in run.table("counters").to_pylist()}
+    assert {"recorder.cost.entry", "recorder.cost.clock", "recorder.cost.flush", "recorder.elapsed"} <= set(counters)
+    assert counters["recorder.elapsed"] == 1.3e12  # 300 ms of steps, and a second
+    cost = summarize_run(run).cost
+    assert (cost.killed_sessions, cost.complete) == (1, True)
+    assert cost.clock_ps == counters["recorder.cost.clock"] == counters["recorder.cost.total"]
 
 
 def test_without_a_thread_a_round_runs_where_it_is_asked_for(monkeypatch):

@@ -7,7 +7,7 @@ from phasepoint.phases.clock import RunClock, SessionClock
 from phasepoint.phases.summary_types import RecordingCost
 
 _PREFIX = "recorder.cost."
-"""Counters of the recorder's account: one per purpose, in ps, written when the recording ends."""
+"""Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
 
 _PURPOSES = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
 _WINDOW_COLUMNS = ("start", "slowdown", "stop", "write")
@@ -40,6 +40,7 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
         budget=budget,
         within_budget=_within(share, budget, complete),
         complete=complete,
+        killed_sessions=sum(session.state == "killed" for session in clock.sessions),
     )
 
 

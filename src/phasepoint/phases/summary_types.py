@@ -328,6 +328,7 @@ class RecordingCost:
         entry_ps: imports and opening the run.
         clock_ps: the step clock and the planning of windows.
         flush_ps: writing rows in the background.
+        killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
         complete: whether every session has its account; where not, total_ps and share are the least they may be.
     """
 
@@ -344,6 +345,7 @@ class RecordingCost:
     clock_ps: int = 0
     flush_ps: int = 0
     complete: bool = True
+    killed_sessions: int = 0
 
 
 @dataclass(frozen=True)

@@ -351,9 +351,11 @@ class Background:
         lost = steps.lost + output.waiting_rows("steps") if output.is_open else made
         if output.problem is None and not self.lost_captures and not lost:
             return None
-        of_steps = f"{lost} of {made} steps" if lost else f"none of {made} steps"
-        text = f"{of_steps} and {self.lost_captures} captures were lost"
-        return f"{text}; {output.failures} writes failed: {output.problem or 'the last one succeeded'}"
+        counts = {f"{lost} of {made} steps": lost, f"{self.lost_captures} captures": self.lost_captures}
+        what = " and ".join(text for text, count in counts.items() if count) or "the last rows"
+        kept = "" if lost else f"; all {made} steps were kept"
+        why = output.problem or (output.last_problem and f"{output.last_problem} (it could be later)")
+        return f"{what} could not be written{kept}; {output.failures} writes failed: {why or 'writing was too slow'}"
 
     @guarded_even_off
     def cost(self) -> RecorderCost:

@@ -25,6 +25,7 @@ class RunOutput:
     Attributes:
         failures: writes that failed.
         problem: what the last failed write said; None where the last one succeeded.
+        last_problem: the same, whether or not one succeeded since.
         backlog: whether rows wait in the store's buffers because they could not be written.
         notes: what is to be known about the session, written when the shard is closed.
     """
@@ -32,6 +33,7 @@ class RunOutput:
     def __init__(self, open_writer: Callable[[], "ShardWriter"]) -> None:
         self.failures = 0
         self.problem: str | None = None
+        self.last_problem: str | None = None
         self.backlog = False
         self.notes: dict[str, str] = {}
         self._open_writer = open_writer
@@ -124,7 +126,7 @@ class RunOutput:
 
     def _note(self, error: StoreError) -> None:
         self.failures += 1
-        self.problem = str(error)
+        self.problem = self.last_problem = str(error)
 
 
 def _may_pass(error: StoreError) -> bool:

@@ -159,7 +159,8 @@ def cost_line(cost: RecordingCost) -> str:
     if cost.budget is not None:
         verdict = {True: "within", False: "over", None: "against"}[cost.within_budget]
         budget = f", {verdict} the budget of {format_ratio(cost.budget)}"
-    return f"Recording cost {format_ps(cost.total_ps)}, {small_ratio(cost.share)} of the job's time{budget}."
+    known = " up to the last flush (a process was killed)" if cost.killed_sessions else ""
+    return f"Recording cost {format_ps(cost.total_ps)}{known}, {small_ratio(cost.share)} of the job's time{budget}."
 
 
 def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
