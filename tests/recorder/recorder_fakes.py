@@ -39,7 +39,7 @@ class FakeClock:
         self.ns += int(ms * MS)
 
     def as_clock(self) -> Clock:
-        return Clock(self.now_ns, self.unix_ns, self.cpu_ns, wall_ns=lambda: self.ns)
+        return Clock(self.now_ns, self.unix_ns, self.cpu_ns, busy_ns=lambda: self.ns)
 
 
 class FakeSession:

@@ -81,7 +81,7 @@ class _Assembly:
 
     @guarded
     def start(self, session: ProfilerSession | None, stack: ExitStack) -> tuple[Recorder, Background]:
-        began_ns = self._clock.wall_ns()
+        began_ns = self._clock.busy_ns()
         epoch = start_epoch(self._clock)
         session = session or _framework_session(self._options.framework, self.guard)
         parts = self._parts(session, epoch)
@@ -96,7 +96,7 @@ class _Assembly:
         self._install(recorder, session, stack)
         stack.callback(gc_clock.watch())
         flusher.start()
-        background.entered_ps = (self._clock.wall_ns() - began_ns + import_cost.spent_ns) * PS_PER_NS
+        background.entered_ps = (self._clock.busy_ns() - began_ns + import_cost.spent_ns) * PS_PER_NS
         parts.account.spend("entry", background.entered_ps)
         return recorder, background
 

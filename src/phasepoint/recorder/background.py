@@ -94,9 +94,7 @@ class Background:
         lost_captures: captures that could not be written.
         counts: counts of the job's side, for the counters at the end.
         opened: set once the run was opened, or could not be.
-        is_awaited: whether the job's thread waits for the run to be opened: its wait is the cost then.
         entered_ps: what assembling the recording cost, imports and all; part of the account.
-        closing_ns: when the job's thread began to wait for the end of the recording.
     """
 
     def __init__(
@@ -113,9 +111,7 @@ class Background:
         self.lost_captures = 0
         self.counts: dict[str, int] = {}
         self.opened = threading.Event()
-        self.is_awaited = False
         self.entered_ps = 0
-        self.closing_ns: int | None = None
         self._parts = parts
         self._flush_ps = flush_ps
         self._converter = converter
@@ -135,15 +131,17 @@ class Background:
     def round(self, final: bool) -> None:
         """One round; the last one closes the shard. Never raises."""
         clock, output = self._parts.clock, self._parts.output
-        begin_ns, began_ns = clock.cpu_ns(), clock.wall_ns()
         was_open, wanted = output.is_open, self.wanted
+        # While a run is opened and closed the job's thread waits for us: waiting for a disk counts too then.
+        stopwatch = clock.cpu_ns if was_open and not final else clock.busy_ns
+        began_ns = stopwatch()
         with self._own_collections():
             self._work(final)
-            if final:  # the job's thread waits: its time is the cost, and not our CPU time
-                self._close(began_ns if self.closing_ns is None else self.closing_ns)
-            elif was_open or not (self.is_awaited and output.is_open):  # else the job's wait has been counted
-                cpu_ps = (clock.cpu_ns() - begin_ns) * PS_PER_NS
-                self._parts.account.spend("flush" if was_open else "entry", cpu_ps - self._write_ps)
+            if final:
+                self._close(began_ns)
+            else:
+                spent_ps = (stopwatch() - began_ns) * PS_PER_NS - self._write_ps
+                self._parts.account.spend("flush" if was_open else "entry", spent_ps)
         if wanted:
             self.opened.set()
 
@@ -261,11 +259,11 @@ class Background:
             by_table.setdefault(name, []).append(row() if callable(row) else row)
         if final:  # counters are written with the account, as one part
             self._last_counters = by_table.pop("counters", [])
-        began_ns = parts.clock.wall_ns()
+        began_ns = parts.clock.busy_ns()
         for name, table_rows in by_table.items():
             parts.output.add_rows(name, table_rows)
         parts.output.flush()
-        self._part_ps = (parts.clock.wall_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
+        self._part_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
 
     def _add_account(self) -> None:
         """Rows for what changed in the account since it was last written: a killed run then says what it cost."""
@@ -368,7 +366,7 @@ class Background:
         parts = self._parts
         if not parts.output.is_open:
             return
-        closing_ps = (parts.clock.wall_ns() - began_ns) * PS_PER_NS - self._write_ps
+        closing_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS - self._write_ps
         parts.account.spend("flush", closing_ps + LAST_FILES * self._part_ps)
         elapsed_ps = parts.elapsed_ps()
         account = cost_rows(parts.account.cost(elapsed_ps), elapsed_ps, self.counts)

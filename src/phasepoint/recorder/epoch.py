@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.busy import busy_ns
 from phasepoint.recorder.process_age import process_age_ps
 
 
@@ -16,14 +17,15 @@ class Clock:
         now_ns: monotonic nanoseconds (`time.perf_counter_ns`); every time in a run is a difference of two of these.
         unix_ns: Unix nanoseconds, read once for the epoch and then to notice that the machine's clock was set.
         cpu_ns: CPU nanoseconds of the calling thread.
-        wall_ns: monotonic nanoseconds by which the recorder's own costs are timed; unlike `now_ns` never made to stand.
+        busy_ns: nanoseconds by which the calling thread's share of the recorder's costs is timed (`busy.busy_ns`);
+            unlike `now_ns` never made to stand.
         process_age_ps: time since the process began, None where that is not known.
     """
 
     now_ns: Callable[[], int] = time.perf_counter_ns
     unix_ns: Callable[[], int] = time.time_ns
     cpu_ns: Callable[[], int] = time.thread_time_ns
-    wall_ns: Callable[[], int] = time.perf_counter_ns
+    busy_ns: Callable[[], int] = busy_ns
     process_age_ps: Callable[[], int | None] = process_age_ps
 
 

@@ -259,7 +259,6 @@ class Recorder:
 
     @guarded
     def _finish_steps(self) -> None:
-        self._background.closing_ns = self._parts.clock.wall_ns()
         self.end_loop()
         self._steps.finish()
         self._spend_clock()
@@ -271,11 +270,8 @@ class Recorder:
         """
         self._has_begun = True
         self._background.wanted = True
-        self._background.is_awaited = True
-        began_ns = self._parts.clock.wall_ns()
         self._flusher.wake()
         self._background.opened.wait(OPEN_LIMIT_S)
-        self._parts.account.spend("entry", (self._parts.clock.wall_ns() - began_ns) * PS_PER_NS)
 
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""
