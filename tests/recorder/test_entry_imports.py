@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from phasepoint.recorder import launch
 from phasepoint.store import open_run
 
 DEAR = (
@@ -23,6 +24,7 @@ DEAR = (
     "pyarrow.compute",
     "pyarrow.dataset",
     "pyarrow.pandas_compat",
+    "phasepoint.store.reader",
     "phasepoint.phases",
     "phasepoint.sources",
 )
@@ -75,3 +77,12 @@ def test_the_fakes_are_found(fakes):
     """What the test above would see if a column were made by way of pandas."""
     done = run_job("import pyarrow\ntry: pyarrow.array([1])\nexcept AttributeError: pass", packages=fakes)
     assert done.stderr == "imported pandas\n"
+
+
+def test_what_looking_for_steps_imports_is_in_the_account(fakes):
+    """Before there is a recording: `sitecustomize` imports the recorder when a framework is imported."""
+    (fakes / "torch").mkdir()
+    (fakes / "torch" / "__init__.py").touch()
+    code = "import torch, sys; print(sys.modules['phasepoint.recorder.import_cost'].spent_ns > 0)"
+    inject = os.path.join(os.path.dirname(launch.__file__), "inject")  # noqa: PTH118, PTH120
+    assert run_job(code, packages=f"{inject}{os.pathsep}{fakes}").stdout == "True\n"

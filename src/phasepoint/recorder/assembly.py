@@ -96,8 +96,8 @@ class _Assembly:
         self._install(recorder, session, stack)
         stack.callback(gc_clock.watch())
         flusher.start()
-        background.entered_ps = (self._clock.busy_ns() - began_ns + import_cost.spent_ns) * PS_PER_NS
-        parts.account.spend("entry", background.entered_ps)
+        background.entered_ps = (self._clock.busy_ns() - began_ns) * PS_PER_NS
+        parts.account.spend("entry", background.entered_ps + import_cost.spent_ns * PS_PER_NS)
         return recorder, background
 
     def _parts(self, session: ProfilerSession, epoch: Epoch) -> Parts:

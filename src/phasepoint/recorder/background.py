@@ -94,7 +94,7 @@ class Background:
         lost_captures: captures that could not be written.
         counts: counts of the job's side, for the counters at the end.
         opened: set once the run was opened, or could not be.
-        entered_ps: what assembling the recording cost, imports and all; part of the account.
+        entered_ps: what assembling the recording cost, without the imports before it; part of the account.
     """
 
     def __init__(

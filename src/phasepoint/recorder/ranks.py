@@ -88,6 +88,11 @@ def _siblings(path: str | PathLike[str], launch: str | None) -> set[int]:
 
     They have the same launch; without one, they are those that run and those that began after the first of these.
     """
+    from phasepoint.store.filesystem import list_directory, open_location
+    from phasepoint.store.session import parse_shard_name
+
+    if not any(parse_shard_name(entry.name) for entry in list_directory(open_location(path))):
+        return set()  # the first process need not import what reads runs
     from phasepoint.store import open_run
 
     shards = open_run(path).shards

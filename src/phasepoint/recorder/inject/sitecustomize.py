@@ -26,14 +26,19 @@ class _FirstImport:
 
 
 def _start() -> None:
+    import time
+
+    began_ns = time.thread_time_ns()
     try:
         import importlib
 
         start_from_environ = importlib.import_module(_STARTER).start_from_environ
+        import_cost = importlib.import_module("phasepoint.recorder.import_cost")
     except ImportError as error:
         _tell_at_exit(str(error))
         return
     start_from_environ()
+    import_cost.spent_ns += time.thread_time_ns() - began_ns
 
 
 def _tell_at_exit(reason: str) -> None:
