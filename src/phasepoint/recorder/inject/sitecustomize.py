@@ -38,7 +38,7 @@ def _start() -> None:
         _tell_at_exit(str(error))
         return
     start_from_environ()
-    import_cost.spent_ns += time.thread_time_ns() - began_ns
+    import_cost.spent_ns += time.thread_time_ns() - began_ns  # type: ignore[attr-defined]
 
 
 def _tell_at_exit(reason: str) -> None:
