@@ -38,7 +38,7 @@ TORCH_JOB = """
 """
 
 JAX_JOB = """
-    import jax, jax.numpy as jnp, numpy as np
+    import jax, jax.numpy as jnp, numpy as np, optax
 
     rng = np.random.default_rng(0)
     w = jnp.asarray(rng.normal(size=(16, 8)))
@@ -46,7 +46,7 @@ JAX_JOB = """
     @jax.jit
     def train_step(w, x):
         loss, grad = jax.value_and_grad(lambda w: ((x @ w) ** 2).mean())(w)
-        return w - 0.1 * grad, loss
+        return optax.apply_updates(w, -0.1 * grad), loss
 
     losses = []
     for step in range(60):
@@ -147,7 +147,7 @@ def test_a_command_that_never_makes_a_step_says_so_and_leaves_a_readable_run(tmp
     done = record(tmp_path / "run", sys.executable, job)
     assert (done.returncode, done.stdout) == (7, "out\n")
     assert done.stderr.startswith("recorded: 0 steps, ")
-    assert f"note: {tmp_path / 'run'}: no training step was seen" in done.stderr
+    assert f"note: {tmp_path / 'run'}: no training step was recorded: no process of the job" in done.stderr
     run = open_run(tmp_path / "run")
     assert run.shards == ()
     assert run.table("steps").num_rows == 0
