@@ -44,7 +44,7 @@ DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) /
 PACKAGES = (
     "torch==2.13.0+cpu", "jax==0.10.2", "flax==0.12.8", "optax==0.2.8", "numpy==2.4.6", "lightning==2.6.6",
     "transformers==5.23.0", "keras==3.15.1", "accelerate==1.15.0", "tqdm==4.70.1", "absl-py==2.5.1",
-    "torch-geometric==2.8.1", "gymnasium==1.4.0", "equinox==0.13.8", "dm-haiku==0.0.17", "numpyro==0.22.0",
+    "torch-geometric==2.8.1", "gymnasium==1.4.0", "equinox==0.13.8", "dm-haiku==0.0.17", "numpyro==0.21.0",
     "ml_collections==1.1.0", "einops==0.8.2", "diffrax==0.7.2", "tensorflow-cpu==2.21.0",
     "tensorflow-datasets==4.9.10", "clu==0.0.12", "pytorch-ignite==0.5.5", "torchmetrics==1.9.0", "datasets==5.2.0",
     "evaluate==0.4.6", "jsonargparse[signatures]==4.53.0", "tensorboard==2.21.0", "tyro==1.0.17",
@@ -235,8 +235,9 @@ def place_program(program: Program, options: argparse.Namespace, folder: Path) -
         unpack(program, options, folder)
     for notebook in folder.rglob("*.ipynb"):
         notebook.with_suffix(".py").write_text(code_of(json.loads(notebook.read_text())))
-    for maker, place in program.data:
+    for maker, named in program.data:
         made = made_data(maker, options.cache)
+        place = named.format(packages=site_packages(python_of(options.cache)))
         for path in made.rglob("*"):
             target = folder / place / path.relative_to(made)
             if path.is_file() and not target.exists():

@@ -49,7 +49,8 @@ class Program:
             adds all), or an expression of n where the arguments say it.
         n: the size, for `{n}` and `truth`.
         plain_s: how long the program takes with that size, roughly, on two cores; `--seconds` scales n by it.
-        data: pairs of a maker and the folder its files are put into, from the repository's root or absolute.
+        data: pairs of a maker and the folder its files are put into, from the repository's root or absolute;
+            `{packages}` is where the environment's packages lie.
         environ: environment variables; `{data}` is the program's first data folder.
         drop: lines of the output that match this say nothing of the result (times, paths).
         said: lines of standard error that match this are compared too: what a program logs there.
@@ -369,7 +370,8 @@ PROGRAMS = (
         ("examples/pytorch/basics",),
         "examples/pytorch/basics",
         "python autoencoder.py --trainer.max_epochs={n} --trainer.limit_train_batches=150 "
-        "--trainer.limit_val_batches=20 --trainer.enable_progress_bar=false --trainer.accelerator=cpu",
+        "--trainer.limit_val_batches=20 --trainer.limit_test_batches=20 --trainer.limit_predict_batches=2 "
+        "--trainer.enable_progress_bar=false --trainer.accelerator=cpu",
         "optimizer",
         n=2,
         data=(("mnist_tensors", "examples/Datasets"),),
@@ -707,7 +709,7 @@ PROGRAMS = (
         "python vae.py -n {n}",
         "jit:epoch_train",
         n=5,
-        data=(("mnist_gz", "examples/.data"),),
+        data=(("mnist_gz", "{packages}/numpyro/examples/.data"),),
         note="programs, as in jax_mnist_vae",
     ),
     Program(
