@@ -55,7 +55,6 @@ PACKAGES = (
 )  # fmt: skip
 """Frameworks at the versions measured, then what Phasepoint itself needs."""
 
-TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCHVISION = "torchvision==0.29.2"
 TORCHVISION_OPERATORS = """
 
@@ -121,7 +120,7 @@ def main() -> None:
         return
     options.cache.mkdir(parents=True, exist_ok=True)
     if not options.report:
-        prepare_environment(options.cache)
+        prepare_environment(options.cache, options.index)
     out = options.out or options.cache / "results.json"
     results = json.loads(out.read_text()) if out.exists() else {}
     for program in [] if options.report else chosen:
@@ -144,6 +143,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="environment, programs, data, logs")
     parser.add_argument("--clones", type=Path, help="folder of local git repositories instead of github.com")
+    parser.add_argument("--index", metavar="URL", help="package index of PyTorch's CPU builds, where pip knows none")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--list", action="store_true", help="name the programs and stop")
     parser.add_argument("--turns", type=int, default=3, help="runs plain and recorded, in turning order")
@@ -166,7 +166,7 @@ class StrangerError(Exception):
 # The environment
 
 
-def prepare_environment(cache: Path) -> None:
+def prepare_environment(cache: Path, index: str | None) -> None:
     """The virtual environment, with what must follow the checkout written anew each time."""
     python = python_of(cache)
     stamp = cache / "venv.done"
@@ -174,7 +174,7 @@ def prepare_environment(cache: Path) -> None:
     if not (stamp.exists() and stamp.read_text() == wanted):
         if not python.exists():
             subprocess.run([sys.executable, "-m", "venv", str(cache / "venv")], check=True)
-        install(python, *PACKAGES)
+        install(python, index, *PACKAGES)
         subprocess.run(
             [python, "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", TORCHVISION], check=True
         )
@@ -186,9 +186,9 @@ def prepare_environment(cache: Path) -> None:
     (packages / "strangers.pth").write_text(f"{SOURCE}\nimport strangers_hook\n")
 
 
-def install(python: Path, *packages: str) -> None:
+def install(python: Path, index: str | None, *packages: str) -> None:
     """Install packages, but not before pip has said that it brings none of `FORBIDDEN`."""
-    command = [str(python), "-m", "pip", "install", "--extra-index-url", TORCH_INDEX]
+    command = [str(python), "-m", "pip", "install", *(["--extra-index-url", index] if index else [])]
     plan = subprocess.run([*command, "--dry-run", *packages], capture_output=True, text=True, check=False)
     if plan.returncode:
         raise SystemExit(f"pip cannot install: {plan.stderr[-2000:]}")
