@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phasepoint.core.errors import RecordError, UsageError
-from phasepoint.recorder.autosteps import AutoOptions
+from phasepoint.recorder.autosteps.options import AutoOptions
 from phasepoint.recorder.launch import launch
 from phasepoint.store import open_run
 

@@ -7,7 +7,8 @@ from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S, format_counted, parse_ratio
 from phasepoint.phases.summary_types import Recorded, RecordingCost, Shortfall
-from phasepoint.report.wording import cost_line, headline, hosts_title, processes_text, recorded_line, steps_line
+from phasepoint.report.recorded_line import processes_text, recorded_line, tally_of
+from phasepoint.report.wording import cost_line, headline, hosts_title, steps_line
 
 COST = RecordingCost(0, 0, 0, 0, 0, 8 * PS_PER_MS, 0.008, 0.01, True)
 
@@ -62,13 +63,13 @@ def test_what_a_step_is():
 
 def test_the_line_that_ends_a_recording():
     found = Recorded(120, 1, 2, 1, COST, None)
-    assert recorded_line(found, "runs/my job", 12 * PS_PER_S) == (
+    assert recorded_line(tally_of(found), "runs/my job", 12 * PS_PER_S) == (
         "recorded: 120 steps, 1 window, 2 processes on 1 host, cost 0.8 % of the job's time (budget 1.0 %), "
         "in 12.0 s, into runs/my job; next: phasepoint summary 'runs/my job'"
     )
     short = Shortfall("killed", "the run has no end", "Record again")
     lost = replace(found, processes=1, cost=replace(COST, complete=False, within_budget=None), not_enough=short)
-    assert "120 steps, 1 window, cost not known" in recorded_line(lost, "run", PS_PER_S)
+    assert "120 steps, 1 window, cost not known" in recorded_line(tally_of(lost), "run", PS_PER_S)
 
 
 def test_a_cost_with_holes_is_the_least_that_it_may_be():

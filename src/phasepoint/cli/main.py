@@ -46,6 +46,12 @@ def run(arguments: Sequence[str]) -> int:
         arguments: the words after `phasepoint`.
     """
     try:
+        if arguments[:1] == ["record"]:
+            from phasepoint.cli.record_run import read_plain, record_command
+
+            words = read_plain(arguments[1:])
+            if words is not None:
+                return record_command(words)
         from phasepoint.cli.group import build_group
 
         code = build_group().main(list(arguments), prog_name="phasepoint", standalone_mode=False)

@@ -109,6 +109,7 @@ class Background:
         self.wanted = False
         self.status = "ok"
         self.lost_captures = 0
+        self._windows = 0
         self.counts: dict[str, int] = {}
         self.opened = threading.Event()
         self.entered_ps = 0
@@ -201,6 +202,7 @@ class Background:
         if written:
             row = window_row(window, write_ps=write_ps, raw=raw, size=size, format=format, epoch=parts.epoch)
             parts.inbox.rows.append(("windows", row))
+            self._windows += 1
             if self._converter is not None:
                 self._converter.add_window()
         else:
@@ -371,4 +373,15 @@ class Background:
         elapsed_ps = parts.elapsed_ps()
         account = cost_rows(parts.account.cost(elapsed_ps), elapsed_ps, self.counts)
         parts.output.add_rows("counters", [*self._last_counters, *account])
-        parts.output.close(self.status)
+        parts.output.close(self.status, self._tally(elapsed_ps))
+
+    def _tally(self, elapsed_ps: int) -> dict[str, int]:
+        steps, output = self._parts.steps, self._parts.output
+        return {
+            "steps": steps.written,
+            "windows": self._windows,
+            "wall_ps": elapsed_ps,
+            "cost_ps": self._parts.account.total_ps,
+            "outside_ps": steps.outside_ns * PS_PER_NS,
+            "losses": steps.lost + self.lost_captures + output.failures + self.guard.faults,
+        }

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from phasepoint.core.errors import RecordError, UsageError
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.recorder.autosteps import VARIABLE, AutoOptions
+from phasepoint.recorder.autosteps.options import VARIABLE, AutoOptions
 from phasepoint.recorder.ranks import LAUNCH_VARIABLE
 
 INJECT_FOLDER = Path(__file__).parent / "inject"

@@ -6,7 +6,7 @@ the next flush, and what was lost is counted and becomes a gap.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,12 +111,12 @@ class RunOutput:
         self.problem = None
         return True
 
-    def close(self, status: str) -> None:
+    def close(self, status: str, tally: Mapping[str, int]) -> None:
         """Write the rest and mark the shard closed; where that fails, the shard stays as a killed one would be."""
         if self._writer is None:
             return
         try:
-            self._writer.close(status, notes=self.notes)
+            self._writer.close(status, notes=self.notes, tally=tally)
         except StoreError as error:
             self._note(error)
             self.backlog = True

@@ -74,6 +74,7 @@ class StepClock:
         kinds: names of the hints, by index.
         kind: index of the hint in force, -1 for none.
         captured: 1 while a capture window is open; 2 where one began or ended inside the open step.
+        outside_ns: all time so far that belonged to no step.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StepClock:
         self.kind = _NO_KIND
         self.captured = 0
         self.outside: list[tuple[int, int]] = []
+        self.outside_ns = 0
         self.backward: list[tuple[int, int]] = []
         self._outside_from_ns: int | None = self.start_ns
         self._now_ns = now_ns
@@ -286,6 +288,7 @@ class StepClock:
         start_ns, self._outside_from_ns = self._outside_from_ns, None
         if start_ns is not None and now_ns > start_ns:
             self.outside.append((start_ns, now_ns))
+            self.outside_ns += now_ns - start_ns
 
     def _kind_index(self, name: str) -> int:
         try:

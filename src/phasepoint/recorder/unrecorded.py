@@ -9,8 +9,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from phasepoint.recorder.autosteps import AutoOptions, AutoRecorder, LateRecording, PastStep
 from phasepoint.recorder.autosteps.evidence import StepEvidence
+from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
+from phasepoint.recorder.autosteps.options import AutoOptions
+from phasepoint.recorder.autosteps.start import AutoRecorder
 from phasepoint.recorder.guard import Guard, guarded
 from phasepoint.recorder.replay_saves import protect_checkpoints
 from phasepoint.recorder.resume import VARIABLE, ReplayRequest, end_process, tell

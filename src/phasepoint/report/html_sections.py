@@ -12,6 +12,7 @@ from phasepoint.report.html_breakdown import breakdown_table
 from phasepoint.report.html_tables import Cell, count, data_table, duration, figures, ratio, size, text
 from phasepoint.report.markup import Content, Markup, element, join
 from phasepoint.report.palette import part_colours
+from phasepoint.report.recorded_line import small_ratio
 from phasepoint.report.wording import (
     cost_line,
     cost_parts,
@@ -19,7 +20,6 @@ from phasepoint.report.wording import (
     headline,
     hosts_title,
     not_seen_lines,
-    small_ratio,
     steps_line,
 )
 

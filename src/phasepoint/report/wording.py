@@ -1,18 +1,16 @@
 """The sentences and figures that the terminal and the page share, so that both say the same."""
 
-import shlex
-
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.summary_types import (
     Breakdown,
     GapSummary,
     NotSeen,
     PartTime,
-    Recorded,
     RecordingCost,
     RunSummary,
 )
 from phasepoint.report.names import printable
+from phasepoint.report.recorded_line import processes_text, small_ratio
 
 CATEGORY_NAMES = {
     "data_movement": "data movement",
@@ -51,30 +49,6 @@ def headline(summary: RunSummary) -> str:
         f"phases by {summary.method}",
     )
     return " · ".join(printable(part) for part in parts)
-
-
-def processes_text(processes: int, machines: int) -> str:
-    """`2 hosts`, or `2 processes on 1 host` where several ran on one machine."""
-    if processes <= machines:
-        return format_counted(processes, "host")
-    return f"{format_counted(processes, 'process', 'processes')} on {format_counted(machines, 'host')}"
-
-
-def recorded_line(found: Recorded, place: str, dur_ps: int) -> str:
-    """The line with which a recording ends: `recorded: 120 steps, 7 windows, …`, one line, for people and for grep."""
-    cost = found.cost
-    spent = "cost not known" if cost.share is None or not cost.complete else f"cost {small_ratio(cost.share)}"
-    against = (
-        "" if cost.budget is None or not found.steps else f" of the job's time (budget {small_ratio(cost.budget)})"
-    )
-    parts = [
-        f"recorded: {format_counted(found.steps, 'step')}",
-        format_counted(found.windows, "window"),
-        *([processes_text(found.processes, found.machines)] if found.processes > 1 else []),
-        f"{spent}{against}",
-        f"in {format_ps(dur_ps)}, into {place}",
-    ]
-    return printable(f"{', '.join(parts)}; next: phasepoint summary {shlex.quote(place)}")
 
 
 def hosts_title(summary: RunSummary) -> str:
@@ -175,8 +149,3 @@ def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
         ("writing captures (CPU, off the job's thread)", cost.write_ps),
         ("converting them (CPU, beside the job)", cost.convert_ps),
     ]
-
-
-def small_ratio(ratio: float) -> str:
-    """A ratio that is often far below one percent, with three figures: `0.0312 %`."""
-    return f"{100 * ratio:.3g} %" if 0 < ratio < 0.01 else format_ratio(ratio)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from phasepoint.recorder.autosteps import AutoOptions, LateRecording, PastStep
 from phasepoint.recorder.autosteps.evidence import StepEvidence
+from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
+from phasepoint.recorder.autosteps.options import AutoOptions
 from phasepoint.recorder.guard import guarded, guarded_even_off
 from phasepoint.recorder.import_watch import when_imported
 from phasepoint.recorder.patch import patch_attribute

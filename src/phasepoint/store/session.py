@@ -37,6 +37,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         notes: anything else that the recorder wants to be known.
         status: how it ended: `ok`, `failed`, …; None while it has not.
         closed_unix_ns: when it ended.
+        tally: what the recording came to when it ended, so that its last words need no table: `steps`, `windows`,
+            `wall_ps`, `cost_ps`, `outside_ps` (time outside steps), `losses`. Empty where it has not ended.
     """
 
     host: int
@@ -50,6 +52,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, str] = {}
     status: str | None = None
     closed_unix_ns: int | None = None
+    tally: dict[str, int] = {}
 
 
 @dataclass(frozen=True)

@@ -96,12 +96,19 @@ class ShardWriter:
             self._check_open()
             return self._flush()
 
-    def close(self, status: str = "ok", *, notes: Mapping[str, str] | None = None) -> None:
+    def close(
+        self,
+        status: str = "ok",
+        *,
+        notes: Mapping[str, str] | None = None,
+        tally: Mapping[str, int] | None = None,
+    ) -> None:
         """Flush and mark the shard closed. Closing twice is harmless.
 
         Args:
             status: how the job ended: `ok`, or else, such as `failed`, for a job that may be started again.
             notes: what became known about the session since it was opened.
+            tally: what the recording came to, as in `Session`.
 
         Raises:
             StoreError: the last rows or the mark cannot be written; the shard stays open and may be closed again.
@@ -111,7 +118,9 @@ class ShardWriter:
                 return
             self._flush()
             known = {**self.session.notes, **(notes or {})}
-            session = msgspec.structs.replace(self.session, status=status, closed_unix_ns=self._clock(), notes=known)
+            session = msgspec.structs.replace(
+                self.session, status=status, closed_unix_ns=self._clock(), notes=known, tally=dict(tally or {})
+            )
             write_file(self._location, f"{self.shard}/{SESSION_NAME}", encode_session(session))
             with self._buffer_lock:
                 self.session = session

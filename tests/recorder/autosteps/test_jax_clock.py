@@ -112,7 +112,7 @@ def test_sizes_are_asked_once():
 JOB = """
     import jax, jax.numpy as jnp
     import functools
-    from phasepoint.recorder.autosteps import AutoOptions, LateRecording
+    from phasepoint.recorder.autosteps.late_recording import AutoOptions, LateRecording
     from phasepoint.recorder.autosteps.jax_clock import JaxClock
 
     seen = []

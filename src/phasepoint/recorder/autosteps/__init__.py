@@ -3,9 +3,3 @@
 Several sources may tell of the same training. Each names its evidence (`evidence.py`); the strongest one leads the
 recording (`late_recording.py`), the others are silent. A new source is one file and one row of `start.SOURCES`.
 """
-
-from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
-from phasepoint.recorder.autosteps.options import VARIABLE, AutoOptions
-from phasepoint.recorder.autosteps.start import AutoRecorder, start_from_environ
-
-__all__ = ["VARIABLE", "AutoOptions", "AutoRecorder", "LateRecording", "PastStep", "start_from_environ"]

@@ -9,7 +9,7 @@ import os
 import sys
 
 _FRAMEWORKS = ("jax", "torch")
-_STARTER = os.environ.get("PHASEPOINT_STARTER", "phasepoint.recorder.autosteps")
+_STARTER = os.environ.get("PHASEPOINT_STARTER", "phasepoint.recorder.autosteps.start")
 """Module whose `start_from_environ` begins to look."""
 
 
