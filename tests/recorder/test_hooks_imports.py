@@ -72,3 +72,21 @@ def test_a_module_that_does_not_exist_is_not_found_as_before(package):
         importlib.import_module("watched_missing")
     assert importlib.util.find_spec("watched_missing") is None
     remove()
+
+
+def test_a_finder_that_asks_all_others_is_answered(package):
+    """Two finders that ask each other would ask for ever."""
+
+    class AsksOthers:
+        def find_spec(self, fullname, path=None, target=None):
+            others = (finder for finder in sys.meta_path if finder is not self)
+            return next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+
+    seen, other = [], AsksOthers()
+    sys.meta_path.insert(0, other)
+    try:
+        when_imported("watched_pkg.part", lambda: seen.append("part"))
+        importlib.import_module("watched_pkg")
+    finally:
+        sys.meta_path.remove(other)
+    assert seen == ["part"]

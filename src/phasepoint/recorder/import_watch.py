@@ -17,6 +17,7 @@ OnImport = Callable[[], None]
 
 _lock = threading.Lock()
 _watched: dict[str, list[OnImport]] = {}
+_asking = threading.local()
 
 
 def when_imported(name: str, on_import: OnImport) -> Remove:
@@ -65,10 +66,14 @@ class _WatchFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in _watched:
-            return None
-        others = (finder for finder in list(sys.meta_path) if finder is not self)
-        spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        if fullname not in _watched or getattr(_asking, "name", None) == fullname:
+            return None  # another finder asks all others too, and so asks us back
+        _asking.name = fullname
+        try:
+            others = (finder for finder in list(sys.meta_path) if finder is not self)
+            spec = next(filter(None, (finder.find_spec(fullname, path, target) for finder in others)), None)
+        finally:
+            _asking.name = None
         if spec is not None and spec.loader is not None:
             spec.loader = _WatchLoader(spec.loader)
         return spec

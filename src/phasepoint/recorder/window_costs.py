@@ -25,11 +25,11 @@ MEMORY = 0.7
 """Weight of a window against the one after it: the last three have two thirds of the weight."""
 
 FIXED_PS = 20 * PS_PER_MS
-"""Cost of a window of no length, where it was not seen. Measured on 2 cores: JAX 2–6 ms, PyTorch 3–5 ms."""
+"""Cost of a window of no length, where it was not seen: assumed, above the 2–6 ms of small windows on 2 cores
+(`jax_session.py`, `torch_session.py`)."""
 
 FIRST_BYTES_PER_S = 100e6
-"""Bytes of capture in a second of the first window, at worst. A loop of PyTorch's smallest ops makes 60–80 MB/s of JSON
-on one thread; networks 1–20 MB/s."""
+"""Bytes of capture in a second of the first window, at worst: assumed, 300,000 ops of PyTorch a second at 330 bytes."""
 
 
 @dataclass(frozen=True)
