@@ -143,7 +143,7 @@ def test_what_steps_are_is_shown(phasepoint, tmp_path):
     path = some_run(tmp_path / "run", 280, notes=notes)
     said = "Steps are optimizer steps (torch.optim). Each recorded step is a call of 10 training steps."
     done = phasepoint("summary", path)
-    assert said in done.out
+    assert said in " ".join(done.out.split())  # a narrow terminal breaks lines
     assert "! eval is not seen" in done.out
     assert said in phasepoint("report", path, "--format", "md").out
     summary = json.loads(phasepoint("summary", path, "--json").out)
@@ -170,7 +170,7 @@ def test_a_killed_run_with_its_account_is_held_against_its_budget(phasepoint, tm
         "value": float(PS_PER_MS),
     }
     path = some_run(tmp_path / "run", 280, notes={"budget": "0.01"}, close=False, rows={"counters": [cost]})
-    assert "within the budget of 1.0 %" in phasepoint("summary", path).out
+    assert "within the budget of 1.0 %" in " ".join(phasepoint("summary", path).out.split())
 
 
 def test_diff_says_that_the_jobs_are_different_ones(phasepoint, run_path, tmp_path):
@@ -185,7 +185,8 @@ def test_diff_says_that_the_jobs_are_different_ones(phasepoint, run_path, tmp_pa
     writer.close()
     done = phasepoint("diff", run_path, path)
     assert done.code == 0
-    assert done.out.startswith("These are probably different jobs: 100 % of the base's op time and 100 % of the run's")
+    told = " ".join(done.out.split())  # a narrow terminal breaks lines
+    assert told.startswith("These are probably different jobs: 100 % of the base's op time and 100 % of the run's")
     assert "commands differ: python train.py in the base, python serve.py in the run" in done.err
     told = json.loads(phasepoint("diff", run_path, path, "--json").out)["unrelated"]
     assert "base: python train.py; run: python serve.py" in told

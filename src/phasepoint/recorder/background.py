@@ -30,8 +30,8 @@ CLOCK_STEP_PS = 500 * PS_PER_MS
 """The machine's clock moving against the monotonic one by more than this between two rounds is a gap."""
 
 SLOWDOWN_PS_PER_BYTE: Mapping[CaptureFormat, int] = {"xplane": 2500, "kineto": 3000}
-"""What recording events is taken to cost the job's thread, per byte of their capture, where a window holds no whole step
-to compare with. Assumed: 1 µs for an op of PyTorch (some 330 bytes of JSON), 0.1 µs for an event of XLA (some 40)."""
+"""What recording events is taken to cost the job's thread, per byte of their capture, where a window holds no whole
+step to compare with. Assumed: 1 µs for an op of PyTorch (about 330 bytes of JSON), 0.1 µs for an event of XLA (40)."""
 
 FIRST_FLUSH_PS = PS_PER_S
 """The first flush comes after this time, or after `flush_ps` where that is less."""
