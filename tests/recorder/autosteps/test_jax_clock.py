@@ -167,6 +167,8 @@ JOB = """
     spec = jax.sharding.PartitionSpec("d")
     sharded = jax.jit(jax.shard_map(train, mesh=mesh, in_specs=spec, out_specs=spec))
     print("shard_map", took(lambda: [sharded(x) for _ in range(3)]))
+    lowered = jax.jit(jax.grad(lambda x: jax.nn.relu(x).sum())).lower(x)
+    print("our lines in a program:", "phasepoint" in lowered.as_text(debug_info=True))
     jax.config.update("jax_debug_nans", True)
     print("after debug_nans", took(lambda: [train(x) for _ in range(4)]))
     try:
@@ -204,4 +206,5 @@ def test_every_execution_is_seen():
     assert told["nested"] == "'outer', 'outer']"
     assert told["method"] == "'step', 'step']"
     assert told["compiled ahead"] == "'train', 'train', 'train']"
+    assert "our lines in a program: False" in lines
     assert lines[-2:] == ["nan is still found", "None"]

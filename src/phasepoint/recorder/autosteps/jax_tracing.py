@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank
@@ -71,6 +72,7 @@ class JaxTracing:
 
     def install(self) -> None:
         """Put the hooks in; JAX must have been imported."""
+        _hide_our_frames()
         pjit = sys.modules.get("jax._src.pjit")
         ad = sys.modules.get("jax._src.interpreters.ad")
         loops = sys.modules.get("jax._src.lax.control_flow.loops")
@@ -181,6 +183,13 @@ class _ThreadState(threading.local):
         self.tracing: Hashable | None = None
         self.rounds: list[int] = []
         self.call: Call | None = None
+
+
+def _hide_our_frames() -> None:
+    """Our hooks are no lines of the job: JAX leaves them out of tracebacks and of the source lines of its programs."""
+    exclude = getattr(sys.modules.get("jax._src.source_info_util"), "register_exclusion", None)
+    if exclude is not None:
+        exclude(str(Path(__file__).parent))
 
 
 def trace_state_clean() -> bool:
