@@ -7,7 +7,8 @@ gradients are therefore one step. A step begins with a backward pass and lasts u
 parameters; the last one ends with its backward pass, which nothing comes after.
 
 The search for parameters goes through the graph of the first backward pass and is repeated while none is known; every
-other backward pass costs a look at the versions of up to `MOST_PARAMETERS` tensors. On a device nothing is read.
+other backward pass costs a look at the versions of up to `MOST_PARAMETERS` tensors and of their gradients. Their first
+values are read only while nothing else has told of an update, and never on a device.
 """
 
 import functools
@@ -32,7 +33,7 @@ PARAMETER_UPDATE = StepEvidence(
     "updates of parameters after a backward pass (torch.optim was not used)",
 )
 
-MOST_PARAMETERS = 4
+MOST_PARAMETERS = 2
 """Parameters looked at: one may be frozen later, or be a buffer of the loss."""
 
 MOST_NODES = 20_000
@@ -79,6 +80,7 @@ class ParameterUpdates:
         self._seen: list[_Seen] = []
         self._searches = 0
         self._passes = 0
+        self._reads_values = True
         self._thread = 0
         self._is_inside = False
         self._began_ns: int | None = None
@@ -126,19 +128,26 @@ class ParameterUpdates:
         self._ended_ns = time.perf_counter_ns()
         alive = self._alive()
         self._parameters = [weakref.ref(parameter) for parameter in alive]
-        self._seen = [_look(parameter) for parameter in alive]
+        # One value is always read: after the last pass nothing else may tell of the update.
+        self._seen = [_look(parameter, reads_value=self._reads_values or not at) for at, parameter in enumerate(alive)]
 
     @property
     def _needs_search(self) -> bool:
         return self._passes > 1 and self._began_ns is not None and not self._past and self._searches < MOST_SEARCHES
 
-    def _have_changed(self) -> bool:
+    def _have_changed(self, *, is_last: bool = False) -> bool:
         known = [(reference(), before) for reference, before in zip(self._parameters, self._seen, strict=False)]
         alive = [(parameter, before) for parameter, before in known if parameter is not None]
         if known and not alive:
             self._parameters, self._seen = [], []  # new tensors have taken their place
             return True
-        return any(_differs(before, _look(parameter)) for parameter, before in alive)
+        if any(_differs(before, _look(parameter, reads_value=False)) for parameter, before in alive):
+            self._reads_values = False
+            return True
+        reads_values = self._reads_values or is_last
+        return reads_values and any(
+            before.value is not None and before.value != _first_value(parameter) for parameter, before in alive
+        )
 
     def _alive(self) -> list[Any]:
         parameters = (reference() for reference in self._parameters)
@@ -162,7 +171,7 @@ class ParameterUpdates:
 
     def _finish_step(self) -> None:
         """The last step ended with its backward pass, if parameters changed after it."""
-        if self._have_changed():
+        if self._have_changed(is_last=True):
             self._late.end_loop_at(self._ended_ns)
         else:
             self._late.drop_step()
@@ -170,7 +179,7 @@ class ParameterUpdates:
     @guarded
     def finish(self) -> None:
         """The process ends: a job of few steps has not opened its recording yet."""
-        if self._began_ns is not None and self._have_changed():
+        if self._began_ns is not None and self._have_changed(is_last=True):
             self._past.append(PastStep(self._began_ns, None, self._ended_ns))
         if self._past:
             self._late.open(PARAMETER_UPDATE, self._past, finish=self._late.drop_step)
@@ -205,10 +214,10 @@ def _parameters(roots: Iterable[Any]) -> list[Any]:
     return declared or found  # without a module's parameters, any tensor may be one; an input has its gradient too
 
 
-def _look(parameter: Any) -> _Seen:
+def _look(parameter: Any, *, reads_value: bool) -> _Seen:
     gradient = parameter.grad
     of_gradient = None if gradient is None else (gradient.data_ptr(), gradient._version)
-    return _Seen(parameter._version, of_gradient, _first_value(parameter))
+    return _Seen(parameter._version, of_gradient, _first_value(parameter) if reads_value else None)
 
 
 def _first_value(parameter: Any) -> float | None:
@@ -219,6 +228,6 @@ def _first_value(parameter: Any) -> float | None:
 
 
 def _differs(before: _Seen, now: _Seen) -> bool:
-    """Whether parameters were written to, or their gradients taken away or written to, since the last pass."""
+    """Whether a parameter was written to, or its gradient taken away or written to, since the last pass."""
     taken_away = before.gradient is not None and now.gradient != before.gradient
-    return now.version != before.version or taken_away or now.value != before.value
+    return now.version != before.version or taken_away
