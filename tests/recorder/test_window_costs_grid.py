@@ -12,7 +12,6 @@ from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, st
 from phasepoint.core.units import PS_PER_S
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
 from phasepoint.recorder.budget import CAPTURE_BYTES
-from phasepoint.recorder.window_costs import WORST
 from phasepoint.store import open_run
 
 __all__ = ["still"]
@@ -127,6 +126,6 @@ def test_windows_keep_to_their_prediction_and_the_whole_to_the_budget(tmp_path, 
     assert max(ratios) <= 3
     assert windows[0]["predicted_cost_ps"] == PRIVATE_PRIOR.total_ps
     assert worst <= BUDGET
-    assert job.session.most_bytes <= WORST * CAPTURE_BYTES
+    assert job.session.most_bytes <= 2.5 * CAPTURE_BYTES  # a burst of ten times the mean, planned with four
     stretches = [w for w in windows if w["last_step"] < w["first_step"]]
     assert all(w["cut_step"] == w["first_step"] for w in stretches)

@@ -28,7 +28,7 @@ framework makes, 10,000 events, which take 0.1 s to stop and write."""
 
 REACH = 8
 """A window whose steps take longer than they were expected to ends after this many times the time expected: without
-more events a second its cost stays below `WORST` times what was predicted."""
+more events a second its cost stays near what was predicted."""
 
 SOFT_LIMIT_PS = 2 * PS_PER_S
 """A window does not begin another step after this long."""

@@ -15,11 +15,12 @@ MARGIN = 4
 """A prediction is this many times the mean of what was seen.
 
 So a window in which four times as much happens costs what was predicted, and one in which ten times as much happens (a
-burst, another phase of the job) two and a half times (`WORST`).
+burst, another phase of the job) two and a half times.
 """
 
-WORST = 2.5
-"""What a window may cost at worst, as a multiple of its prediction: ten times as many events as seen, over `MARGIN`."""
+WORST = 1.25
+"""What must be affordable, as a multiple of the prediction: five times as many events as were seen in the mean. A window
+that meets more than that costs up to three times its prediction, and those after it wait."""
 
 MEMORY = 0.7
 """Weight of a window against the one after it: the last three have two thirds of the weight."""
