@@ -4,8 +4,8 @@
 
 For each framework and length a number of steps is found that takes about so long; the job then does that many, plain
 and as `phasepoint record -- …`, in turns. Compared are the steps recorded with the steps done, and what the recorder
-says it cost with the CPU time that the recorded job takes more (user and system, all processes, `phasepoint record` itself
-and what it starts included, which the recorder's own account does not hold).
+says it cost with the CPU time that the recorded job takes more (user and system, all processes, `phasepoint record`
+itself included, which the recorder's own account does not hold).
 """
 
 import argparse

@@ -19,8 +19,8 @@ burst, another phase of the job) two and a half times.
 """
 
 WORST = 1.25
-"""What must be affordable, as a multiple of the prediction: five times as many events as were seen in the mean. A window
-that meets more than that costs up to three times its prediction, and those after it wait."""
+"""What must be affordable, as a multiple of the prediction: five times as many events as were seen in the mean. A
+window that meets more than that costs up to three times its prediction, and those after it wait."""
 
 MEMORY = 0.7
 """Weight of a window against the one after it: the last three have two thirds of the weight."""
