@@ -12,7 +12,7 @@ from phasepoint.recorder.flusher import Flusher
 from phasepoint.store import open_run
 
 HEAD = """
-import atexit, os, signal, sys, threading
+import atexit, os, signal, sys, threading, time
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
 clock = FakeClock()
@@ -61,6 +61,7 @@ enough = threading.Event()
 def forever():
     for number, _ in enumerate(run.steps(iter(int, 1))):
         clock.tick(1)
+        time.sleep(1e-4)  # an empty loop makes more steps a second than any writer keeps up with
         if number == 300:
             enough.set()
 threading.Thread(target=forever, daemon=True).start()
