@@ -258,8 +258,7 @@ class Recording:
         if self._replaying is not None:
             self._replaying.mark()
         elif recorder is not None:
-            recorder.ask()
-            recorder.got(waited=False)
+            recorder.mark()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -102,13 +102,29 @@ class StepClock:
 
     def ask(self) -> int:
         """A loop asks for its next batch: the open step ends and the next one may begin. Returns the time."""
-        now_ns = self.now()
+        now_ns = self._now_ns()
+        if now_ns < self._last_ns:
+            now_ns = self.now()
+        self._last_ns = now_ns
         if self.is_open:
             self._close(now_ns)
         elif self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
         self.start_ns = now_ns
         return now_ns
+
+    def mark(self) -> None:
+        """The open step ends and the next one has begun, whose wait is not known: `ask` and `got` in one."""
+        if not self.is_open:
+            self.ask()
+            self.got(waited=False)
+            return
+        now_ns = self._now_ns()
+        if now_ns < self._last_ns:
+            now_ns = self.now()
+        self._last_ns = now_ns
+        self._close(now_ns)
+        self.start_ns, self._got_ns, self.is_open = now_ns, NOT_KNOWN, True
 
     def begin_at(self, now_ns: int) -> None:
         """Let the step being asked for begin later, after work of the recorder's own between two steps."""

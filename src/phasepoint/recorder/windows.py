@@ -122,6 +122,7 @@ class WindowRunner:
 
     Attributes:
         is_open: whether a window is open.
+        is_idle: whether none is open or is to begin, and none was since the job's thread last set this.
         lost: windows lost so far and not taken yet.
         on_part: called when a window began or ended inside a step, so that the step is captured in part.
         on_cut: called with a window that ended inside a step.
@@ -139,6 +140,7 @@ class WindowRunner:
     ) -> None:
         self.guard = Guard() if guard is None else guard
         self.is_open = False
+        self.is_idle = True
         self.lost: list[LostWindow] = []
         self.on_part: Callable[[], object] = _nothing
         self.on_cut: Callable[[CapturedWindow], object] = _nothing_with
@@ -165,12 +167,14 @@ class WindowRunner:
 
         The wait for the device's backlog is not counted as a cost: that work had to be done anyway.
         """
+        self.is_idle = False
         with self._lock:
             self._wanted = None
             return self._start(step, opening, in_step=False)
 
     def want(self, step: int, at_ns: int, opening: Opening) -> None:
         """Let a window begin inside `step` at a moment, unless the step is over by then."""
+        self.is_idle = False
         with self._lock:
             self._wanted = _Wanted(step, at_ns, opening)
 

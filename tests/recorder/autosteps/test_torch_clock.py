@@ -37,6 +37,9 @@ class FakeLate:
     def got(self, *, waited=True):
         self.told.append("got" if waited else "begin")
 
+    def mark(self):
+        self.told += ["ask", "begin"]
+
     def end_loop(self):
         self.told.append("end")
 

@@ -85,6 +85,7 @@ class JaxClock:
         self._chooser.expects_updates = self._expects_updates
         self._thread = 0
         self._evidence: StepEvidence | None = None
+        self._step_function: weakref.ref[Any] | None = None
         self._gradients.reset()
 
     def install(self) -> None:
@@ -145,14 +146,30 @@ class JaxClock:
             began_ns = None if call is None else call.began_ns
             self._executed(key, name, lambda: _leaf_bytes((args, out)), began_ns)
 
-    @guarded
     def _executed_fast(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
+        step = self._step_function
+        if (  # the hot path: the step program once more
+            step is not None
+            and step() is function
+            and self._late.leader is self._evidence
+            and self._thread == threading.get_ident()
+            and not self.guard.off
+            and self._chooser.repeated()
+        ):
+            self._late.mark()
+        else:
+            self._executed_by_jit(function, args, kwargs, out)
+
+    @guarded
+    def _executed_by_jit(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
         known = self._keys.get(id(function))
         if known is None or known[0]() is not function:
             known = self._remember(function, program_key(getattr(function, "_fun", function)))
         key = known[1]
         if key is not None:
             self._executed(key, function, lambda: _leaf_bytes((args, kwargs, out)), None)
+            is_step = key == self._chooser.chosen and self._evidence is not None
+            self._step_function = known[0] if is_step else self._step_function
 
     def _remember(self, function: Any, key: Hashable | None) -> tuple[weakref.ref[Any], Hashable | None]:
         """Remember a function's program for as long as it lives; JAX's own are not told of again."""
@@ -186,6 +203,7 @@ class JaxClock:
         key = self._chooser.chosen
         if key is None:
             return
+        self._step_function = None
         program, traced = self._chooser.programs[key], self.tracing.programs.get(key, _UNKNOWN)
         text = _TEXTS[traced.rank].format(name=_program_text(key, name))
         evidence = StepEvidence(traced.rank, "jax", text)
@@ -218,8 +236,7 @@ class JaxClock:
             )
 
     def _begin_step(self) -> None:
-        self._late.ask()
-        self._late.got(waited=False)
+        self._late.mark()
 
     @guarded
     def _gradient_taken(self) -> None:

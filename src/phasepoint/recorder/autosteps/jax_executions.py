@@ -113,6 +113,7 @@ class PostHook:
             self._executed(function, args, kwargs, out)
 
     def _call(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
-        self._tell(function, args, kwargs, out)
+        if id(function) not in self._ignored:
+            self._executed(function, args, kwargs, out)
         if self._next is not None:
             self._next(function, args, kwargs, out)

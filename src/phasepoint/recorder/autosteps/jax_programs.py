@@ -78,6 +78,7 @@ class StepProgram:
         self._is_patient = is_patient
         self.chosen: Hashable | None = None
         self.programs: dict[Hashable, Program] = {}
+        self._program: Program | None = None
         self._total = 0
         self._next_look = 0
 
@@ -114,6 +115,16 @@ class StepProgram:
             return self.choose()
         return self._total >= self._next_look and self.choose()
 
+    def repeated(self) -> bool:
+        """Note one more execution of the chosen program; False, and nothing is noted, where `executed` has to."""
+        program = self._program
+        if program is None or self._total + 1 >= self._next_look:
+            return False
+        program.executions += 1
+        program.since_look += 1
+        self._total += 1
+        return True
+
     def choose(self, *, least_executions: int = LEAST_EXECUTIONS) -> bool:
         """Look at the choice now; True if it has changed.
 
@@ -127,8 +138,8 @@ class StepProgram:
         changes = best is not None and best != self.chosen and _takes_over(candidates[best], chosen)
         for program in self.programs.values():
             program.since_look = 0
-        if changes:
-            self.chosen = best
+        if changes and best is not None:
+            self.chosen, self._program = best, candidates[best]
         return changes
 
     def _is_time(self, program: Program, now_ns: int) -> bool:

@@ -207,6 +207,11 @@ class LateRecording:
         if self._recorder is not None:
             self._recorder.got(waited=waited)
 
+    def mark(self) -> None:
+        """The open step ends and the next one begins, whose wait for a batch is not known."""
+        if self._recorder is not None:
+            self._recorder.mark()
+
     def end_loop(self) -> None:
         """The open step ends; none begins."""
         if self._recorder is not None:
@@ -224,8 +229,7 @@ class LateRecording:
         if self._clock is not None and self._recorder is not None:
             self._clock.at_ns = end_ns
             self._recorder.end_loop()
-            self._recorder.ask()
-            self._recorder.got(waited=False)
+            self._recorder.mark()
             self._clock.at_ns = None
 
     def drop_step(self) -> None:

@@ -72,8 +72,7 @@ class StepAnnotations:
         elif late.leader is not None and late.leader is not STEP_ANNOTATION and late.admits(STEP_ANNOTATION):
             late.open(STEP_ANNOTATION, [PastStep(now_ns, None, now_ns)], finish=self._finish_step)
         if late.leader is STEP_ANNOTATION:
-            late.ask()
-            late.got(waited=False)
+            late.mark()
         self._entered_ns, self._left_ns = now_ns, None
 
     @guarded

@@ -90,6 +90,7 @@ class StepEnds:
             self._begin_next()
 
     def _begin_next(self) -> None:
-        self._late.ask()
-        if not self._waits:
-            self._late.got(waited=False)
+        if self._waits:
+            self._late.ask()
+        else:
+            self._late.mark()

@@ -55,6 +55,7 @@ class TorchClock:
         self._in_step = False
         self._ending = False
         self._by_optimizer = False
+        self._begins_here = False
 
     def install(self) -> None:
         """Put the hooks in; torch must have been imported."""
@@ -66,8 +67,20 @@ class TorchClock:
             self._late.is_optimizing = True
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
-            self._late.is_optimizing = False
-            self._optimizer_stepped(optimizer)
+            late = self._late
+            late.is_optimizing = False
+            clock = self._optimizer
+            if (  # the hot path of `_optimizer_stepped`: one step after another, without a loader
+                late.leader is OPTIMIZER_STEP
+                and self._begins_here
+                and clock is not None
+                and clock() is optimizer
+                and self._thread == threading.get_ident()
+            ):
+                self._others_steps = 0
+                late.mark()
+            else:
+                self._optimizer_stepped(optimizer)
 
         # As `torch.compiler.disable` marks a function, without importing the compiler for it: in a compiled optimizer
         # step the hook is called and not traced.
@@ -123,6 +136,7 @@ class TorchClock:
     def _ask(self, iterator: Any) -> None:
         if self._is_elsewhere():
             return
+        self._begins_here = False
         loader = self._loader(iterator)
         self._current = weakref.ref(loader)
         if not self._leads:
@@ -201,15 +215,15 @@ class TorchClock:
 
     def _begin_here(self) -> None:
         """A step without a batch of a loader: the one before ends here."""
-        self._late.ask()
-        self._late.got(waited=False)
+        self._late.mark()
         self._in_step = True
         self._asking = self._stepped = False
+        self._begins_here = self._current is None
 
     def _leave(self) -> None:
         if self._in_step or self._asking:
             self._late.end_loop()
-        self._in_step = self._asking = self._stepped = self._ending = self._by_optimizer = False
+        self._in_step = self._asking = self._stepped = self._ending = self._by_optimizer = self._begins_here = False
 
     def _finish(self) -> None:
         """The job is over: its last step ended with the optimizer's; without one it is none."""

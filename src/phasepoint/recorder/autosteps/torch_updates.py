@@ -90,8 +90,13 @@ class ParameterUpdates:
     def wrap(self, run: Any) -> Any:
         """Stands in front of the engine."""
 
+        late = self._late
+
         @functools.wraps(run)
         def run_and_look(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            leader = late.leader
+            if leader is not None and leader.rank > Rank.PARAMETER_UPDATE:
+                return run(t_outputs, *args, **kwargs)
             looks = self._before(t_outputs)
             try:
                 return run(t_outputs, *args, **kwargs)
@@ -155,8 +160,7 @@ class ParameterUpdates:
 
     def _step(self, now_ns: int) -> None:
         if self._late.leader is PARAMETER_UPDATE:
-            self._late.ask()
-            self._late.got(waited=False)
+            self._late.mark()
         elif self._began_ns is not None:
             self._past.append(PastStep(self._began_ns, None, now_ns))
             if len(self._past) > 1:
@@ -166,8 +170,7 @@ class ParameterUpdates:
     def _open(self) -> None:
         self._late.open(PARAMETER_UPDATE, self._past, finish=self._finish_step)
         if self._late.leader is PARAMETER_UPDATE:
-            self._late.ask()
-            self._late.got(waited=False)
+            self._late.mark()
 
     def _finish_step(self) -> None:
         """The last step ended with its backward pass, if parameters changed after it."""
