@@ -4,6 +4,8 @@ import time
 from importlib import import_module
 from types import ModuleType
 
+from phasepoint.recorder.gc_pause import collector_paused
+
 spent_ns = 0
 """CPU nanoseconds spent in `timed_import`, and before any recording by `inject/sitecustomize.py`, in this process."""
 
@@ -12,6 +14,7 @@ def timed_import(name: str) -> ModuleType:
     """Import a module and add the CPU time that took to `spent_ns`."""
     global spent_ns  # noqa: PLW0603 - one process, one sum
     began_ns = time.thread_time_ns()
-    module = import_module(name)
+    with collector_paused():
+        module = import_module(name)
     spent_ns += time.thread_time_ns() - began_ns
     return module

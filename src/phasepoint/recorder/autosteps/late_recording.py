@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
 from phasepoint.recorder.autosteps.options import AutoOptions
+from phasepoint.recorder.gc_pause import collector_paused
 from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
 
 if TYPE_CHECKING:
@@ -128,12 +129,20 @@ class LateRecording:
             self._finish = finish
             self.lead(evidence)
             return
+        began_ns = time.perf_counter_ns()
+        with collector_paused():
+            from phasepoint.recorder import recording  # noqa: F401 - the import alone, 60 ms
+        with collector_paused():
+            self._begin(evidence, past, finish, began_ns)
+
+    def _begin(
+        self, evidence: StepEvidence, past: Sequence[PastStep], finish: Callable[[], object], began_ns: int
+    ) -> None:
         from phasepoint.recorder.assembly import RecordOptions
         from phasepoint.recorder.epoch import Clock
         from phasepoint.recorder.recording import Recording
         from phasepoint.recorder.step_clock import NOT_KNOWN
 
-        began_ns = time.perf_counter_ns()
         clock = self._clock = StandingClock(past[0].asked_ns)
         options = self._options
         self._notes.setdefault(STEPS_FROM, evidence.text)
