@@ -4,7 +4,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.budget import BudgetController
@@ -47,8 +49,7 @@ LAST_FILES = 2
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
-@dataclass
-class Inbox:
+class Inbox(Struct):
     """What the job's thread leaves for the flusher. Appending and popping at the ends needs no lock."""
 
     captured: deque[CapturedWindow] = field(default_factory=deque)
@@ -64,8 +65,7 @@ class Inbox:
         return sum(one.held_bytes for one in list(self.captured)) + (0 if writing is None else writing.held_bytes)
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What a recording is made of; the job's side and the flusher's side share it."""
 
     clock: Clock

@@ -9,7 +9,7 @@ The first window, of which nothing is known, is a short probe.
     Behavior for Cloud Computing", ISPASS 2021, profiles at fixed intervals; what a window costs is not fed back there.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.cost import CostAccount
@@ -74,8 +74,7 @@ LEAST_DISTANCE_PS = PS_PER_S // 4
 second and not captured back to back, where one window would disturb the next."""
 
 
-@dataclass(frozen=True)
-class WindowPlan:
+class WindowPlan(Struct, frozen=True):
     """How long the next window may be, and what it is predicted to cost.
 
     Attributes:

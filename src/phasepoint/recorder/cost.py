@@ -1,8 +1,9 @@
 """What recording cost, by purpose: the account that the budget is held against and that the run ends with."""
 
 import threading
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Purpose = Literal["entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert"]
 """What a cost was for.
@@ -15,8 +16,7 @@ convert: CPU time of a converter process on this machine.
 PURPOSES: tuple[Purpose, ...] = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
 
 
-@dataclass(frozen=True)
-class RecorderCost:
+class RecorderCost(Struct, frozen=True):
     """What recording has cost so far, in picoseconds.
 
     Wall time on the job's thread and CPU time off it are added up: on a machine whose cores are all busy a second of

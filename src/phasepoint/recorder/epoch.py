@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.busy import busy_ns
 from phasepoint.recorder.process_age import process_age_ps
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """Where the recorder's times come from; tests give their own.
 
     Attributes:
@@ -29,8 +29,7 @@ class Clock:
     process_age_ps: Callable[[], int | None] = process_age_ps
 
 
-@dataclass(frozen=True)
-class Epoch:
+class Epoch(Struct, frozen=True):
     """Time 0 of a session, on both clocks.
 
     Attributes:

@@ -9,8 +9,9 @@ import base64
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 MOST_STATE_BYTES = 64 << 10
 """Longer states are not kept: they would make the table of checkpoints as large as a checkpoint."""
@@ -24,8 +25,7 @@ _WAYS = (
 """Whose state, what gives it, what takes it; the first that fits is used."""
 
 
-@dataclass(frozen=True)
-class LoaderState:
+class LoaderState(Struct, frozen=True):
     """Where a loader stood.
 
     Attributes:

@@ -9,15 +9,15 @@ may have taken its order are kept, too: by then the job itself has drawn from th
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from phasepoint.recorder.loader_state import take_state
 from phasepoint.recorder.random_state import RandomState
 
 
-@dataclass(frozen=True)
-class PastLoops:
+class PastLoops(Struct, frozen=True):
     """Loops in a row that took equally many batches.
 
     Attributes:
@@ -31,8 +31,7 @@ class PastLoops:
     times: int
 
 
-@dataclass(frozen=True)
-class LoopPlace:
+class LoopPlace(Struct, frozen=True):
     """Where the loops stood.
 
     Attributes:

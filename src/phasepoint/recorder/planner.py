@@ -16,7 +16,8 @@ wish stays until it is granted; all wishes together use at most half of the budg
 
 import math
 import random
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.budget import BudgetController, WindowPlan
@@ -38,8 +39,7 @@ _CHOICES = ("new-program", "unseen", "changed")
 """Reasons for a window by choice, the most urgent first."""
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """A window to be opened at this boundary.
 
     Attributes:
@@ -57,8 +57,7 @@ class Opening:
     offset: float | None = None
 
 
-@dataclass(frozen=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """What is known at a step boundary.
 
     Attributes:
@@ -80,8 +79,7 @@ class Situation:
     cuts: bool = True
 
 
-@dataclass
-class _Level:
+class _Level(Struct):
     """A level of step time of one kind that some window captured."""
 
     kind: int

@@ -2,14 +2,14 @@
 
 import random
 import sys
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from phasepoint.recorder.loader_state import plain_state, rich_state
 
 
-@dataclass(frozen=True)
-class RandomState:
+class RandomState(Struct, frozen=True):
     """State of the global generators; None for those of libraries that were not imported, or devices not in use."""
 
     python: Any

@@ -1,11 +1,11 @@
 """From what the recorder holds (nanoseconds, indices) to rows of the declared tables (picoseconds, names, nulls)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from phasepoint.core.tables import table_from_columns, table_spec
 from phasepoint.core.units import PS_PER_NS
@@ -18,8 +18,7 @@ from phasepoint.recorder.windows import CapturedWindow
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """Memory at one moment: `now_ns` on the session's clock, bytes; None where not known."""
 
     now_ns: int

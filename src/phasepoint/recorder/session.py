@@ -7,8 +7,9 @@ recorder's guard keeps what it raises away from the job.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from phasepoint.core.errors import RecordError
 
@@ -27,8 +28,7 @@ class ProfilerBusyError(RecordError):
     """Another profiler session (the user's own, mostly) is running, so a window cannot open."""
 
 
-@dataclass(frozen=True)
-class SessionProbe:
+class SessionProbe(Struct, frozen=True):
     """What was found when looking at the framework, before anything was started.
 
     Attributes:
@@ -44,8 +44,7 @@ class SessionProbe:
     reason: str
 
 
-@dataclass(frozen=True)
-class CheckpointWritten:
+class CheckpointWritten(Struct, frozen=True):
     """A checkpoint that a hook noticed. Times are `time.perf_counter_ns()` readings.
 
     Attributes:
@@ -69,8 +68,7 @@ class CheckpointWritten:
     has_iterator: bool | None = None
 
 
-@dataclass(frozen=True)
-class CheckpointWaited:
+class CheckpointWaited(Struct, frozen=True):
     """A call that waited for a checkpoint being written in the background. Times as in `CheckpointWritten`.
 
     Attributes:
@@ -84,8 +82,7 @@ class CheckpointWaited:
     framework: str
 
 
-@dataclass(frozen=True)
-class CompiledProgram:
+class CompiledProgram(Struct, frozen=True):
     """What the framework tells of a compilation; None for what it does not tell.
 
     Attributes:

@@ -12,9 +12,9 @@ complete and one thread at a time holds the interpreter, so no lock is needed. M
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 CAPACITY = 1 << 15
@@ -37,8 +37,7 @@ CAPTURED, CUT = 1, 2
 _NO_KIND = -1
 
 
-@dataclass(frozen=True)
-class StepRows:
+class StepRows(Struct, frozen=True):
     """Steps taken from the ring, oldest first; all arrays `[n_rows]`, times in nanoseconds of the session's clock.
 
     Attributes:

@@ -7,7 +7,7 @@ are taken to grow with the time. Where only longer windows were seen, a shorter 
 above `FIXED_PS`; where only shorter ones were seen, all of their cost but the start is taken to grow with the time.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 
@@ -33,8 +33,7 @@ FIRST_BYTES_PER_S = 100e6
 """Bytes of capture in a second of the first window, at worst: assumed, 300,000 ops of PyTorch a second at 330 bytes."""
 
 
-@dataclass(frozen=True)
-class WindowCost:
+class WindowCost(Struct, frozen=True):
     """What one window cost, or is expected to cost, in picoseconds.
 
     Attributes:

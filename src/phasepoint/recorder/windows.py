@@ -9,8 +9,9 @@ comes again.
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.cost import CostAccount
@@ -30,8 +31,7 @@ EndedBy = Literal["steps", "seconds", "loop", "profiler"]
 loop ended; the user's own profiler began."""
 
 
-@dataclass(frozen=True)
-class CapturedWindow:
+class CapturedWindow(Struct, frozen=True):
     """A window whose profiler session was closed; the flusher writes it.
 
     Attributes:
@@ -70,8 +70,7 @@ class CapturedWindow:
         return int(plan.size_bytes * min(1.0, (self.end_ns - self.start_ns) * PS_PER_NS / plan.limit_ps))
 
 
-@dataclass(frozen=True)
-class LostWindow:
+class LostWindow(Struct, frozen=True):
     """A window that could not be opened or kept.
 
     Attributes:
@@ -88,8 +87,7 @@ class LostWindow:
     reason: str
 
 
-@dataclass(frozen=True)
-class _Open:
+class _Open(Struct, frozen=True):
     window: int
     first_step: int
     start_ns: int
@@ -99,8 +97,7 @@ class _Open:
     in_step: bool
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """A window that is to begin inside a step."""
 
     step: int
