@@ -38,6 +38,11 @@ step to compare with. Assumed: 1 µs for an op of PyTorch (about 330 bytes of JS
 FIRST_FLUSH_PS = PS_PER_S
 """The first flush comes after this time, or after `flush_ps` where that is less."""
 
+LATER_FLUSH_RATIO = 0.1
+LONGEST_FLUSH_PS = 10 * PS_PER_S
+"""Flushes are a tenth of the recording's length apart, where that is more than `flush_ps`, up to this: each takes 5 to
+14 ms of CPU time, which every 3 s was half of a budget of 1 %."""
+
 ACCOUNT_PS = 60 * PS_PER_S
 ACCOUNT_RATIO = 0.02
 """The account is written when the recording is longer by this time or this share: with each flush at first, and in a
@@ -170,7 +175,9 @@ class Background:
 
     def _is_due(self, now_ps: int) -> bool:
         """The first flushes come sooner, each after twice the time: a job of seconds that is killed leaves steps."""
-        return now_ps - self._flushed_ps >= min(self._flush_ps, max(FIRST_FLUSH_PS, self._flushed_ps))
+        first_ps = min(self._flush_ps, max(FIRST_FLUSH_PS, self._flushed_ps))
+        later_ps = min(LONGEST_FLUSH_PS, LATER_FLUSH_RATIO * self._flushed_ps)
+        return now_ps - self._flushed_ps >= max(first_ps, later_ps)
 
     def _observe(self, now_ps: int) -> None:
         self._parts.windows.tend(self._parts.clock.now_ns())

@@ -28,7 +28,7 @@ LEAST_WINDOWS = 32
 """Fewer windows are not worth a start."""
 
 LEAST_PARTS = 64
-"""Small parts of a table that are merged: with a part every three seconds, those of three minutes."""
+"""Small parts of a table that are merged: with a part every ten seconds, those of ten minutes."""
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2), from linux/prctl.h: a signal for this process when the thread that started it ends."""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from phasepoint.recorder.session import Remove
+if TYPE_CHECKING:
+    from phasepoint.recorder.session import Remove
 
 OnImport = Callable[[], None]
 
@@ -20,7 +22,7 @@ _watched: dict[str, list[OnImport]] = {}
 _asking = threading.local()
 
 
-def when_imported(name: str, on_import: OnImport) -> Remove:
+def when_imported(name: str, on_import: OnImport) -> "Remove":
     """Call `on_import()` once, at once if the module has been imported already, else after its import.
 
     Args:
@@ -48,7 +50,7 @@ def _is_imported(name: str) -> bool:
     return not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
-def _forget(name: str, on_import: OnImport) -> Remove:
+def _forget(name: str, on_import: OnImport) -> "Remove":
     def remove() -> None:
         with _lock:
             waiting = _watched.get(name, [])

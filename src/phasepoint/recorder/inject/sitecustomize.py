@@ -1,6 +1,6 @@
 """Python runs this at the start of every process under `phasepoint record`, whose PYTHONPATH begins with this folder.
 
-It waits for the first import of JAX or PyTorch to begin to look for steps, or for what another starter looks for
+It waits until JAX or PyTorch has been imported to begin to look for steps, or for what another starter looks for
 (`phasepoint stack measure` names its own), so that other processes pay nothing, and makes room for the `sitecustomize`
 that would have run instead of it.
 """
@@ -14,15 +14,39 @@ _STARTER = os.environ.get("PHASEPOINT_STARTER", "phasepoint.recorder.autosteps.s
 
 
 class _FirstImport:
-    """A finder that finds nothing: it starts the recorder when a framework is asked for, then leaves."""
+    """A finder that finds nothing: it lets the recorder begin when a framework has been imported, then leaves.
+
+    Not before: what the framework imports for itself is no cost of ours.
+    """
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
         if fullname not in _FRAMEWORKS:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
-        _start()
-        specs = (finder.find_spec(fullname, path, target) for finder in list(sys.meta_path))  # type: ignore[arg-type]
-        return next((spec for spec in specs if spec is not None), None)
+        others = [finder for finder in sys.meta_path if finder != self]
+        specs = (finder.find_spec(fullname, path, target) for finder in others)  # type: ignore[arg-type]
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _StartAfter(spec.loader, self)  # type: ignore[assignment]
+        return spec
+
+
+class _StartAfter:
+    """The framework's own loader, and the recorder's beginning after it."""
+
+    def __init__(self, loader: object, finder: _FirstImport) -> None:
+        self._loader = loader
+        self._finder = finder
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: object) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader  # type: ignore[attr-defined]
+        self._loader.exec_module(module)  # type: ignore[attr-defined]
+        finders: list[object] = sys.meta_path  # type: ignore[assignment]
+        if self._finder in finders:
+            finders.remove(self._finder)
+            _start()
 
 
 def _start() -> None:
