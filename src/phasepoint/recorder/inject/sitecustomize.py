@@ -22,7 +22,7 @@ class _FirstImport:
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
         if fullname not in _FRAMEWORKS:
             return None
-        others = [finder for finder in sys.meta_path if finder != self]
+        others = [finder for finder in sys.meta_path if finder is not self]  # type: ignore[comparison-overlap]
         specs = (finder.find_spec(fullname, path, target) for finder in others)  # type: ignore[arg-type]
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
@@ -46,6 +46,7 @@ class _StartAfter:
         finders: list[object] = sys.meta_path  # type: ignore[assignment]
         if self._finder in finders:
             finders.remove(self._finder)
+            module.__spec__._initializing = False  # type: ignore[attr-defined] # its code has run, and no one waits for it
             _start()
 
 
