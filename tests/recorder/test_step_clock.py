@@ -208,3 +208,23 @@ def test_steps_and_gaps_tile_the_recording_whatever_the_loops_do(calls):
     )
     assert sum(b - a for a, b in pieces) == end - begin
     assert all(b == a for (_, b), (a, _) in itertools.pairwise(pieces))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["mark", "end"]), st.integers(0, 5)), max_size=12))
+def test_a_mark_is_asking_and_getting_without_a_wait(moves):
+    def done(marks):
+        time_ = FakeClock()
+        clock = StepClock(now_ns=time_.now_ns, capacity=64)
+        for move, ms in moves:
+            time_.tick(ms)
+            if move == "end":
+                clock.end_loop()
+            elif marks:
+                clock.mark()
+            else:
+                clock.ask()
+                clock.got(waited=False)
+        clock.finish()
+        return rows_of(clock), clock.take_outside()
+
+    assert done(marks=True) == done(marks=False)

@@ -101,6 +101,21 @@ def test_a_program_that_runs_once_is_no_step():
     assert chooser.chosen == "b"
 
 
+def test_the_short_way_counts_as_the_long_one_does():
+    def chosen_after(short):
+        chooser, choices = StepProgram(), []
+        for number in range(400):
+            name = "train" if number < 100 else "finetune"
+            if short and name == chooser.chosen and chooser.repeated():
+                continue
+            if chooser.executed(name, lambda: 1, number * S):
+                choices.append((number, name))
+        return choices, [(p.executions, p.since_look) for p in chooser.programs.values()]
+
+    assert chosen_after(short=True) == chosen_after(short=False)
+    assert [name for _, name in chosen_after(short=True)[0]] == ["train", "finetune"]
+
+
 def test_sizes_are_asked_once():
     asked = []
     chooser = StepProgram()
