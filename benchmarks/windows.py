@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 
@@ -94,6 +95,7 @@ def until(seconds, limit):
 
 def run_job(name, seconds, limit, path):
     """One job in this process, recorded where there is a path; prints its figures as JSON."""
+    import_module("jax" if name == "jax" else "torch")  # as scripts do, before the recording begins
     import phasepoint
 
     began = time.process_time()
