@@ -60,9 +60,8 @@ def step():
     optimizer.step()
 
 step()
-seen, threads = [], []
+seen = []
 gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else None)
-before = len(seen)
 step()  # the recording is opened here
 print(seen, "phasepoint.recorder.recording" in sys.modules)
 for _ in range(30):

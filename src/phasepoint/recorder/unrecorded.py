@@ -44,10 +44,6 @@ class UnrecordedSteps(LateRecording):
         if not self.guard.off:
             self._add(1)
 
-    def mark(self) -> None:
-        """A step has ended, and another one begins."""
-        self.ask()
-
     def _add(self, steps: int) -> None:
         self._count += steps
         if self.framework is not None and self._count >= MOST_STEPS[self.framework]:

@@ -118,10 +118,6 @@ class StepRegions(LateRecording):
     def got(self, *, waited: bool = True) -> None:
         """The step has its batch, which is not told apart here."""
 
-    def mark(self) -> None:
-        """The step before ends and the next one begins."""
-        self.ask()
-
     @guarded
     def end_loop(self) -> None:
         """The step ends."""

@@ -169,8 +169,8 @@ class JaxClock:
         key = known[1]
         if key is not None:
             self._executed(key, function, lambda: _leaf_bytes((args, kwargs, out)), None)
-            is_step = key == self._chooser.chosen and self._evidence is not None
-            self._step_function = known[0] if is_step else self._step_function
+            if key == self._chooser.chosen and self._evidence is not None:
+                self._step_function = known[0]
 
     def _remember(self, function: Any, key: Hashable | None) -> tuple[weakref.ref[Any], Hashable | None]:
         """Remember a function's program for as long as it lives; JAX's own are not told of again."""
@@ -197,7 +197,7 @@ class JaxClock:
         if changed:
             self._lead(name, thread)
         elif key == self._chooser.chosen and evidence is not None and late.leader is evidence:
-            self._begin_step()
+            self._late.mark()
 
     def _lead(self, name: Any, thread: int) -> None:
         """The step program is known, or another one than before: its executions up to now are steps."""
@@ -212,7 +212,7 @@ class JaxClock:
         if leader is not None and leader is self._evidence:
             self._evidence = evidence  # another program takes over
             self._late.lead(evidence)
-            self._begin_step()
+            self._late.mark()
             return
         self._evidence = evidence
         if not self._late.admits(evidence):
@@ -224,7 +224,7 @@ class JaxClock:
         past = [PastStep(begin, None, end) for begin, end in pairwise(bounds_ns)]
         self._late.open(evidence, past, finish=self._late.drop_step)
         if self._late.leader is evidence:
-            self._begin_step()
+            self._late.mark()
 
     def _note_calls(self, traced: TracedProgram) -> None:
         if traced.steps_per_call > 1:
@@ -235,9 +235,6 @@ class JaxClock:
                 f"each recorded step is one call of a compiled program that loops over {traced.gradients_per_call} "
                 "gradients: whether these are as many training steps, or parts of one, is not known",
             )
-
-    def _begin_step(self) -> None:
-        self._late.mark()
 
     @guarded
     def _gradient_taken(self) -> None:
