@@ -184,6 +184,10 @@ JOB = """
     print("shard_map", took(lambda: [sharded(x) for _ in range(3)]))
     lowered = jax.jit(jax.grad(lambda x: jax.nn.relu(x).sum())).lower(x)
     print("our lines in a program:", "phasepoint" in lowered.as_text(debug_info=True))
+    from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
+    for rank in (Rank.STEP_ANNOTATION, Rank.FRAMEWORK_LOOP):
+        late.leader = StepEvidence(rank, "jax", "batches")
+        print(rank.name, took(lambda: [*(train(x) for _ in range(3)), noisy(x)]))
     jax.config.update("jax_debug_nans", True)
     print("after debug_nans", took(lambda: [train(x) for _ in range(4)]))
     try:
@@ -216,6 +220,8 @@ def test_every_execution_is_seen():
         "partial": 3,
         "pmap": 3,
         "shard_map": 3,
+        "STEP_ANNOTATION": 0,
+        "FRAMEWORK_LOOP": 4,
         "after debug_nans": 4,
     }
     assert told["nested"] == "'outer', 'outer']"

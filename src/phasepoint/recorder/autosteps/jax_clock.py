@@ -137,7 +137,7 @@ class JaxClock:
 
     @guarded
     def _executed_slowly(self, compiled: Any, args: Any, out: Any) -> None:
-        match = _MODULE_NAME.fullmatch(str(getattr(compiled, "name", "")))
+        match = None if self._is_outranked() else _MODULE_NAME.fullmatch(str(getattr(compiled, "name", "")))
         if match is None:
             return
         name = plain_name(match["old"] or match["new"])
@@ -158,8 +158,13 @@ class JaxClock:
             and self._chooser.repeated()
         ):
             self._late.mark()
-        else:
+        elif not self._is_outranked():
             self._executed_by_jit(function, args, kwargs, out)
+
+    def _is_outranked(self) -> bool:
+        """Whether somebody leads whom no program can replace: then executions need not be looked at."""
+        leader = self._late.leader
+        return leader is not None and leader.rank > Rank.UPDATE_PROGRAM
 
     @guarded
     def _executed_by_jit(self, function: Any, args: Any, kwargs: Any, out: Any) -> None:
