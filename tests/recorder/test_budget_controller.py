@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
-from phasepoint.recorder.budget import CLOSING_RESERVE_PS, CREDIT_PS, BudgetController
+from phasepoint.recorder.budget import (
+    CLOSING_RESERVE_PS,
+    CREDIT_PS,
+    FIRST_COST_RATIO,
+    MOST_OVER,
+    BudgetController,
+)
 from phasepoint.recorder.cost import CostAccount, RecorderCost
 from phasepoint.recorder.planner import Situation, WindowPlanner
 from phasepoint.recorder.window_costs import MARGIN, WORST, WindowCost
@@ -53,11 +59,16 @@ def test_the_first_seconds_count_as_the_credit():
     assert controller.allowance_ps(0) == CREDIT_PS * 9 // 1000 - CLOSING_RESERVE_PS
 
 
-def test_the_first_window_opens_only_if_its_prior_cost_fits():
+@pytest.mark.parametrize("length_ms", [15, 35, 50])
+def test_the_first_window_is_as_long_as_three_times_its_prediction_pays_for_at_worst(length_ms):
     controller, _ = controller_with(0.01, spent_ms=200)
-    fits_s = (200 * PS_PER_MS + PRIOR.total_ps + CLOSING_RESERVE_PS) / 0.009 / PS_PER_S
-    assert not affords(controller, int((fits_s - 0.1) * PS_PER_S), with_programs=True)
-    assert affords(controller, int((fits_s + 0.1) * PS_PER_S), with_programs=True)
+    predicted_ps = (PRIOR.total_ps + FIRST_COST_RATIO * length_ms * PS_PER_MS) / MOST_OVER
+    fits_ps = int((200 * PS_PER_MS + predicted_ps + CLOSING_RESERVE_PS) / 0.009)
+    plan = controller.plan(fits_ps + PS_PER_MS, STEP_PS, with_programs=True, by_choice=False)
+    assert plan.limit_ps == pytest.approx(length_ms * PS_PER_MS, rel=1e-3)
+    assert plan.predicted_ps == pytest.approx(max(PRIOR.total_ps, predicted_ps), rel=1e-3)
+    before = controller.plan(fits_ps - PS_PER_S, STEP_PS, with_programs=True, by_choice=False)
+    assert before is None if length_ms == 15 else before.limit_ps < plan.limit_ps
 
 
 def test_a_window_opens_only_if_its_worst_cost_fits():

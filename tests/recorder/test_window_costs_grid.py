@@ -128,8 +128,21 @@ def test_windows_keep_to_their_prediction_and_the_whole_to_the_budget(tmp_path, 
     assert windows, "a run of many steps is never without a window"
     ratios = [w["capture_cost_ps"] / w["predicted_cost_ps"] for w in windows]
     assert max(ratios) <= 3
-    assert windows[0]["predicted_cost_ps"] == PRIVATE_PRIOR.total_ps
+    assert windows[0]["predicted_cost_ps"] >= PRIVATE_PRIOR.total_ps
     assert worst <= BUDGET
     assert job.session.most_bytes <= 2.5 * CAPTURE_BYTES  # a burst of ten times the mean, planned with four
     stretches = [w for w in windows if w["last_step"] < w["first_step"]]
     assert all(w["cut_step"] == w["first_step"] for w in stretches)
+
+
+@pytest.mark.parametrize("step_s", [0.001, 0.012, 0.3, 30.0])
+def test_events_as_dear_as_the_dearest_seen_keep_to_the_prediction_from_the_first_window_on(
+    tmp_path, monkeypatch, step_s
+):
+    """PyTorch's smallest ops on cores that others kept busy: 130,000 a second, 35 µs each."""
+    monkeypatch.setattr("phasepoint.recorder.assembly._calibrate", lambda clock: HOOKS_PS)
+    job = Job(tmp_path, step_s=step_s, events=130_000 * step_s, shape="even", event_us=(4.0, 13.0, 18.0))
+    worst, windows = job.run(max(80, 5 * step_s), jump_at=0)
+    assert windows
+    assert max(w["capture_cost_ps"] / w["predicted_cost_ps"] for w in windows) <= 3
+    assert worst <= BUDGET

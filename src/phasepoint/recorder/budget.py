@@ -24,7 +24,18 @@ can cost more than its budget, but no more than that.
 
 PROBE_PS = 50 * PS_PER_MS
 """Length of the first window, of which nothing is known: at 200,000 events a second, the most that one thread of a
-framework makes, 10,000 events, which take 0.1 s to stop and write."""
+framework makes, 10,000 events. It is shorter where what they may cost (`FIRST_COST_RATIO`) is not there to spend."""
+
+FIRST_COST_RATIO = 5
+"""Cost of the first window at worst, as a multiple of the time that it is on: PyTorch's smallest ops, 130,000 a second,
+on two cores that others kept busy: 0.24 s for 46 ms, most of it for stopping and writing (measured 2026-11-23; 0.1 s
+when they were quiet)."""
+
+LEAST_FIRST_PS = 15 * PS_PER_MS
+"""The first window is no shorter; a moment later there is more to spend."""
+
+MOST_OVER = 3
+"""No window costs more than so many times what was predicted."""
 
 REACH = 8
 """A window whose steps take longer than they were expected to ends after this many times the time expected: without
@@ -147,10 +158,10 @@ class BudgetController:
             return WindowPlan(limit_ps, None, 0.0, False, self._size_bytes(costs, room_ps)) if room_ps else None
         purse_ps = self._purse_ps(elapsed_ps, by_choice)
         if costs is None:
-            fits = cuts or (step_ps is not None and step_ps <= PROBE_PS)
-            if self._prior.total_ps > purse_ps or not fits:
-                return None
-            return self._planned(None, min(PROBE_PS, room_ps), step_ps, reach=1)
+            affordable_ps = (MOST_OVER * purse_ps - self._prior.total_ps) / FIRST_COST_RATIO
+            longest_ps = min(PROBE_PS, room_ps, affordable_ps)
+            fits = longest_ps >= LEAST_FIRST_PS if cuts else step_ps is not None and step_ps <= longest_ps
+            return self._planned(None, longest_ps, step_ps, reach=1) if fits else None
         least_ps = step_ps if step_ps is not None else PROBE_PS
         wanted_ps = min(self._window_steps * least_ps, SOFT_LIMIT_PS + least_ps)
         longest_ps = min(costs.longest_ps(purse_ps / WORST), room_ps)
@@ -224,7 +235,7 @@ class BudgetController:
         return int(min(CAPTURE_BYTES, bytes_per_ps * dur_ps))
 
     def _planned(self, costs: WindowCosts | None, dur_ps: float, step_ps: int | None, *, reach: float) -> WindowPlan:
-        predicted_ps = self._prior.total_ps if costs is None else costs.predicted_ps(dur_ps)
+        predicted_ps = self._first_ps(dur_ps) if costs is None else costs.predicted_ps(dur_ps)
         limit_ps = int(reach * dur_ps)
         return WindowPlan(
             limit_ps,
@@ -233,6 +244,10 @@ class BudgetController:
             step_ps is not None and limit_ps < step_ps,
             self._size_bytes(costs, limit_ps),
         )
+
+    def _first_ps(self, dur_ps: float) -> int:
+        """Predicted cost of a first window of this length: at worst it costs `MOST_OVER` times as much."""
+        return int(max(self._prior.total_ps, (self._prior.total_ps + FIRST_COST_RATIO * dur_ps) / MOST_OVER))
 
     def _pays_soon(self, costs: WindowCosts, step_ps: int, room_ps: float, elapsed_ps: int) -> bool:
         """Whether the budget will soon pay for a whole step."""
