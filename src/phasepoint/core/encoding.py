@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 _SPARSE, _FEW = 4, 1 << 16
 """A table over all codes takes less time than sorting them where it is at most four times as long as they are."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ Arrays of picoseconds stay integers; variances are floats. SciPy is imported whe
 """
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from phasepoint.core.arrays import Floats, Int64s
 
 
-def quantile_ps(values: IntArray, q: float) -> int:
+def quantile_ps(values: Int64s, q: float) -> int:
     """The q-quantile by nearest rank: always one of the values, so no rounding and no floats.
 
     Args:
@@ -33,17 +31,17 @@ def quantile_ps(values: IntArray, q: float) -> int:
     return int(np.partition(values, rank)[rank])
 
 
-def median_ps(values: IntArray) -> int:
+def median_ps(values: Int64s) -> int:
     """The lower median: one of the values (`quantile_ps` at one half)."""
     return quantile_ps(values, 0.5)
 
 
-def median_absolute_deviation_ps(values: IntArray) -> int:
+def median_absolute_deviation_ps(values: Int64s) -> int:
     """Median distance from the median: a spread that outliers do not move. Raises ValueError with no values."""
     return median_ps(np.abs(values - median_ps(values)))
 
 
-def median(values: FloatArray | IntArray) -> float:
+def median(values: Floats | Int64s) -> float:
     """The median of `values` `[n]`, n ≥ 1, none of them NaN; of an even number the mean of the middle two.
 
     As `np.median` to the last bit. That selects the middle two, which NumPy 2 does one value at a time; sorting goes
@@ -52,14 +50,14 @@ def median(values: FloatArray | IntArray) -> float:
     return float(row_medians(values[None, :])[0])
 
 
-def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+def weighted_median(values: Floats, weights: Floats) -> float:
     """The least of `values` `[n]`, n ≥ 1, with at least half of the weight at or below it; weights `[n]`, above 0."""
     order = np.argsort(values, kind="stable")
     below = weights[order].cumsum()
     return float(values[order[int(np.searchsorted(below, below[-1] / 2 * (1 - 1e-12)))]])
 
 
-def row_medians(rows: FloatArray | IntArray) -> FloatArray:
+def row_medians(rows: Floats | Int64s) -> Floats:
     """`median` of every row of `[n, k]`, k ≥ 1: 3 ms instead of 17 for a million values in rows of 20."""
     ranked, k = np.sort(rows, axis=1), rows.shape[1]
     lower, upper = (ranked[:, at].astype(np.float64) for at in ((k - 1) // 2, k // 2))
@@ -78,7 +76,7 @@ def t_quantile(probability: float, freedom: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def apportion(total: int, weights: FloatArray) -> IntArray:
+def apportion(total: int, weights: Floats) -> Int64s:
     """Split an integer total in proportion to weights, so that the parts add up to it exactly.
 
     Args:
@@ -109,7 +107,7 @@ def apportion(total: int, weights: FloatArray) -> IntArray:
     return parts
 
 
-def satterthwaite_freedom(variances: FloatArray, freedom: FloatArray) -> FloatArray:
+def satterthwaite_freedom(variances: Floats, freedom: Floats) -> Floats:
     """Degrees of freedom of a sum of independent variance estimates.
 
     Args:

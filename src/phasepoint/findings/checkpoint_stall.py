@@ -28,9 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.held_time import HeldTime, held_time
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.checkpoint_time import checkpoint_stretches

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
-from phasepoint.findings.finding import Int64s, Unavailable
+from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.program_events import ProgramSeen, ToldCompilation, programs_seen, told_compilations

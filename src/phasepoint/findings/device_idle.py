@@ -21,8 +21,9 @@ or the code must run between two steps.
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows
-from phasepoint.findings.finding import Int64s
 from phasepoint.phases.captured import Captured, StepKeys
 
 _KEYS = ("host", "attempt", "device", "program", "op", "level", "category", "layer")

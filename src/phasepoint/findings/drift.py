@@ -34,11 +34,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings import growing_work
 from phasepoint.findings.drift_cause import DriftCause, find_cause
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.growing_work import GrowingWork, find_growing_work
 from phasepoint.findings.ramp import BLOCKS, Ramp, block_medians, fit_ramp
 from phasepoint.findings.view import FindingsView

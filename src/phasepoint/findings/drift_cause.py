@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from phasepoint.findings.finding import Int64s
+from phasepoint.core.arrays import Int64s
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.captured import INPUT, PARTS
 

@@ -9,14 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
 from phasepoint.core.shape_text import parse_array
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_of_name, is_view
-from phasepoint.findings.finding import Int64s
 from phasepoint.findings.view import FindingsView
-
-Floats = NDArray[np.float64]
 
 LEAST_OP_PS = 5 * PS_PER_US
 """An op shorter than 5 µs takes its launch's time rather than its bytes'."""

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
-from phasepoint.phases.clock import Int64s, RunClock
-
-Floats = NDArray[np.float64]
+from phasepoint.phases.clock import RunClock
 
 BLOCK = 50
 """Steps whose median is one point of the level: few enough to follow a drift, enough that outliers do not move it."""

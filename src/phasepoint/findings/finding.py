@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import PhasepointError
 from phasepoint.phases.summary_types import Shortfall
-
-Int64s = NDArray[np.int64]
 
 FINDINGS_VERSION = 1
 """Version of the JSON layout; it grows when a field changes its meaning or goes."""

@@ -1,16 +1,14 @@
 """Elementwise instructions of a program that read what another one wrote: bytes that one fusion would not move."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.shape_text import parse_array
 from phasepoint.findings.device_ops import DeviceOps
 from phasepoint.findings.element_chains import LEAST_OP_PS
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction
 from phasepoint.findings.program_graphs import Graph, Node
 from phasepoint.findings.view import FindingsView
-
-Floats = NDArray[np.float64]
 
 _PASSING = frozenset({"bitcast", "optimization-barrier", "opt-barrier"})
 

@@ -7,12 +7,9 @@ window to window, the drift is sure even if the step times alone would not show 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.findings.finding import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.findings.view import FindingsView
-
-Floats = NDArray[np.float64]
 
 LEAST_WINDOWS = 5
 """Five windows in rising order come about by chance once in 120 times."""

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.intervals import IntervalSet, covered_ps, subtract, union
-from phasepoint.findings.finding import Int64s
 from phasepoint.phases.clock import RunClock, SessionClock, sum_ps
 
 

@@ -22,9 +22,10 @@ inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mod
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
 from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW

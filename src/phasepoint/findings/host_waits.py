@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.findings.expected import Floats
-from phasepoint.findings.finding import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import COLLECTIVES
 from phasepoint.phases.captured import PARTS

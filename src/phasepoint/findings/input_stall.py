@@ -20,8 +20,9 @@ limit.
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_counted, format_ps, format_ratio
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.captured import INPUT
 from phasepoint.phases.clock import sum_ps

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.findings.finding import Int64s
+from phasepoint.core.arrays import Int64s
 from phasepoint.findings.view import FindingsView
 
 CAUGHT_UP_SIGMAS = 3

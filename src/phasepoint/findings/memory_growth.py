@@ -26,14 +26,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.units import PS_PER_S, format_bytes, format_ps
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import SessionClock
-
-Floats = NDArray[np.float64]
 
 WARM_UP = 0.25
 PARTS = 6

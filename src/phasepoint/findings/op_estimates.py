@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import t_quantile
 from phasepoint.findings.device_ops import DeviceOps
-from phasepoint.findings.finding import Claim, Int64s
+from phasepoint.findings.finding import Claim
 from phasepoint.findings.view import FindingsView, lay_out
 from phasepoint.phases.captured import PARTS
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

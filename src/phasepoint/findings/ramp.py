@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from phasepoint.core.arrays import Floats
 
 BLOCKS = 20
 """Stretches of equal numbers of steps whose medians are fitted."""

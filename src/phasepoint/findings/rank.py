@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from phasepoint.findings.finding import Finding, Int64s, RankedFinding
+from phasepoint.core.arrays import Int64s
+from phasepoint.findings.finding import Finding, RankedFinding
 
 
 def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> tuple[RankedFinding, ...]:

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import median_ps, t_quantile
-from phasepoint.findings.finding import Int64s
 from phasepoint.findings.host_time import HostTime
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import sum_ps
-
-Floats = NDArray[np.float64]
 
 LEAST_WINDOWS = 4
 """So many windows beyond one a phase tell how windows differ."""

@@ -25,19 +25,17 @@ phase.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.expected import BLOCK
-from phasepoint.findings.finding import Claim, Evidence, Finding, Int64s
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.gc_pause import long_pauses
 from phasepoint.findings.held_time import held_time
 from phasepoint.findings.lost_time import net_excess
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import sum_ps
-
-Bools = NDArray[np.bool_]
 
 NEIGHBOURS = BLOCK
 LEAST_RATIO = 1.3

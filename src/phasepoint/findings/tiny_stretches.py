@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, subtract, union
 from phasepoint.core.units import PS_PER_US
-from phasepoint.findings.finding import Int64s
-from phasepoint.findings.window_spans import Bools, WindowSpans
+from phasepoint.findings.window_spans import WindowSpans
 
 TINY_PS = 20 * PS_PER_US
 """Starting an execution costs some 1–10 µs (a thunk or an ATen op on a CPU, a kernel on a GPU); what lasts no longer

@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
 from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.expected import Expected, expect_steps
-from phasepoint.findings.finding import Int64s, Unavailable
+from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.capture_advice import advise_capture

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.intervals import IntervalSet, union, unite
-from phasepoint.findings.finding import Int64s, Unavailable
+from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.capture_advice import advise_capture
-
-Bools = NDArray[np.bool_]
 
 _STEP_NAME = "phasepoint.step"
 _FETCHES = (

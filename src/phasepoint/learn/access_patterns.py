@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.learn.kernel_nodes import KernelNode, Nodes
 from phasepoint.sources.hlo_shapes import Shape
 
@@ -34,8 +35,6 @@ MOST_ELEMENTS = 1 << 48
 MOST_STREAMS = 96
 """Values followed in one kernel: fusions with more paths have been seen well enough by then."""
 
-Places = npt.NDArray[np.int64]
-"""Logical indices of elements, shape [STRETCHES, LENGTH, rank]."""
 
 _STOPS = frozenset(
     {"constant", "iota", "rng", "rng-bit-generator", "gather", "scatter", "sort", "dot", "convolution", "custom-call"}
@@ -63,7 +62,7 @@ def access_row(nodes: Nodes) -> tuple[float, ...]:
     return (*steps.tolist(), float(np.mean(lines)), max(lines), sum(lines) * elements, elements)
 
 
-def _streams(nodes: Nodes, root: KernelNode) -> Iterator[tuple[Shape, Places]]:
+def _streams(nodes: Nodes, root: KernelNode) -> Iterator[tuple[Shape, Int64s]]:
     """What is read from outside, with the places that are read; a value that is reached on two ways is read twice."""
     stack, left = [(root, _walk_in_order(root.shape))], MOST_STREAMS
     while stack and left:
@@ -84,7 +83,7 @@ def _is_walked(shape: Shape) -> bool:
     return shape.is_array and 0 < math.prod(shape.dims) < MOST_ELEMENTS and min(shape.dims, default=1) > 0
 
 
-def _places_of_operand(node: KernelNode, number: int, shape: Shape, places: Places) -> Places:
+def _places_of_operand(node: KernelNode, number: int, shape: Shape, places: Int64s) -> Int64s:
     """Where an operand is read to make a node's elements at some places; the first element where that is not known."""
     rank = len(shape.dims)
     unknown = np.zeros((*places.shape[:2], rank), np.int64)
@@ -94,7 +93,7 @@ def _places_of_operand(node: KernelNode, number: int, shape: Shape, places: Plac
     return unknown if found is None or found.shape[-1] != rank else np.clip(found, 0, np.array(shape.dims) - 1)
 
 
-def _moved(node: KernelNode, shape: Shape, places: Places) -> Places | None:
+def _moved(node: KernelNode, shape: Shape, places: Int64s) -> Int64s | None:
     """The places in an operand, before they are cut to its size; None where attributes and shapes do not agree."""
     assert node.instruction is not None
     proto, opcode, rank = node.instruction.proto, node.opcode, len(shape.dims)
@@ -111,7 +110,7 @@ def _moved(node: KernelNode, shape: Shape, places: Places) -> Places | None:
     return _reduced(places, shape, dims) if opcode == "reduce" and _are_axes(dims, rank) else places
 
 
-def _turned(places: Places, shape: Shape, dims: list[int], *, turns: bool) -> Places | None:
+def _turned(places: Int64s, shape: Shape, dims: list[int], *, turns: bool) -> Int64s | None:
     rank = len(shape.dims)
     if not _are_axes(dims, rank) or places.shape[-1] != rank or (turns and len(dims) != rank):
         return None
@@ -120,11 +119,11 @@ def _turned(places: Places, shape: Shape, dims: list[int], *, turns: bool) -> Pl
     return found
 
 
-def _sliced(places: Places, cuts: Sequence[Any], rank: int) -> Places | None:
+def _sliced(places: Int64s, cuts: Sequence[Any], rank: int) -> Int64s | None:
     if len(cuts) != rank or places.shape[-1] != rank:
         return None
     strides = np.array([max(cut.stride, 1) for cut in cuts], np.int64)
-    found: Places = places * strides + np.array([cut.start for cut in cuts], np.int64)
+    found: Int64s = places * strides + np.array([cut.start for cut in cuts], np.int64)
     return found
 
 
@@ -132,7 +131,7 @@ def _are_axes(dims: list[int], rank: int) -> bool:
     return len(set(dims)) == len(dims) and all(0 <= dim < rank for dim in dims)
 
 
-def _reduced(places: Places, shape: Shape, dims: list[int]) -> Places:
+def _reduced(places: Int64s, shape: Shape, dims: list[int]) -> Int64s:
     """The inner loop of a reduction: the first element of each stretch, through what is reduced."""
     rank = len(shape.dims)
     kept = [dim for dim in range(rank) if dim not in dims]
@@ -148,7 +147,7 @@ def _reduced(places: Places, shape: Shape, dims: list[int]) -> Places:
     return found
 
 
-def _walk_in_order(shape: Shape) -> Places:
+def _walk_in_order(shape: Shape) -> Int64s:
     """Stretches of a result, spread over it, in the order of its memory."""
     elements = math.prod(shape.dims)
     last = max(elements - LENGTH, 0)
@@ -164,7 +163,7 @@ def _sizes(shape: Shape, *, physical: bool) -> tuple[list[int], list[int]]:
     return order, [max(shape.dims[dim], 1) for dim in order]
 
 
-def _offsets(shape: Shape, places: Places, *, physical: bool) -> Places:
+def _offsets(shape: Shape, places: Int64s, *, physical: bool) -> Int64s:
     order, sizes = _sizes(shape, physical=physical)
     if not order:
         return np.zeros(places.shape[:2], np.int64)
@@ -172,7 +171,7 @@ def _offsets(shape: Shape, places: Places, *, physical: bool) -> Places:
     return np.asarray(places[..., order] @ strides, np.int64)
 
 
-def _unravel(offsets: Places, shape: Shape, *, physical: bool) -> Places:
+def _unravel(offsets: Int64s, shape: Shape, *, physical: bool) -> Int64s:
     order, sizes = _sizes(shape, physical=physical)
     found = np.zeros((*offsets.shape, len(order)), np.int64)
     if order:
@@ -182,7 +181,7 @@ def _unravel(offsets: Places, shape: Shape, *, physical: bool) -> Places:
     return found
 
 
-def _steps(shape: Shape, places: Places) -> tuple[npt.NDArray[np.float64], float]:
+def _steps(shape: Shape, places: Int64s) -> tuple[npt.NDArray[np.float64], float]:
     """Shares of the kinds of steps, and cache lines per element."""
     offsets = _offsets(shape, places, physical=True)
     size = max(shape.size_bytes // math.prod(shape.dims), 1)

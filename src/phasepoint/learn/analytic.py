@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import DeviceSpec
 from phasepoint.learn.graphs import KINDS, KernelGraph
@@ -39,8 +40,6 @@ _MATRIX_TYPES = {
 }
 """Width of a product's elements → types whose peak bounds it, the first that is published. A matrix unit does products
 of f32 in tf32 or in passes of bf16 unless told not to, so its peak is the bound."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

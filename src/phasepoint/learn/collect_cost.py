@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from phasepoint.core.statistics import IntArray
+from phasepoint.core.arrays import Int64s
 
 RESOLUTION_PS = 50_000
 """50 ns: no kernel is said to be shorter. Spans of one kernel that does next to nothing differ by ± 20 ns
@@ -34,7 +34,7 @@ class SpanCost:
     span_ps: int = 0
     call_ps: int | None = None
 
-    def taken_off(self, times_ps: IntArray) -> IntArray:
+    def taken_off(self, times_ps: Int64s) -> Int64s:
         """Times of kernels without the span's cost, `RESOLUTION_PS` or more; as they are where it costs nothing."""
         return np.maximum(times_ps - self.span_ps, RESOLUTION_PS) if self.span_ps else times_ps
 

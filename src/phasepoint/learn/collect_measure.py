@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import MissingExtraError, ModelError
-from phasepoint.core.statistics import IntArray, median_ps
+from phasepoint.core.statistics import median_ps
 from phasepoint.learn.collect_cost import SpanCost, measure_span_cost
 from phasepoint.learn.corpus_folder import KERNEL_ROWS, parse_serialised_module
 from phasepoint.learn.kernels import Kernels, kernels_of_module
@@ -42,9 +43,9 @@ class Round:
     """
 
     repeats: int
-    wall_ps: IntArray
+    wall_ps: Int64s
     executions: Mapping[str, int]
-    times_ps: Mapping[str, IntArray]
+    times_ps: Mapping[str, Int64s]
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def measure_program(
     return replace(loaded.measurement, rounds=tuple(loaded.measure_round() for _ in range(rounds)))
 
 
-def times_of_trace(data: bytes) -> tuple[dict[str, IntArray], dict[str, int]]:
+def times_of_trace(data: bytes) -> tuple[dict[str, Int64s], dict[str, int]]:
     """Times and executions of the instructions in a trace whose runs are marked as steps.
 
     Args:
@@ -238,7 +239,7 @@ def kernel_rows(ops: pa.Table) -> pa.Table:
     return ops.filter(pc.and_(works, pc.is_valid(ops["step"])))
 
 
-def times_of_ops(ops: pa.Table) -> tuple[dict[str, IntArray], dict[str, int]]:
+def times_of_ops(ops: pa.Table) -> tuple[dict[str, Int64s], dict[str, int]]:
     """As `times_of_trace`, of rows of the table `ops`: one program's, with a step each."""
     runs = ops.group_by(["op", "step"], use_threads=False).aggregate([("count", "sum"), ("self_ps", "sum")])
     count, self_ps = (runs[f"{name}_sum"].to_numpy().astype(np.int64) for name in ("count", "self_ps"))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from phasepoint.core.arrays import Floats, Int32s, Int64s
 from phasepoint.core.errors import ModelError
 from phasepoint.core.statistics import median_ps
 from phasepoint.learn.corpus_folder import (
@@ -30,10 +31,6 @@ from phasepoint.learn.graphs import FEATURISER_VERSION, KernelGraph, graph_of_ke
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.learn.locality import place_of
 from phasepoint.learn.tasks import Progress
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _Key = tuple[str, tuple[int, int]]
 """Fingerprint and place: what makes two kernels one."""

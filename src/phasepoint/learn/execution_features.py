@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURE_NAMES, OPCODES, KernelGraph
-
-Floats = npt.NDArray[np.float64]
 
 VECTOR = 16
 """Elements of a vector loop's step: float32 of 512 bits, or two unrolled steps of 256."""

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int64]
+from phasepoint.core.arrays import Float32s, Int64s
 
 LEAST_NODES = 8
 """Nodes of the smallest bucket; each further one is twice as large, so that at most half of a batch is padding."""
@@ -50,10 +49,10 @@ class InputGraph:
     """
 
     opcodes: npt.NDArray[np.int32]
-    nodes: Floats
+    nodes: Float32s
     edges: npt.NDArray[np.int32]
-    kernel: Floats
-    work: Floats
+    kernel: Float32s
+    work: Float32s
 
 
 def bucket_nodes(nodes: int) -> int:
@@ -85,8 +84,8 @@ def stack_graphs(graphs: Sequence[InputGraph], *, nodes: int, rows: int | None =
     return GraphBatch(opcodes, features, edges, sizes, kernels, work)
 
 
-def bucket_graphs(graphs: Sequence[InputGraph]) -> dict[int, Rows]:
-    """Rows of the graphs of each bucket, smallest bucket first."""
+def bucket_graphs(graphs: Sequence[InputGraph]) -> dict[int, Int64s]:
+    """Int64s of the graphs of each bucket, smallest bucket first."""
     size = np.array([bucket_nodes(len(graph.opcodes)) for graph in graphs], np.int64)
     return {int(nodes): np.flatnonzero(size == nodes) for nodes in np.unique(size)}
 
@@ -96,7 +95,7 @@ def batch_rows(nodes: int, *, batch_nodes: int = BATCH_NODES) -> int:
     return max(1, batch_nodes // nodes)
 
 
-def plain_batches(graphs: Sequence[InputGraph], *, batch_nodes: int) -> Iterator[tuple[Rows, GraphBatch]]:
+def plain_batches(graphs: Sequence[InputGraph], *, batch_nodes: int) -> Iterator[tuple[Int64s, GraphBatch]]:
     """All graphs in order of size, each once: the rows of a batch and the batch without padded graphs."""
     for nodes, rows in bucket_graphs(graphs).items():
         step = batch_rows(nodes, batch_nodes=batch_nodes)

@@ -5,9 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from phasepoint.core.arrays import Float32s
 from phasepoint.learn.kernel_nodes import KernelNode, Nodes
 from phasepoint.learn.node_feature_names import COLUMN_OF, NODE_FEATURE_NAMES
-from phasepoint.learn.node_rules import INTEGER_TYPES, RULES, Rows, Rule, cut, memory_order, number
+from phasepoint.learn.node_rules import INTEGER_TYPES, RULES, Rule, cut, memory_order, number
 from phasepoint.sources.hlo_module import Computation, Instruction
 from phasepoint.sources.hlo_shapes import Shape
 from phasepoint.sources.hlo_work import NONE, UNKNOWN, Work, work_of_instruction
@@ -16,7 +17,7 @@ _SHAPE_END, _USE_START, _USE_END = COLUMN_OF["is_root"], COLUMN_OF["is_root"], C
 _COMPLEX = frozenset({15, 18})
 
 
-def node_rows(nodes: Nodes, work: list[Work]) -> Rows:
+def node_rows(nodes: Nodes, work: list[Work]) -> Float32s:
     """Feature rows of a kernel's nodes.
 
     Args:
@@ -53,7 +54,7 @@ def node_rows(nodes: Nodes, work: list[Work]) -> Rows:
     return rows
 
 
-def _apply(rule: Rule, row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _apply(rule: Rule, row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     try:
         rule(row, node, read)
     except (
@@ -88,7 +89,7 @@ def _work(one: Instruction, work_of: Callable[[Computation], Work]) -> Work:
 
 
 @lru_cache(maxsize=65536)
-def _shape_features(shape: Shape) -> Rows:
+def _shape_features(shape: Shape) -> Float32s:
     if shape.is_tuple:  # the first array stands for what a tuple holds, its sizes for all of it
         leaves = [leaf for leaf in shape.leaves() if leaf.is_array]
         row = _shape_features(leaves[0]).copy() if leaves else np.zeros(_SHAPE_END, np.float32)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Float32s, Int32s
 from phasepoint.learn.graph_features import node_rows, work_of_nodes
 from phasepoint.learn.kernel_features import KERNEL_COLUMN_OF, KERNEL_FEATURE_NAMES, KERNEL_FLAGS, class_of, kernel_row
 from phasepoint.learn.kernel_nodes import Nodes, nodes_of_kernel
@@ -43,9 +44,6 @@ __all__ = [
     "kind_of_nodes",
 ]
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True, eq=False)
 class KernelGraph:
@@ -64,11 +62,11 @@ class KernelGraph:
 
     fingerprint: str
     kind: str
-    opcodes: Ints
-    node_features: Floats
-    edges: Ints
-    kernel_features: Floats
-    config_features: Floats | None = None
+    opcodes: Int32s
+    node_features: Float32s
+    edges: Int32s
+    kernel_features: Float32s
+    config_features: Float32s | None = None
     notes: tuple[str, ...] = ()
 
     def feature(self, name: str) -> float:
@@ -85,8 +83,8 @@ class EncodedGraph:
         kernel: float32 [KERNEL_FEATURES].
     """
 
-    nodes: Floats
-    kernel: Floats
+    nodes: Float32s
+    kernel: Float32s
 
 
 def graph_of_kernel(kernel: Kernel, *, config: Sequence[float] | None = None) -> KernelGraph:
@@ -133,7 +131,7 @@ def kind_of_nodes(nodes: Nodes) -> str:
     return next((kind for kind, present in found if present), "other")
 
 
-def _notes(nodes: Nodes, work: list[Work], row: Floats) -> tuple[str, ...]:
+def _notes(nodes: Nodes, work: list[Work], row: Float32s) -> tuple[str, ...]:
     unknown = sorted({node.opcode for node in nodes if node.opcode not in OPCODE_IDS})
     notes = [f"opcode {opcode!r} is not known" for opcode in unknown]
     for node, one in zip(nodes, work, strict=True):
@@ -153,11 +151,11 @@ def encode_features(graph: KernelGraph) -> EncodedGraph:
     return EncodedGraph(_encode(graph.node_features, NODE_FLAGS), _encode(graph.kernel_features, KERNEL_FLAGS))
 
 
-def encode_config(config: npt.ArrayLike) -> Floats:
+def encode_config(config: npt.ArrayLike) -> Float32s:
     """Configuration features as log(1 + x), the sign kept."""
     values = np.asarray(config, np.float32)
     return np.sign(values) * np.log1p(np.abs(values))
 
 
-def _encode(values: Floats, flags: npt.NDArray[np.bool_]) -> Floats:
+def _encode(values: Float32s, flags: npt.NDArray[np.bool_]) -> Float32s:
     return np.where(flags, values, np.sign(values) * np.log1p(np.abs(values))).astype(np.float32)

@@ -1,19 +1,17 @@
 """Features of a whole kernel: its work, its traffic, what its largest pieces are. Raw numbers, named."""
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Float32s
 from phasepoint.learn.access_patterns import ACCESS_NAMES, access_row
 from phasepoint.learn.kernel_nodes import Nodes
 from phasepoint.learn.locality import LOCALITY_NAMES, UNPLACED
 from phasepoint.learn.node_feature_names import COLUMN_OF
-from phasepoint.learn.node_rules import Rows, number
+from phasepoint.learn.node_rules import number
 from phasepoint.learn.opcodes import INDEXED, MATRIX, MOVEMENT, REDUCING
 from phasepoint.sources.hlo_module import Computation, Instruction
 from phasepoint.sources.hlo_traffic import bytes_of_instruction, bytes_written_by
 from phasepoint.sources.hlo_work import ELEMENTWISE, TRANSCENDENTAL, Work
-
-FloatRow = npt.NDArray[np.float32]
 
 _TRANSCENDENTAL_KINDS = {
     "exponential": ("exponential", "exponential-minus-one", "logistic"),
@@ -71,11 +69,11 @@ KERNEL_FLAGS = np.array([name.startswith("is_") or name in _FLAGS for name in KE
 def kernel_row(
     instruction: Instruction,
     nodes: Nodes,
-    rows: Rows,
+    rows: Float32s,
     work: list[Work],
     *,
     locality: tuple[float, ...] = UNPLACED,
-) -> FloatRow:
+) -> Float32s:
     """Features of a kernel.
 
     Args:
@@ -253,7 +251,7 @@ _TAKEN = {
 }
 
 
-def _largest(rows: Rows, columns: Columns, classes: list[str]) -> dict[str, float]:
+def _largest(rows: Float32s, columns: Columns, classes: list[str]) -> dict[str, float]:
     """Columns of the node of each class that does most: by its operations, then by what it reads."""
     flop, read = columns["flop"], columns["input_elements"]
     values: dict[str, float] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.learn.analytic import analytic_arrays, fit_analytic, predict_analytic
 from phasepoint.learn.graphs import (
     FEATURISER_VERSION,
@@ -35,9 +36,6 @@ PLACE_DIMENSIONS = 10
 MOST_POINTS = 4000
 REACH = 0.3
 """How far (log) beyond the training kernels' ratios to the analytic model an answer may go."""
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ class _Kernels:
     encoded: Sequence[EncodedGraph]
     target: Floats
     weight: Floats
-    train: Rows
-    calibrate: Rows
+    train: Int64s
+    calibrate: Int64s
 
 
 def kernel_weights(time_ps: npt.ArrayLike) -> Floats:
@@ -87,7 +85,7 @@ def kernel_weights(time_ps: npt.ArrayLike) -> Floats:
 def fit_kernel_model(
     graphs: Sequence[KernelGraph],
     time_ps: npt.ArrayLike,
-    rows: tuple[Rows, Rows],
+    rows: tuple[Int64s, Int64s],
     *,
     seed: int,
     settings: FitSettings | None = None,

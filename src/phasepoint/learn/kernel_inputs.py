@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Float32s
 from phasepoint.learn.execution_features import EXECUTION_NAMES, executed_elements, execution_features
 from phasepoint.learn.graph_batches import InputGraph
 from phasepoint.learn.graphs import (
@@ -19,7 +20,6 @@ from phasepoint.learn.graphs import (
     encode_features,
 )
 
-Floats = npt.NDArray[np.float32]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 FARTHEST = 6.0
@@ -50,7 +50,7 @@ def encode_graphs(graphs: Sequence[KernelGraph]) -> tuple[EncodedGraph, ...]:
     )
 
 
-def fit_scales(encoded: Sequence[EncodedGraph]) -> dict[str, Floats]:
+def fit_scales(encoded: Sequence[EncodedGraph]) -> dict[str, Float32s]:
     """Mean and standard deviation of each column over all nodes and over all kernels; 1 where a column is constant."""
     nodes = np.concatenate([graph.nodes for graph in encoded]).astype(np.float64)
     kernels = np.stack([graph.kernel for graph in encoded]).astype(np.float64)
@@ -77,13 +77,13 @@ def scale_graphs(
     )
 
 
-def _work(graph: KernelGraph) -> Floats:
+def _work(graph: KernelGraph) -> Float32s:
     """Log of how often each node's operation is executed: of a product or a reduction, its own operations."""
     own = graph.node_features[:, _FLOP].astype(np.float64)
     return np.log1p(np.maximum(executed_elements(graph), own)).astype(np.float32)
 
 
-def pool_graphs(graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph]) -> Floats:
+def pool_graphs(graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph]) -> Float32s:
     """One row of features per kernel: its own, its root's, the largest over its nodes, its opcodes.
 
     Returns:
@@ -110,6 +110,6 @@ def pool_graphs(graphs: Sequence[KernelGraph], encoded: Sequence[EncodedGraph]) 
     return np.concatenate(parts, axis=1).astype(np.float32)
 
 
-def _scaled(values: Floats, scales: Arrays, name: str) -> Floats:
+def _scaled(values: Float32s, scales: Arrays, name: str) -> Float32s:
     scaled = (values - scales[f"scale/{name}_mean"]) / scales[f"scale/{name}_spread"]
     return np.clip(scaled, -FARTHEST, FARTHEST).astype(np.float32)

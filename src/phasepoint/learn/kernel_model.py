@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.analytic import AnalyticModel, analytic_from_arrays, predict_analytic
 from phasepoint.learn.graphs import FEATURISER_VERSION, KINDS, KernelGraph
@@ -35,7 +36,6 @@ STRANGE = 2.0
 SPREAD_FLOOR = 0.03
 """Added to the members' disagreement (log, in squares): where they agree by chance, an error is still likely."""
 
-Floats = npt.NDArray[np.float64]
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.analytic import predict_analytic
 from phasepoint.learn.corpus import Corpus, CorpusProgram, read_corpus
@@ -30,9 +31,6 @@ BUILTIN = "builtin:kernels-cpu"
 LONG, ANALYTIC = "kernels ≥ 5 µs", "analytic: "
 SEEN_DIGITS = 12
 """Digits of a fingerprint by which a model knows its training kernels: two of 10,000 are alike once in 10⁷ corpora."""
-
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -141,7 +139,9 @@ def _evaluation_notes(kernels: KernelModel, corpus: Corpus) -> list[str]:
     return notes
 
 
-def _rows(kernels: KernelModel, corpus: Corpus, test: Rows, programs: list[CorpusProgram]) -> tuple[EvaluationRow, ...]:
+def _rows(
+    kernels: KernelModel, corpus: Corpus, test: Int64s, programs: list[CorpusProgram]
+) -> tuple[EvaluationRow, ...]:
     graphs, truth = corpus.kernels.graphs, corpus.kernels.time_min_ps.astype(np.float64)
     learned = kernels.predict(graphs).time_ps
     analytic = predict_analytic(kernels.analytic, graphs)[0]
@@ -190,7 +190,7 @@ def _mark(fingerprint: str) -> int:
     return int(fingerprint[:SEEN_DIGITS], 16)
 
 
-def _stored(fitted: KernelModel, corpus: Corpus, learn: Rows) -> dict[str, npt.NDArray[Any]]:
+def _stored(fitted: KernelModel, corpus: Corpus, learn: Int64s) -> dict[str, npt.NDArray[Any]]:
     """Arrays as they go into the file: weights of networks in 16 bits, which is what was calibrated."""
     arrays = {
         name: array.astype(np.float16) if name.startswith("network") else array for name, array in fitted.arrays.items()

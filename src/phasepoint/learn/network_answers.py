@@ -4,12 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.graph_batches import InputGraph, plain_batches
 from phasepoint.learn.network import NetworkSettings, predict_network
-
-Floats = npt.NDArray[np.float64]
 
 
 def network_log_times(

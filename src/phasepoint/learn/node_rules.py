@@ -4,15 +4,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from phasepoint.core.arrays import Float32s
 from phasepoint.learn.kernel_nodes import KernelNode
 from phasepoint.learn.node_feature_names import COLUMN_OF, LISTED, WINDOWED
 from phasepoint.sources.hlo_shapes import Shape
 
-Rows = npt.NDArray[np.float32]
-Rule = Callable[[Rows, KernelNode, list[Shape]], None]
+Rule = Callable[[Float32s, KernelNode, list[Shape]], None]
 
 INTEGER_TYPES = frozenset({2, 3, 4, 5, 6, 7, 8, 9, 21, 22, 26, 27, 30, 31})
 """Numbers of the integer types in `xla_data.proto`."""
@@ -44,17 +41,17 @@ def cut(values: Sequence[Any], length: int = LISTED) -> list[float]:
     return kept + [0.0] * (length - len(kept))
 
 
-def _set(row: Rows, **values: float) -> None:
+def _set(row: Float32s, **values: float) -> None:
     for name, value in values.items():
         row[COLUMN_OF[name]] = number(value)
 
 
-def _set_list(row: Rows, name: str, values: Sequence[Any], length: int = LISTED) -> None:
+def _set_list(row: Float32s, name: str, values: Sequence[Any], length: int = LISTED) -> None:
     start = COLUMN_OF[f"{name}_0"]
     row[start : start + length] = cut(values, length)
 
 
-def _window(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _window(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     dims = list(node.instruction.proto.window.dimensions)
     kept = [d for d in dims if d.size != 1 or d.stride > 1 or d.padding_low or d.padding_high or d.base_dilation > 1]
@@ -85,7 +82,7 @@ def _window(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _dot(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _dot(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     numbers = node.instruction.proto.dot_dimension_numbers
     lhs, rhs = read[:2]
@@ -103,7 +100,7 @@ def _dot(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _convolution(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _convolution(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     proto = node.instruction.proto
     numbers = proto.convolution_dimension_numbers
@@ -125,7 +122,7 @@ def _convolution(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _reduce(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _reduce(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     dims = set(node.instruction.proto.dimensions)
     order = memory_order(read[0])
@@ -138,7 +135,7 @@ def _reduce(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _moved(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _moved(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     """Transposes rename dimensions and copies change layouts: either may bring another dimension innermost."""
     assert node.instruction is not None
     source, result = read[0], node.shape
@@ -151,7 +148,7 @@ def _moved(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     _set(row, moves_minor=wide[0][:1] != wide[1][:1], changes_layout=wide[0] != wide[1])
 
 
-def _sliced(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _sliced(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     slices = list(node.instruction.proto.slice_dimensions)
     for name in ("start", "limit", "stride"):
@@ -162,13 +159,13 @@ def _sliced(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     _set(row, minor_stride=1 if minor is None else max(slices[minor].stride, 1))
 
 
-def _taken(row: Rows, part: Shape, whole: Shape) -> None:
+def _taken(row: Float32s, part: Shape, whole: Shape) -> None:
     minor = minor_dim(whole)
     takes_all = minor is None or len(part.dims) != len(whole.dims) or part.dims[minor] == whole.dims[minor]
     _set(row, taken_ratio=part.elements / max(whole.elements, 1), takes_whole_minor=takes_all)
 
 
-def _dynamic_slice(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _dynamic_slice(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     part = read[1] if node.opcode == "dynamic-update-slice" else node.shape
     _taken(row, part, read[0])
     minor = minor_dim(read[0])
@@ -176,11 +173,11 @@ def _dynamic_slice(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     _set(row, indexed_elements=part.elements, index_count=1, indexes_whole_minor=whole)
 
 
-def _padded(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _padded(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     _taken(row, read[0], node.shape)
 
 
-def _gather(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _gather(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     sizes = list(node.instruction.proto.gather_slice_sizes)
     minor = minor_dim(read[0])
@@ -192,7 +189,7 @@ def _gather(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _scatter(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _scatter(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     _applied(row, node, read)
     inputs = len(read) // 2
     places, updates = read[inputs], read[inputs + 1]
@@ -202,7 +199,7 @@ def _scatter(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     _set(row, indexed_elements=updates.elements // count, index_count=count, indexes_whole_minor=whole)
 
 
-def _broadcast(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _broadcast(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     kept = list(node.instruction.proto.dimensions)
     _set(
@@ -213,7 +210,7 @@ def _broadcast(row: Rows, node: KernelNode, read: list[Shape]) -> None:
     )
 
 
-def _along_axis(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+def _along_axis(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
     assert node.instruction is not None
     axes = list(node.instruction.proto.dimensions)
     shape = read[0] if read else node.shape
@@ -221,7 +218,7 @@ def _along_axis(row: Rows, node: KernelNode, read: list[Shape]) -> None:
         _set(row, axis_size=prod([shape.dims[axis] for axis in axes]), axis_is_minor=minor_dim(shape) in axes)
 
 
-def _applied(row: Rows, node: KernelNode, _: list[Shape]) -> None:
+def _applied(row: Float32s, node: KernelNode, _: list[Shape]) -> None:
     """The computation that is applied to each element: how many instructions, how many of them arithmetic."""
     assert node.instruction is not None
     inner = [one for called in node.instruction.called for one in called.instructions]
@@ -230,7 +227,7 @@ def _applied(row: Rows, node: KernelNode, _: list[Shape]) -> None:
 
 
 def _flag(*names: str) -> Rule:
-    def mark(row: Rows, node: KernelNode, _: list[Shape]) -> None:
+    def mark(row: Float32s, node: KernelNode, _: list[Shape]) -> None:
         for name in names:
             row[COLUMN_OF[name]] = 1
         if node.shape.element_type in INTEGER_TYPES and "is_division" in names:
@@ -240,7 +237,7 @@ def _flag(*names: str) -> Rule:
 
 
 def _both(*rules: Rule) -> Rule:
-    def run(row: Rows, node: KernelNode, read: list[Shape]) -> None:
+    def run(row: Float32s, node: KernelNode, read: list[Shape]) -> None:
         for rule in rules:
             rule(row, node, read)
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.operator_features import Traits
-from phasepoint.learn.operator_work import Floats, Work
+from phasepoint.learn.operator_work import Work
 
 EDGES = (-0.7, 0.4)
 """Logarithm of device time over dispatch, between which both count; below dispatch alone, above the device alone."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import DeviceSpec, device_spec
-from phasepoint.learn.operator_work import DIMENSIONS, Floats, Work, operator_class, work_of_columns
+from phasepoint.learn.operator_work import DIMENSIONS, Work, operator_class, work_of_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.operator_work import PRODUCTS, Floats, Work
+from phasepoint.learn.operator_work import PRODUCTS, Work
 
 if TYPE_CHECKING:
     from phasepoint.devices import DeviceSpec

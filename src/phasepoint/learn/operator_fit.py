@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.model_file import Model
 from phasepoint.learn.operator_calibration import calibrate, device_distance, device_traits, shape_sizes, size_range
 from phasepoint.learn.operator_data import OperatorTimes, read_operator_times
@@ -23,7 +24,7 @@ from phasepoint.learn.operator_training import (
     train_members,
     typical_floors,
 )
-from phasepoint.learn.operator_work import CLASSES, Floats, join_works
+from phasepoint.learn.operator_work import CLASSES, join_works
 from phasepoint.learn.tasks import Progress
 
 _VIEWS = (False, True, False, True)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import MissingExtraError, ModelError
 from phasepoint.learn.operator_data import OperatorTimes
 from phasepoint.learn.operator_features import GENERATIONS, WITH_GENERATION, features_of_work, traits_of_device
 from phasepoint.learn.operator_network import HIDDEN, SOME_DEVICES, device_log_time, join_floor, outputs_of_class
-from phasepoint.learn.operator_work import PRODUCTS, Floats
+from phasepoint.learn.operator_work import PRODUCTS
 
 STEPS = 1500
 _BATCH, _RATE, _DECAY, _CHUNK = 512, 1e-2, 1e-3, 100

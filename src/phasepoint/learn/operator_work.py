@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
-
-Floats = npt.NDArray[np.float64]
 
 CLASSES = ("bmm", "linear", "element-wise", "softmax", "layer norm", "convolution")
 PRODUCTS = ("bmm", "linear", "convolution")

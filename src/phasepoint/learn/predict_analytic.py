@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.learn.analytic import AnalyticModel, analytic_from_arrays, analytic_of_device, predict_analytic
 from phasepoint.learn.graphs import KernelGraph
@@ -18,8 +18,6 @@ from phasepoint.learn.predict_calibration import CALIBRATIONS, PS_PER_US
 from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_network import network_model
 from phasepoint.learn.predict_target import Target
-
-Floats = npt.NDArray[np.float64]
 
 SHARED = 0.7
 """Correlation of the errors within a program: one device's kernels are fast or slow together, as the medians of the

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.learn.graphs import OPCODES, KernelGraph, graph_of_kernel
 from phasepoint.learn.kernels import Kernel
 from phasepoint.learn.model_file import Model
@@ -14,9 +14,6 @@ from phasepoint.learn.predict_bounds import least_times
 from phasepoint.learn.predict_doubts import doubts_of_kernel
 from phasepoint.learn.predict_methods import METHODS, Asked, Start, Times
 from phasepoint.learn.predict_target import Target
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 _REPORT_EVERY = 64
 _KNOWN = frozenset(OPCODES)
@@ -106,7 +103,7 @@ class _Told:
         self.notes: list[dict[str, None]] = [{} for _ in range(n)]
         self.said: dict[str, None] = {}
 
-    def fill(self, times: Times, places: Ints, method: str, start: Start) -> None:
+    def fill(self, times: Times, places: Int64s, method: str, start: Start) -> None:
         """Take the answers of a method for the kernels at some places."""
         answered = ~np.isnan(times.time_ps)
         into = places[answered]
@@ -159,7 +156,7 @@ class _Told:
         )
 
 
-def _part(asked: Asked, places: Ints) -> Asked:
+def _part(asked: Asked, places: Int64s) -> Asked:
     return Asked(
         [asked.kernels[place] for place in places],
         [asked.graphs[place] for place in places],

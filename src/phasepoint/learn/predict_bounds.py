@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.learn.graphs import KERNEL_FEATURE_NAMES, KernelGraph
 from phasepoint.learn.kernels import Kernel
-
-Floats = npt.NDArray[np.float64]
 
 PS_PER_S = 1e12
 

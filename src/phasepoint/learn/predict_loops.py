@@ -3,13 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from phasepoint.sources.hlo_module import Computation, Instruction, Module
 from phasepoint.sources.hlo_work import trip_count
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

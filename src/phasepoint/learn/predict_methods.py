@@ -4,17 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.model_file import Model
 from phasepoint.learn.predict_target import Target
 
 if TYPE_CHECKING:
     from phasepoint.learn.graphs import KernelGraph
     from phasepoint.learn.kernels import Kernel
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.kernels import Kernels, kernels_of_module
 from phasepoint.learn.model_file import Model
@@ -16,9 +17,6 @@ from phasepoint.learn.predict_sum import Sum, sum_times
 from phasepoint.learn.predict_target import Target
 from phasepoint.learn.predict_types import KernelEstimate, ProgramEstimate
 from phasepoint.sources.hlo_module import Computation
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 OTHER_BACKEND_FACTOR = 2.0
 """How far off, either way, a program's time may be because it was compiled for another kind of device: another compiler
@@ -78,7 +76,7 @@ class _Rows:
         widen: factor on both ends of the intervals.
     """
 
-    place: Ints
+    place: Int64s
     once: Floats
     looped: Floats
     same: tuple[str, ...]
@@ -208,7 +206,7 @@ def _sum(rows: _Rows, answers: Answers, weight: Floats, *, starts: int = 1) -> S
     return Sum(time_ps, min(low, time_ps), max((found.high_ps + beside) * rows.widen, time_ps))
 
 
-def _beside(weight: Floats, answers: Answers, place: Ints, starts: int) -> float:
+def _beside(weight: Floats, answers: Answers, place: Int64s, starts: int) -> float:
     """What a program takes beside its kernels; `starts` is 0 for an iteration of a loop in it."""
     if not weight.any():
         return 0.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from phasepoint.core.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.corpus import CorpusProgram
 
-Floats = npt.NDArray[np.float64]
 _ROUNDS = 20
 
 

@@ -14,9 +14,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats
 from phasepoint.learn.config_features import odd_sides, threads_of, unit_features
-
-Floats = NDArray[np.float64]
 
 BOUND = 1.5
 """Logarithms of times are compressed towards this: how slow the slow ones are does not matter."""

@@ -7,12 +7,10 @@ earlier part holds is left out of the later parts.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.corpus import Corpus
-
-Int64s = npt.NDArray[np.int64]
 
 TEST_SHARE, CALIBRATE_SHARE = 0.2, 0.1
 

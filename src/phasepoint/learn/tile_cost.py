@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.tile_features import TILE_FEATURE_NAMES
 
@@ -37,7 +38,6 @@ _PULL = 0.1
 """Weight that holds each logarithm at its start: what no kernel tells apart stays where it is."""
 
 _AT = {name: place for place, name in enumerate(TILE_FEATURE_NAMES)}
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

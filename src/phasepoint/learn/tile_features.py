@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 import numpy as np
-import numpy.typing as npt
 
+from phasepoint.core.arrays import Float32s
 from phasepoint.learn.graphs import KernelGraph
 from phasepoint.learn.kernel_nodes import KernelNode, Nodes
 from phasepoint.learn.node_rules import memory_order
@@ -34,8 +34,6 @@ iterations; padded flop; arrays that each iteration moves, of all iterations; ti
 taken whole, and all; bounds outermost first. Times need the first ten and `bounds_known`."""
 
 _LAYOUT_TILE = re.compile(r"T\((\d+(?:,\d+)*)\)")
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def _tiled(shape: Shape, bounds: tuple[int, ...]) -> _Tiled | None:
     return _Tiled(order, full, bounds, tuple(elements))
 
 
-def tile_features(graph: KernelGraph, nodes: Nodes, tile: TileSize, *, is_default: bool) -> Floats:
+def tile_features(graph: KernelGraph, nodes: Nodes, tile: TileSize, *, is_default: bool) -> Float32s:
     """What a tile means for a kernel; entries by `TILE_FEATURE_NAMES`.
 
     Args:

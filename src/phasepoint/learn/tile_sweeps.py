@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.learn.autotuner import Config, Space, Tuning, tune
@@ -33,8 +34,6 @@ MOST_ROWS = 30_000
 """Configurations that trees are trained on at most; drawn at random beyond it."""
 FAILED = 0.3
 """A configuration that does not run is taught as slower than the slowest by this, in logarithms."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

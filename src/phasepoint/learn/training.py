@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import MissingExtraError
 from phasepoint.learn.graph_batches import (
     BATCH_NODES,
@@ -25,7 +26,6 @@ from phasepoint.learn.network import NetworkSettings, create_parameters, predict
 from phasepoint.learn.network_answers import network_log_times
 from phasepoint.learn.tasks import Progress
 
-Floats = npt.NDArray[np.float64]
 Weights = dict[str, npt.NDArray[np.float32]]
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.changepoints import CAP, fit_levels, switch_price
 from phasepoint.phases.noise import estimate_noise
-from phasepoint.phases.result import IntArray
 
 LONGEST = 16
 """Longest cycle looked for by folding; longer ones are found as events that return."""
@@ -31,7 +31,7 @@ least height that is looked for 0.5."""
 _THROUGHOUT = 0.9
 
 
-def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> IntArray:
+def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> Int64s:
     """Which member of a cycle each step is: 0 for the commonest or outside any cycle, 1, 2, … for the others, `[n]`.
 
     The run is cut into chunks; each is folded at every cycle length, and the length whose folded means differ
@@ -129,9 +129,9 @@ def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArr
 def _is_confirmed(
     residual: NDArray[np.float64],
     template: NDArray[np.float64],
-    phase: IntArray,
+    phase: Int64s,
     followed: NDArray[np.bool_],
-    member: IntArray,
+    member: Int64s,
     *,
     sigma: float,
 ) -> bool:
@@ -151,14 +151,14 @@ def _is_confirmed(
     return scatter < _VISITS_ALIKE * height
 
 
-def _scatter_of_visits(residual: NDArray[np.float64], start: IntArray, sigma: float) -> float:
+def _scatter_of_visits(residual: NDArray[np.float64], start: Int64s, sigma: float) -> float:
     """Standard deviation of the means of visits; where the period is longer, some are far off and others not at all."""
     visit = np.unique(start, return_inverse=True)[1]
     means = np.bincount(visit, residual) / np.bincount(visit)
     return float(np.clip(means - means.mean(), -3 * sigma, 3 * sigma).std())
 
 
-def _stretches(phase: IntArray, followed: NDArray[np.bool_]) -> int:
+def _stretches(phase: Int64s, followed: NDArray[np.bool_]) -> int:
     """How often the cycle begins, or slips: one that does all the time is none."""
     period = int(phase.max()) + 1
     slips = followed[1:] & followed[:-1] & ((phase[:-1] + 1) % period != phase[1:])
@@ -168,7 +168,7 @@ def _stretches(phase: IntArray, followed: NDArray[np.bool_]) -> int:
 
 def _follow(
     values: NDArray[np.float64], template: NDArray[np.float64], sigma: float
-) -> tuple[IntArray, NDArray[np.bool_]]:
+) -> tuple[Int64s, NDArray[np.bool_]]:
     from phasepoint.phases.kernels import cheapest_shifts
 
     period = len(template)
@@ -178,7 +178,7 @@ def _follow(
 
 
 def _folded(
-    values: NDArray[np.float64], phase: IntArray, followed: NDArray[np.bool_], template: NDArray[np.float64]
+    values: NDArray[np.float64], phase: Int64s, followed: NDArray[np.bool_], template: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     return np.array(
         [
@@ -188,7 +188,7 @@ def _folded(
     )
 
 
-def _members(template: NDArray[np.float64], visits: IntArray, sigma: float, gap: float) -> IntArray:
+def _members(template: NDArray[np.float64], visits: Int64s, sigma: float, gap: float) -> Int64s:
     """Members of the cycle by value: 0 is the commonest, then by value.
 
     Places are joined, the closest first, until all differ by `gap` and by `_APART` standard errors.

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.captured import StepKeys, step_keys
 from phasepoint.phases.checkpoint_folders import join_folders
-from phasepoint.phases.clock import Int64s, RunClock, read_clock
+from phasepoint.phases.clock import RunClock, read_clock
 from phasepoint.phases.detect import detect_phases
 from phasepoint.phases.estimates import Estimates, estimate_totals
 from phasepoint.phases.last_seen import last_seen_ps

@@ -17,13 +17,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.tables import CATEGORIES
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 INPUT, COMPILING, UNATTRIBUTED = "input", "compiling", "unattributed"
 PARTS = (*CATEGORIES, UNATTRIBUTED, INPUT, COMPILING)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median as median_of
 from phasepoint.core.statistics import weighted_median
@@ -20,10 +21,6 @@ from phasepoint.phases.sampling import (
     own_scatter,
 )
 from phasepoint.phases.strata import Sampled, group_strata
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 BLOCK_STEPS = 5
 """Uncaptured steps are taken by so many together when their scatter is added up: about a window's worth."""

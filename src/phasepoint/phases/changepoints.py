@@ -10,10 +10,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.noise import least_gap
-from phasepoint.phases.result import IntArray
 
 CAP = 6.0
 """Most that one step may argue for a level (log likelihood): as much as a step 3.5 standard deviations off."""
@@ -37,7 +37,7 @@ class Levels:
         gap: least difference between levels.
     """
 
-    label: IntArray
+    label: Int64s
     centre: NDArray[np.float64]
     sigma: float
     gap: float
@@ -97,8 +97,8 @@ def fit_both(values: NDArray[np.float64], sigma: float) -> tuple[Levels, Levels]
 class _Cut:
     """Values cut into segments: where each begins, how long it is and its location, `[n_segments]`."""
 
-    starts: IntArray
-    length: IntArray
+    starts: Int64s
+    length: Int64s
     level: NDArray[np.float64]
 
 
@@ -136,7 +136,7 @@ class _Fitter:
         return self._cuts[key]
 
 
-def segment_starts(label: IntArray) -> IntArray:
+def segment_starts(label: Int64s) -> Int64s:
     """Positions at which a stretch of equal labels begins, `[n_segments]`."""
     return np.concatenate(([0], np.flatnonzero(label[1:] != label[:-1]) + 1)).astype(np.int64)
 
@@ -154,7 +154,7 @@ def _grid(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
         width *= 1.25
 
 
-def _segment_levels(values: NDArray[np.float64], starts: IntArray, sigma: float) -> NDArray[np.float64]:
+def _segment_levels(values: NDArray[np.float64], starts: Int64s, sigma: float) -> NDArray[np.float64]:
     """Location of every segment: the mean of its values within 3 sigma of its middle value."""
     bounds = np.append(starts, len(values))
     length = np.diff(bounds)
@@ -165,7 +165,7 @@ def _segment_levels(values: NDArray[np.float64], starts: IntArray, sigma: float)
     return middle + np.add.reduceat(np.where(inside, off, 0.0), starts) / n_inside
 
 
-def _segment_medians(values: NDArray[np.float64], bounds: IntArray) -> NDArray[np.float64]:
+def _segment_medians(values: NDArray[np.float64], bounds: Int64s) -> NDArray[np.float64]:
     """Median of every segment: long ones by sorting each, short ones in one compiled loop."""
     from phasepoint.phases.kernels import stretch_medians
 
@@ -237,7 +237,7 @@ def _binned(level: NDArray[np.float64], length: NDArray[np.float64], width: floa
     return _Groups(sums[0], sums[1], sums[2], np.bincount(bins).astype(np.float64))
 
 
-def _drop_passing(label: IntArray, centre: NDArray[np.float64]) -> tuple[IntArray, NDArray[np.float64]]:
+def _drop_passing(label: Int64s, centre: NDArray[np.float64]) -> tuple[Int64s, NDArray[np.float64]]:
     """Give stretches of levels that hardly occur to their longer neighbour: a burst is not a phase."""
     n, k = len(label), len(centre)
     starts = segment_starts(label)

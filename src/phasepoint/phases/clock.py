@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.store import Shard
-
-Int64s = NDArray[np.int64]
 
 _INT64_MAX = (1 << 63) - 1
 _BLOCK = 4096

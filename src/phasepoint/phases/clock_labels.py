@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.alternation import find_alternation
 from phasepoint.phases.changepoints import Levels, fit_both, fit_levels, long_price
 from phasepoint.phases.drift import find_drifts, is_ramp
 from phasepoint.phases.events import find_events
 from phasepoint.phases.noise import estimate_noise, least_gap
 from phasepoint.phases.recompiles import find_recompiles
-from phasepoint.phases.result import IntArray
 
 LEAST_STEPS = 8
 """Fewer steps than this are one phase: there is nothing to tell their scatter from a change."""
@@ -32,7 +32,7 @@ class ClockLabels:
         roles: what a label is known to be.
     """
 
-    label: IntArray
+    label: Int64s
     slow: NDArray[np.bool_]
     event: NDArray[np.bool_]
     roles: dict[int, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def one_phase(n: int, slow: NDArray[np.bool_]) -> ClockLabels:
     return ClockLabels(np.zeros(n, np.int64), slow, np.zeros(n, bool))
 
 
-def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float) -> tuple[IntArray, IntArray]:
+def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float) -> tuple[Int64s, Int64s]:
     """Members of cycles and classes of events, `[n]` each, 0 for neither."""
     turn, event = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
     turn[plain] = find_alternation(values[plain], sigma, max(least_gap(values[plain], sigma), 0.1))
@@ -96,7 +96,7 @@ def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float)
 
 def _base_labels(
     values: NDArray[np.float64], base: NDArray[np.bool_], sigma: float
-) -> tuple[IntArray, dict[int, str], NDArray[np.float64]]:
+) -> tuple[Int64s, dict[int, str], NDArray[np.float64]]:
     """Levels and drifts of the steps in `base`; label 0 for the others. Also every step's level, `[n]`."""
     label, fitted = np.zeros(len(values), np.int64), values.copy()
     roles: dict[int, str] = {}
@@ -127,13 +127,13 @@ def _levels(values: NDArray[np.float64], sigma: float) -> Levels:
     return fine if ramps and all(ramps) else shaded
 
 
-def _components(centre: NDArray[np.float64], sigma: float) -> list[IntArray]:
+def _components(centre: NDArray[np.float64], sigma: float) -> list[Int64s]:
     """Levels near enough for a drift to run through them, in groups."""
     cuts = np.flatnonzero(np.diff(centre) > max(0.35, 3 * sigma)) + 1
     return [group for group in np.split(np.arange(len(centre)), cuts) if len(group) > 1]
 
 
-def _extra_labels(label: IntArray, extra: IntArray, values: NDArray[np.float64], sigma: float) -> IntArray:
+def _extra_labels(label: Int64s, extra: Int64s, values: NDArray[np.float64], sigma: float) -> Int64s:
     """Labels with a new one for each class in `extra`, several where a class itself has levels."""
     for number in range(1, int(extra.max()) + 1):
         members = np.flatnonzero(extra == number)

@@ -8,7 +8,8 @@ cluster, so that every step has a phase.
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray, Labelling
+from phasepoint.core.arrays import Int64s
+from phasepoint.phases.result import Labelling
 from phasepoint.phases.step_space import nearest, sample_points, spread_labels, step_space
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
@@ -35,7 +36,7 @@ def label_dbscan(series: StepSeries, vectors: OpVectors | None) -> Labelling:
     return Labelling(spread_labels(series, space, label), tuple(notes))
 
 
-def _fit(points: NDArray[np.float64]) -> tuple[IntArray, str]:
+def _fit(points: NDArray[np.float64]) -> tuple[Int64s, str]:
     """Cluster per point, -1 for noise, at the min-samples where the noise ratio bends."""
     from sklearn.cluster import DBSCAN
 

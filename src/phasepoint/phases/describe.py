@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median
 from phasepoint.phases.naming import Evidence, name_phases
-from phasepoint.phases.result import IntArray, Labelling, Phase, TopOp
+from phasepoint.phases.result import Labelling, Phase, TopOp
 from phasepoint.phases.top_ops import top_ops_by_phase
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
@@ -44,14 +45,14 @@ def describe_phases(series: StepSeries, vectors: OpVectors | None, labelling: La
     )
 
 
-def _members(labels: IntArray, n_phases: int) -> list[IntArray]:
+def _members(labels: Int64s, n_phases: int) -> list[Int64s]:
     order = np.argsort(labels, kind="stable")
     bounds = np.searchsorted(labels[order], np.arange(n_phases + 1))
     return [order[bounds[i] : bounds[i + 1]] for i in range(n_phases)]
 
 
 def _evidence(
-    series: StepSeries, labelling: Labelling, number: int, member: IntArray, tops: tuple[TopOp, ...]
+    series: StepSeries, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
 ) -> Evidence:
     dur_ps = series.dur_ps[member]
     total_ps = int(dur_ps.sum())
@@ -77,7 +78,7 @@ def _evidence(
     )
 
 
-def _share(part_ps: IntArray | None, member: IntArray, total_ps: int) -> float | None:
+def _share(part_ps: Int64s | None, member: Int64s, total_ps: int) -> float | None:
     if part_ps is None or total_ps == 0:
         return None
     return int(part_ps[member].sum()) / total_ps
@@ -89,7 +90,7 @@ def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
     return sum(top.share for top in tops if top.category == category)
 
 
-def _phase(series: StepSeries, evidence: Evidence, member: IntArray, seen: IntArray) -> Phase:
+def _phase(series: StepSeries, evidence: Evidence, member: Int64s, seen: Int64s) -> Phase:
     """The phase before it is named; `seen` are the members that a window saw."""
     run_ps = int(series.dur_ps.sum())
     weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n
@@ -108,12 +109,12 @@ def _phase(series: StepSeries, evidence: Evidence, member: IntArray, seen: IntAr
     )
 
 
-def _representative(series: StepSeries, member: IntArray, median_ps: int) -> int:
+def _representative(series: StepSeries, member: Int64s, median_ps: int) -> int:
     """The step whose duration is nearest to the phase's median; the earliest of equals."""
     return int(series.step[member[np.abs(series.dur_ps[member] - median_ps).argmin()]])
 
 
-def find_return_period(starts: IntArray) -> float | None:
+def find_return_period(starts: Int64s) -> float | None:
     """Median distance in steps between the starts of a phase's segments, `[n_segments]`.
 
     Null where it starts fewer than three times or where fewer than half of the returns are on time.

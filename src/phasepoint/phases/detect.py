@@ -7,9 +7,10 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.phases.describe import describe_phases
-from phasepoint.phases.result import IntArray, Labelling, PhaseResult, Segments
+from phasepoint.phases.result import Labelling, PhaseResult, Segments
 from phasepoint.phases.vectors import OpVectors, StepSeries, read_ops, read_steps
 
 Method = Callable[[StepSeries, OpVectors | None], Labelling]
@@ -84,5 +85,5 @@ def _renumber(labelling: Labelling) -> Labelling:
     rank[np.argsort(first_rows(codes), kind="stable")] = np.arange(len(found))
     number = dict(zip(found.tolist(), rank.tolist(), strict=True))
     roles = {number[label]: role for label, role in labelling.roles.items() if label in number}
-    labels: IntArray = rank[codes]
+    labels: Int64s = rank[codes]
     return replace(labelling, labels=labels, roles=roles)

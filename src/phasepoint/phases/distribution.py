@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import quantile_ps
-from phasepoint.phases.clock import Int64s
 
 BINS = 48
 """About as many as a picture of the usual size can show apart."""

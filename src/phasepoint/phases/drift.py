@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.changepoints import segment_starts
-from phasepoint.phases.result import IntArray
 
 _BLOCKS = 240
 _PLACES = 41
@@ -41,7 +41,7 @@ class Drift:
     after: int
 
 
-def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap: float) -> tuple[Drift, ...]:
+def find_drifts(values: NDArray[np.float64], label: Int64s, sigma: float, gap: float) -> tuple[Drift, ...]:
     """Drifts in `values` `[n]` that the levels `label` `[n]` had cut into a staircase, or into one step.
 
     For every span of levels that only rise or only fall, a level-ramp-level fit is compared with the staircase:
@@ -70,7 +70,7 @@ def find_drifts(values: NDArray[np.float64], label: IntArray, sigma: float, gap:
     return tuple(found)
 
 
-def _long_starts(label: IntArray) -> IntArray:
+def _long_starts(label: Int64s) -> Int64s:
     """Starts of the segments that last: where a drift crosses from level to level, noise goes back and forth."""
     starts = segment_starts(label)
     length = np.diff(np.append(starts, len(label)))
@@ -83,7 +83,7 @@ def _long_starts(label: IntArray) -> IntArray:
     return np.asarray(bounds, np.int64)
 
 
-def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, int]]:
+def _monotone(levels: NDArray[np.float64], length: Int64s) -> list[tuple[int, int]]:
     """Spans of consecutive segments whose levels only rise or only fall: first and last segment of each."""
     direction = np.sign(np.diff(levels))
     spans = []
@@ -99,7 +99,7 @@ def _monotone(levels: NDArray[np.float64], length: IntArray) -> list[tuple[int, 
     return sorted(longest)
 
 
-def _fitted(values: NDArray[np.float64], label: IntArray) -> NDArray[np.float64]:
+def _fitted(values: NDArray[np.float64], label: Int64s) -> NDArray[np.float64]:
     """Every value's level, `[n]`."""
     found, codes = renumber(label)
     centre = np.array([median(values[codes == code]) for code in range(len(found))])
@@ -107,7 +107,7 @@ def _fitted(values: NDArray[np.float64], label: IntArray) -> NDArray[np.float64]
 
 
 def _ramp(
-    values: NDArray[np.float64], fitted: NDArray[np.float64], edges: IntArray, sigma: float, gap: float
+    values: NDArray[np.float64], fitted: NDArray[np.float64], edges: Int64s, sigma: float, gap: float
 ) -> tuple[int, int] | None:
     """Begin and end of the ramp within a span, or null where levels explain it better.
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.cells import Fit, fit_cells
@@ -21,9 +22,6 @@ from phasepoint.phases.prediction import predict_rest
 from phasepoint.phases.strata import Sampled, StepTimes, Stratum, assign_strata, describe_strata
 from phasepoint.phases.summary_types import Breakdown, OpTime
 from phasepoint.phases.totals import Totals
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 TOP_OPS = 10
 """Ops listed for the run and for each phase; the others are added up under `other`."""

@@ -8,8 +8,8 @@ noise had hidden, and which long steps off it are mere outliers.
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.folding import FoldedBlock, find_folded_blocks
-from phasepoint.phases.result import IntArray
 from phasepoint.phases.schedule import Schedule, find_schedule, steps_on
 
 MOST_CLASSES = 8
@@ -23,7 +23,7 @@ _OUTLIER_SPAN = 1.9
 """Log range that one-off trouble spreads over: 3 to 20 × a step."""
 
 
-def find_events(residual: NDArray[np.float64], sigma: float) -> IntArray:
+def find_events(residual: NDArray[np.float64], sigma: float) -> Int64s:
     """Class of each step's event, 0 for none, `[n]`.
 
     Args:
@@ -50,7 +50,7 @@ def find_events(residual: NDArray[np.float64], sigma: float) -> IntArray:
     return label
 
 
-def _folded(residual: NDArray[np.float64], sigma: float) -> list[IntArray]:
+def _folded(residual: NDArray[np.float64], sigma: float) -> list[Int64s]:
     """Steps of each class of blocks that folding shows; blocks of like level are one class."""
     classes: list[list[FoldedBlock]] = []
     left = residual.copy()
@@ -77,12 +77,12 @@ def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
     return np.asarray(np.abs(deviation) > max(2.4 * sigma, 0.18))
 
 
-def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> IntArray:
+def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> Int64s:
     side = np.where(far, np.sign(residual), 0).astype(np.int64)
     return np.flatnonzero((side != 0) & (np.diff(side, prepend=0) != 0)).astype(np.int64)
 
 
-def _clearest(starts: IntArray, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
+def _clearest(starts: Int64s, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
     """The least likely schedule among events of like duration; null where chance could make every one."""
     best: Schedule | None = None
     ranges = _value_ranges(residual[starts], sigma)
@@ -109,7 +109,7 @@ def _value_ranges(values: NDArray[np.float64], sigma: float) -> list[tuple[float
     return ranges
 
 
-def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: float) -> list[IntArray]:
+def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: float) -> list[Int64s]:
     """Events on no schedule that are too alike, or too short, to be one-off trouble."""
     found = []
     fast = np.flatnonzero(far & (np.expm1(residual) < -max(5 * sigma, 0.35)))
@@ -122,14 +122,14 @@ def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: floa
     return found
 
 
-def _stands_apart(residual: NDArray[np.float64], members: IntArray) -> bool:
+def _stands_apart(residual: NDArray[np.float64], members: Int64s) -> bool:
     """Whether fewer steps lie half-way to the level than in the cluster: a long tail is no cluster."""
     level = float(np.median(residual[members]))
     between = (residual < 0.4 * level) & (residual > 0.75 * level)
     return int(between.sum()) < len(members)
 
 
-def _densest(values: NDArray[np.float64], width: float) -> IntArray | None:
+def _densest(values: NDArray[np.float64], width: float) -> Int64s | None:
     """Members of the fullest stretch of `width`, where it holds more than spread-out trouble explains."""
     if len(values) < 6:
         return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 
 _LEAST_VISITS = 4
 _CLEAR = 1.2
@@ -49,7 +49,7 @@ class FoldedBlock:
         level: its mean residual.
     """
 
-    steps: IntArray
+    steps: Int64s
     level: float
 
 
@@ -210,7 +210,7 @@ def _grown(off: NDArray[np.bool_], folded: NDArray[np.float64], sigma: float) ->
     return off
 
 
-def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[IntArray]:
+def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[Int64s]:
     """Runs of consecutive offsets on one side, round the end of the period; offsets may exceed it."""
     period = len(off)
     begin = int(np.flatnonzero(~off)[0])
@@ -222,7 +222,7 @@ def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[In
 
 
 def _follow_block(
-    values: NDArray[np.float64], offsets: IntArray, period: int, level: float, *, least: int = _LEAST_VISITS
+    values: NDArray[np.float64], offsets: Int64s, period: int, level: float, *, least: int = _LEAST_VISITS
 ) -> FoldedBlock | None:
     """The block's steps over the stretch in which it is kept, null where `least` visits or too few of them show it."""
     n = len(values)

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_absolute_deviation_ps, median_ps
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.phases.clock import Int64s, RunClock, sum_ps
+from phasepoint.phases.clock import RunClock, sum_ps
 from phasepoint.phases.summary_types import HostSummary
 
 STRAGGLER_RATIO = 0.05

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median
 from phasepoint.phases.changepoints import CAP, switch_price
-from phasepoint.phases.result import IntArray
 
 _WAITING = 0.2
 """Part of a step from which on waiting for data is worth a name."""
@@ -15,7 +15,7 @@ _SCALE = 0.08
 _LEAST_STEPS = 8
 
 
-def find_input_stalls(dur_ps: IntArray, input_ps: IntArray) -> NDArray[np.bool_]:
+def find_input_stalls(dur_ps: Int64s, input_ps: Int64s) -> NDArray[np.bool_]:
     """Steps in stretches of waiting, `[n]`: a two-level fit of the waiting part of each step.
 
     Args:

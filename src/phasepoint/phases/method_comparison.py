@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.clock import Int64s, sum_ps
+from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.detect import METHODS, detect_phases
 from phasepoint.phases.result import PhaseResult
 from phasepoint.phases.strip import build_strip

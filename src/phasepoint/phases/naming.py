@@ -7,7 +7,7 @@ order of appearance. The longest phase that nothing else explains is `train`: th
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Evidence:
     n_run: int
     first_index: int
     last_index: int
-    starts: IntArray
+    starts: Int64s
     total_ps: int
     median_ps: int
     compile_share: float | None = None

@@ -7,7 +7,8 @@ at 70 % and above. It is blind to durations, to an op set inside its neighbour's
 
 import numpy as np
 
-from phasepoint.phases.result import IntArray, Labelling
+from phasepoint.core.arrays import Int64s
+from phasepoint.phases.result import Labelling
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
 SIMILARITY = 0.70
@@ -47,7 +48,7 @@ def label_ols(series: StepSeries, vectors: OpVectors | None) -> Labelling:
     scan = OnlineScan()
     captured = np.fromiter((scan.push(ops) for ops in _op_sets(vectors)), np.int64, vectors.n_captured)
     before = np.searchsorted(vectors.index, np.arange(series.n), side="right") - 1
-    labels: IntArray = captured[np.maximum(before, 0)]
+    labels: Int64s = captured[np.maximum(before, 0)]
     missing = series.n - vectors.n_captured
     notes = (f"{missing} steps were not captured and inherit the phase before them",) if missing else ()
     return Labelling(labels, notes)

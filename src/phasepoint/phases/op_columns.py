@@ -7,11 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows
 from phasepoint.phases.captured import Captured, StepKeys
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _DEVICE_LEVELS = ("op", "kernel")
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import Captured
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
-
-Int64s = NDArray[np.int64]
 
 _KEYS = ("host", "attempt", "program")
 

@@ -6,7 +6,7 @@ Counts decide, not times: that the same ops ran slower is for the step clock to 
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.vectors import OpVectors
 
 APART = 0.10
@@ -17,7 +17,7 @@ _SAME_COUNT = 0.25
 _MAX_SIGNATURES = 1024
 
 
-def kinds_by_ops(vectors: OpVectors) -> tuple[IntArray, int]:
+def kinds_by_ops(vectors: OpVectors) -> tuple[Int64s, int]:
     """Kind per captured step `[n_captured]`, and how many steps remain unknown (-1).
 
     Steps with equal counts are one signature. Signatures, commonest first, join the first kind they are not
@@ -33,7 +33,7 @@ def kinds_by_ops(vectors: OpVectors) -> tuple[IntArray, int]:
     return of_step, int((of_step < 0).sum())
 
 
-def _signatures(vectors: OpVectors) -> tuple[IntArray, int]:
+def _signatures(vectors: OpVectors) -> tuple[Int64s, int]:
     """Equal op counts, equal signature: a sum of products with fixed random words, in any order of rows."""
     n_keys = int(vectors.key.max()) + 1
     words = np.random.default_rng(20211).integers(1, 2**63, n_keys, dtype=np.int64).astype(np.uint64)
@@ -46,7 +46,7 @@ def _signatures(vectors: OpVectors) -> tuple[IntArray, int]:
     return signature.astype(np.int64), len(found)
 
 
-def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _profiles(vectors: OpVectors, place: Int64s, n_places: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean count and share of self time of every op, by signature, `[n_places, n_ops]` each."""
     in_use = np.zeros(int(vectors.key.max()) + 1, bool)
     for _, entries in vectors.blocks():
@@ -66,7 +66,7 @@ def _profiles(vectors: OpVectors, place: IntArray, n_places: int) -> tuple[NDArr
     return counts, mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)
 
 
-def _join(counts: NDArray[np.float64], mass: NDArray[np.float64]) -> IntArray:
+def _join(counts: NDArray[np.float64], mass: NDArray[np.float64]) -> Int64s:
     """Kind per signature: the first leader that it is not apart from, else itself."""
     leaders: list[int] = []
     kind = np.empty(len(counts), np.int64)

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.op_regimes import regimes_of_kinds
-from phasepoint.phases.result import IntArray
 
 _LONGEST_CYCLE = 64
 _PURE = 0.97
@@ -13,7 +13,7 @@ _PRICE = 8.0
 _LEAST = 3
 
 
-def refine_by_ops(label: IntArray, kind: IntArray, values: NDArray[np.float64]) -> IntArray:
+def refine_by_ops(label: Int64s, kind: Int64s, values: NDArray[np.float64]) -> Int64s:
     """Labels `[n]`, split where captured steps of one label are of several kinds.
 
     In order: a cycle of kinds; long stretches of a kind; else only the captured steps themselves move, to the label
@@ -46,7 +46,7 @@ def refine_by_ops(label: IntArray, kind: IntArray, values: NDArray[np.float64]) 
     return result
 
 
-def _main_kinds(label: IntArray, kind: IntArray) -> dict[int, int]:
+def _main_kinds(label: Int64s, kind: Int64s) -> dict[int, int]:
     """The commonest kind among the captured steps of each label; -1 where none was captured."""
     main = {}
     for number in renumber(label)[0]:
@@ -55,7 +55,7 @@ def _main_kinds(label: IntArray, kind: IntArray) -> dict[int, int]:
     return main
 
 
-def _spread(members: IntArray, seen: IntArray, kinds: IntArray) -> IntArray:
+def _spread(members: Int64s, seen: Int64s, kinds: Int64s) -> Int64s:
     """A kind for every member of a label, `[n_members]`, from those of its captured members."""
     cycle = _cycle(members[seen], kinds)
     if cycle is not None:
@@ -68,7 +68,7 @@ def _spread(members: IntArray, seen: IntArray, kinds: IntArray) -> IntArray:
     return spread
 
 
-def _cycle(at: IntArray, kinds: IntArray) -> IntArray | None:
+def _cycle(at: Int64s, kinds: Int64s) -> Int64s | None:
     """Kind by position in the shortest cycle that explains the captured steps; null where none does."""
     common = np.bincount(kinds).max() / len(kinds)
     rare = np.bincount(kinds)
@@ -84,7 +84,7 @@ def _cycle(at: IntArray, kinds: IntArray) -> IntArray | None:
 
 
 def _label_of_kind(
-    kind: int, main: dict[int, int], label: IntArray, values: NDArray[np.float64], mine: IntArray
+    kind: int, main: dict[int, int], label: Int64s, values: NDArray[np.float64], mine: Int64s
 ) -> int | None:
     """The label mostly of this kind whose duration is nearest, where one lies within a factor of two."""
     level = float(np.median(values[mine]))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 
 _MISMATCH = 1.5
 LONG_PRICE = 20.0
@@ -15,7 +15,7 @@ _LEAST_GAIN = 0.5
 """By so much the share of the new kind must grow at a boundary, where the clock shows it: 1 is a change for good."""
 
 
-def regimes_of_kinds(kinds: IntArray, price: float) -> IntArray:
+def regimes_of_kinds(kinds: Int64s, price: float) -> Int64s:
     """Captured kinds `[n_seen]` without stretches too short to say what lies between the windows.
 
     Least number of mismatches plus a price per change (Viterbi).
@@ -37,7 +37,7 @@ def regimes_of_kinds(kinds: IntArray, price: float) -> IntArray:
     return np.asarray(found[path], np.int64)
 
 
-def split_by_regimes(kind: IntArray, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> IntArray:
+def split_by_regimes(kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> Int64s:
     """A regime for every step, `[n]`: kind of the long stretch it lies in.
 
     A boundary between two windows is put where a step compiled, else where the clock changes most, else half-way. There
@@ -68,7 +68,7 @@ def split_by_regimes(kind: IntArray, values: NDArray[np.float64], compiles: NDAr
 
 
 def _share_by_clock(
-    values: NDArray[np.float64], seen: IntArray, kinds: IntArray, pair: tuple[int, int]
+    values: NDArray[np.float64], seen: Int64s, kinds: Int64s, pair: tuple[int, int]
 ) -> NDArray[np.bool_] | None:
     """Which steps `[n]` are of the second kind of a pair, by duration; None where durations do not tell them apart."""
     one, two = (values[seen[kinds == kind]] for kind in pair)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
 from phasepoint.phases.captured import N_WORK, PARTS
 from phasepoint.phases.cells import BASE, COMPILE, FAR, LONG, WAIT, Fit, exposed_part
 from phasepoint.phases.sampling import CellShares, bounded_scatter
 from phasepoint.phases.strata import Stratum
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 N_WAITS = len(PARTS) - N_WORK
 

@@ -7,8 +7,8 @@ it need not be looked for among all steps, so less evidence is enough, and a bou
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.changepoints import CAP, segment_starts, switch_price
-from phasepoint.phases.result import IntArray
 
 _LONG = float(np.log(8))
 _LIKE_FIRST = float(np.log(2))
@@ -17,8 +17,8 @@ _MOST = 16
 
 
 def find_recompiles(
-    values: NDArray[np.float64], label: IntArray, level: NDArray[np.float64], first: float, *, sigma: float, gap: float
-) -> tuple[IntArray, IntArray]:
+    values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], first: float, *, sigma: float, gap: float
+) -> tuple[Int64s, Int64s]:
     """Positions of the steps that compiled again, and labels `[n]` that change there.
 
     Args:
@@ -44,7 +44,7 @@ def find_recompiles(
     return np.array(sorted(found), np.int64), label
 
 
-def _moved(values: NDArray[np.float64], label: IntArray, level: NDArray[np.float64], at: int, sigma: float) -> bool:
+def _moved(values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], at: int, sigma: float) -> bool:
     """Move the nearest change to `at` where the steps between argue against it by less than a change's price."""
     starts = segment_starts(label)[1:]
     if len(starts) == 0:
@@ -64,7 +64,7 @@ def _moved(values: NDArray[np.float64], label: IntArray, level: NDArray[np.float
 
 
 def _split(
-    values: NDArray[np.float64], label: IntArray, level: NDArray[np.float64], at: int, *, sigma: float, gap: float
+    values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], at: int, *, sigma: float, gap: float
 ) -> bool:
     """Split the segment at `at` where its two sides differ by three standard errors: the place was not chosen."""
     bounds = np.append(segment_starts(label), len(label))

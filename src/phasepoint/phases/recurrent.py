@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.clock_labels import label_by_clock, one_phase
 from phasepoint.phases.input_stall import find_input_stalls
 from phasepoint.phases.op_kinds import kinds_by_ops
 from phasepoint.phases.op_labels import refine_by_ops
 from phasepoint.phases.op_regimes import split_by_regimes
-from phasepoint.phases.result import IntArray, Labelling
+from phasepoint.phases.result import Labelling
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
 _ALL = 0.98
@@ -41,7 +42,7 @@ def label_recurrent(series: StepSeries, vectors: OpVectors | None) -> Labelling:
     return Labelling(label, notes, roles, slow)
 
 
-def _is_named_aside(series: StepSeries, members: IntArray) -> bool:
+def _is_named_aside(series: StepSeries, members: Int64s) -> bool:
     """Whether the job itself named these steps, and they are less than half of its time: then they are one phase."""
     return bool(series.kind[members[0]] >= 0) and 2 * int(series.dur_ps[members].sum()) < int(series.dur_ps.sum())
 
@@ -56,7 +57,7 @@ def _clock(series: StepSeries) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return np.log(np.maximum(own_ps, 1)), stalled
 
 
-def _with_stalls(label: IntArray, stalled: NDArray[np.bool_]) -> IntArray:
+def _with_stalls(label: Int64s, stalled: NDArray[np.bool_]) -> Int64s:
     """Labels with one more for the steps on the run's levels that wait for data."""
     return np.where(stalled, label.max() + 1, label) if stalled.any() else label
 
@@ -68,7 +69,7 @@ def _compiling(series: StepSeries) -> NDArray[np.bool_]:
     return np.asarray(2 * series.compile_ps > series.dur_ps)
 
 
-def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[IntArray, tuple[str, ...]]:
+def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...]]:
     """Kind by ops of every step `[n]`, -1 where it was not captured, and notes."""
     kind = np.full(n, -1, np.int64)
     if vectors is None:
@@ -79,9 +80,7 @@ def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[IntArray, tuple[str, .
     return kind, ()
 
 
-def _groups(
-    series: StepSeries, kind: IntArray, values: NDArray[np.float64], compiles: NDArray[np.bool_]
-) -> list[IntArray]:
+def _groups(series: StepSeries, kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> list[Int64s]:
     """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
 
     Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.

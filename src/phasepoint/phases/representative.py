@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.clock import Int64s
 from phasepoint.phases.summary_types import PhaseSummary
 
 MAX_SPANS = 3_000

@@ -7,7 +7,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Segments(Sequence[Segment]):
     objects would cost more than finding the phases did.
     """
 
-    def __init__(self, labels: IntArray, steps: IntArray) -> None:
+    def __init__(self, labels: Int64s, steps: Int64s) -> None:
         """Cut `labels` `[n_steps]`, in the run's order, where the label changes; `steps` `[n_steps]` numbers them."""
         cuts = np.flatnonzero(np.diff(labels)) + 1
-        self.first_index: IntArray = np.concatenate(([0], cuts)).astype(np.int64)
-        self.last_index: IntArray = np.concatenate((cuts - 1, [len(labels) - 1])).astype(np.int64)
-        self.phase: IntArray = labels[self.first_index]
-        self.first_step: IntArray = steps[self.first_index]
-        self.last_step: IntArray = steps[self.last_index]
+        self.first_index: Int64s = np.concatenate(([0], cuts)).astype(np.int64)
+        self.last_index: Int64s = np.concatenate((cuts - 1, [len(labels) - 1])).astype(np.int64)
+        self.phase: Int64s = labels[self.first_index]
+        self.first_step: Int64s = steps[self.first_index]
+        self.last_step: Int64s = steps[self.last_index]
 
     def __len__(self) -> int:
         return len(self.phase)
@@ -163,9 +163,9 @@ class PhaseResult:
         notes: what limits the result, in words.
     """
 
-    labels: IntArray
-    steps: IntArray
-    order: IntArray
+    labels: Int64s
+    steps: Int64s
+    order: Int64s
     segments: Segments
     phases: tuple[Phase, ...]
     method: str
@@ -192,7 +192,7 @@ class Labelling:
         slow: steps far longer than their phase, `[n_steps]` bool; null where the method does not look.
     """
 
-    labels: IntArray
+    labels: Int64s
     notes: tuple[str, ...] = ()
     roles: Mapping[int, str] = field(default_factory=dict)
     slow: NDArray[np.bool_] | None = None

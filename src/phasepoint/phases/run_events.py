@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
-from phasepoint.phases.clock import Int64s, RunClock, sum_ps
+from phasepoint.phases.clock import RunClock, sum_ps
 from phasepoint.phases.program_events import name_compilation, programs_seen, told_compilations
 from phasepoint.phases.stretches import Stretch, find_stretches
 from phasepoint.phases.summary_types import RunEvent

@@ -26,12 +26,9 @@ Source: Cochran, Sampling Techniques (3rd ed.), ch. 6 (ratio), 9 (clusters of un
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats
 from phasepoint.phases.captured import N_WORK
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 BASE_REACH, LONG_REACH = 1.2, 3.0
 """Ends of the cells base and long, in medians of a phase's work."""

@@ -6,7 +6,7 @@ from math import lgamma
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 
 _LEAST_PERIOD = 4
 _MOST_PAIRS = 2_000_000
@@ -25,11 +25,11 @@ class Schedule:
     """
 
     period: int
-    hits: IntArray
+    hits: Int64s
     log_chance: float
 
 
-def find_schedule(events: IntArray, n: int, *, tried: int = 1) -> Schedule | None:
+def find_schedule(events: Int64s, n: int, *, tried: int = 1) -> Schedule | None:
     """The commonest distance between events, where chance does not explain it.
 
     Pairs at one distance among `m` random events of `n` steps are Poisson with mean m² / n.
@@ -68,13 +68,13 @@ def find_schedule(events: IntArray, n: int, *, tried: int = 1) -> Schedule | Non
     return Schedule(period, hits, float(log_chance))
 
 
-def _paired(events: IntArray, period: int) -> IntArray:
+def _paired(events: Int64s, period: int) -> Int64s:
     known = np.zeros(int(events[-1]) + 2 * period + 1, bool)
     known[events + period] = True
     return events[known[events] | known[events + 2 * period]]
 
 
-def _log_chance_of_phase(events: IntArray, period: int, n: int) -> float:
+def _log_chance_of_phase(events: Int64s, period: int, n: int) -> float:
     """Log of how often random events would hit one phase of one period as often, over all periods and phases.
 
     Stronger than pairs where a schedule runs from one end to the other, and all there is when it has few returns.
@@ -121,7 +121,7 @@ def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) ->
     claimed = np.zeros(n, bool)
     offset = schedule.hits % period
     kept = 0
-    stray: list[IntArray] = []
+    stray: list[Int64s] = []
     for phase, count in zip(*np.unique(offset, return_counts=True), strict=True):
         mine = schedule.hits[offset == phase]
         first, last = int(mine[0]), int(mine[-1])
@@ -141,7 +141,7 @@ def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) ->
     return claimed
 
 
-def _extended(visits: IntArray, residual: NDArray[np.float64], period: int) -> IntArray:
+def _extended(visits: Int64s, residual: NDArray[np.float64], period: int) -> Int64s:
     """One more return at either end of the run, which no pair could confirm."""
     before, after = visits[0] - period, visits[-1] + period
     parts = [visits]
@@ -152,7 +152,7 @@ def _extended(visits: IntArray, residual: NDArray[np.float64], period: int) -> I
     return np.concatenate(parts)
 
 
-def _block(visits: IntArray, residual: NDArray[np.float64], level: float, sigma: float, period: int) -> list[int]:
+def _block(visits: Int64s, residual: NDArray[np.float64], level: float, sigma: float, period: int) -> list[int]:
     """Steps relative to a visit that share its level, from the first before it to the last after it."""
     inside = [0]
     for direction in (-1, 1):

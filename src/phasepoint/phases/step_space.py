@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.phases.result import IntArray
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.vectors import OpVectors, StepSeries
 
 MOST_OPS = 256
@@ -26,7 +26,7 @@ class StepSpace:
         notes: what was left out.
     """
 
-    index: IntArray
+    index: Int64s
     points: NDArray[np.float64]
     notes: tuple[str, ...]
 
@@ -72,13 +72,13 @@ def _op_features(vectors: OpVectors) -> NDArray[np.float64]:
     return np.hstack([np.log1p(count), np.log1p(self_us)])
 
 
-def sample_points(space: StepSpace) -> IntArray:
+def sample_points(space: StepSpace) -> Int64s:
     """Every k-th point, so that at most `MOST_POINTS` are clustered: regular, hence the same every time."""
     stride = -(-len(space.points) // MOST_POINTS)
     return np.arange(0, len(space.points), stride)
 
 
-def nearest(points: NDArray[np.float64], to: NDArray[np.float64]) -> IntArray:
+def nearest(points: NDArray[np.float64], to: NDArray[np.float64]) -> Int64s:
     """Row of `to` nearest to each of `points`, in blocks that bound memory."""
     found = np.empty(len(points), np.int64)
     square = (to**2).sum(axis=1)
@@ -89,7 +89,7 @@ def nearest(points: NDArray[np.float64], to: NDArray[np.float64]) -> IntArray:
     return found
 
 
-def spread_labels(series: StepSeries, space: StepSpace, label: IntArray) -> IntArray:
+def spread_labels(series: StepSeries, space: StepSpace, label: Int64s) -> Int64s:
     """Labels for all steps `[n]` from those of the clustered ones, `[n_points]`.
 
     A step no window saw takes the label of the captured step before or after it, whichever lasted more nearly as long.

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median
 from phasepoint.phases.captured import Captured, StepKeys
 from phasepoint.phases.clock import sum_ps
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 LEAST_WINDOWS = 3
 """A stratum with fewer windows joins the one most like it."""

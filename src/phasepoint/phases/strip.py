@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.accounting import OUTSIDE
-from phasepoint.phases.clock import Int64s, RunClock, SessionClock
+from phasepoint.phases.clock import RunClock, SessionClock
 from phasepoint.phases.summary_types import StripSegment
 
 MAX_STRETCHES = 2_000

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.clock import Int64s, RunClock, read_clock
+from phasepoint.phases.clock import RunClock, read_clock
 from phasepoint.phases.summary_types import RunSummary, StripSegment
 from phasepoint.store import Run
 

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from phasepoint.phases.result import IntArray, TopOp
+from phasepoint.core.arrays import Int64s
+from phasepoint.phases.result import TopOp
 from phasepoint.phases.vectors import OpVectors
 
 N_TOP = 10
 """Ops kept per phase."""
 
 
-def top_ops_by_phase(vectors: OpVectors, labels: IntArray, n_phases: int) -> tuple[tuple[TopOp, ...], ...]:
+def top_ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> tuple[tuple[TopOp, ...], ...]:
     """The `N_TOP` ops by self time of every phase, in ps, largest first; ties by name.
 
     Args:
@@ -30,7 +31,7 @@ def top_ops_by_phase(vectors: OpVectors, labels: IntArray, n_phases: int) -> tup
     return tuple(_top_ops(vectors, op, self_ps[number, op], count[number, op]) for number, op in enumerate(ran))
 
 
-def _exact_sums(group: IntArray, values: IntArray, n_groups: int) -> IntArray:
+def _exact_sums(group: Int64s, values: Int64s, n_groups: int) -> Int64s:
     """Sums in integers: a float cannot hold a day of picoseconds to the last one."""
     low, high = values & 0xFFFFFF, values >> 24
     return np.asarray(
@@ -40,7 +41,7 @@ def _exact_sums(group: IntArray, values: IntArray, n_groups: int) -> IntArray:
     )
 
 
-def _top_ops(vectors: OpVectors, op: IntArray, self_ps: IntArray, count: IntArray) -> tuple[TopOp, ...]:
+def _top_ops(vectors: OpVectors, op: Int64s, self_ps: Int64s, count: Int64s) -> tuple[TopOp, ...]:
     total_ps = int(self_ps.sum())
     names = [vectors.names[code] for code in op.tolist()]
     best = sorted(range(len(names)), key=lambda i: (-int(self_ps[i]), names[i]))[:N_TOP]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.accounting import closed
 from phasepoint.phases.captured import COMPILING, INPUT, PARTS, UNATTRIBUTED
 from phasepoint.phases.cells import COMPILE, WAIT, Fit
@@ -13,9 +13,6 @@ from phasepoint.phases.op_columns import OpKey
 from phasepoint.phases.prediction import Prediction, half_widths
 from phasepoint.phases.strata import Stratum
 from phasepoint.phases.summary_types import Breakdown, OpTime, PartTime
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 OTHER = "other"
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError
-from phasepoint.phases.result import IntArray
 
 _DEVICE_LEVELS = ("op", "kernel")
 _BLOCK_STEPS = 1 << 16
@@ -30,14 +30,14 @@ class StepSeries:
         row: which of the `n` each row of the table belongs to, `[n_rows]`.
     """
 
-    step: IntArray
-    attempt: IntArray
-    dur_ps: IntArray
-    input_ps: IntArray | None
-    compile_ps: IntArray | None
-    kind: IntArray
+    step: Int64s
+    attempt: Int64s
+    dur_ps: Int64s
+    input_ps: Int64s | None
+    compile_ps: Int64s | None
+    kind: Int64s
     kinds: tuple[str, ...]
-    row: IntArray
+    row: Int64s
 
     @property
     def n(self) -> int:
@@ -61,14 +61,14 @@ class OpVectors:
         vector_entry: whether the entry takes part in comparing steps (device work, where levels are known).
     """
 
-    index: IntArray
-    start: IntArray
-    op: IntArray
-    count: IntArray
-    self_ps: IntArray
+    index: Int64s
+    start: Int64s
+    op: Int64s
+    count: Int64s
+    self_ps: Int64s
     names: tuple[str, ...]
     categories: tuple[str | None, ...]
-    key: IntArray
+    key: Int64s
     vector_entry: NDArray[np.bool_]
 
     @property
@@ -77,7 +77,7 @@ class OpVectors:
         return len(self.index)
 
     @property
-    def owner(self) -> IntArray:
+    def owner(self) -> Int64s:
         """Captured step (position in `index`) of each entry, `[n_entries]`."""
         return np.repeat(np.arange(self.n_captured), np.diff(self.start))
 
@@ -179,7 +179,7 @@ def _column(table: pa.Table, name: str, what: str) -> pa.ChunkedArray:
     return table.column(name)
 
 
-def _numbers(table: pa.Table, name: str, what: str) -> IntArray:
+def _numbers(table: pa.Table, name: str, what: str) -> Int64s:
     column = _column(table, name, what)
     if column.null_count:
         raise ValueError(f"table {what!r}, column {name!r}: {column.null_count} nulls; every value must be known")
@@ -191,7 +191,7 @@ def _numbers(table: pa.Table, name: str, what: str) -> IntArray:
         raise ValueError(f"table {what!r}, column {name!r}: expected integers: {error}") from error
 
 
-def _optional_numbers(table: pa.Table, name: str) -> IntArray | None:
+def _optional_numbers(table: pa.Table, name: str) -> Int64s | None:
     if name not in table.column_names or table.column(name).null_count == table.num_rows:
         return None
     filled = table.set_column(
@@ -200,7 +200,7 @@ def _optional_numbers(table: pa.Table, name: str) -> IntArray | None:
     return _numbers(filled, name, "steps")
 
 
-def _refuse_negative(values: IntArray, step: IntArray, name: str) -> None:
+def _refuse_negative(values: Int64s, step: Int64s, name: str) -> None:
     bad = np.flatnonzero(values < 0)
     if len(bad):
         raise ValueError(
@@ -209,7 +209,7 @@ def _refuse_negative(values: IntArray, step: IntArray, name: str) -> None:
         )
 
 
-def _run_order(keys: Sequence[IntArray]) -> IntArray | slice:
+def _run_order(keys: Sequence[Int64s]) -> Int64s | slice:
     """Rows by attempt, step and host; all of them, without a copy, where they stand in this order already."""
     varying = [key for key in keys if (key != key[0]).any()]
     if not varying or (len(varying) == 1 and bool((varying[0][1:] >= varying[0][:-1]).all())):
@@ -217,15 +217,13 @@ def _run_order(keys: Sequence[IntArray]) -> IntArray | slice:
     return np.lexsort(tuple(varying)).astype(np.int64)
 
 
-def _first_of_each(step: IntArray, attempt: IntArray) -> NDArray[np.bool_]:
+def _first_of_each(step: Int64s, attempt: Int64s) -> NDArray[np.bool_]:
     first = np.ones(len(step), bool)
     first[1:] = (np.diff(step) != 0) | (np.diff(attempt) != 0)
     return first
 
 
-def _refuse_duplicates(
-    step: IntArray, host: IntArray | None, order: IntArray | slice, keys: Sequence[IntArray]
-) -> None:
+def _refuse_duplicates(step: Int64s, host: Int64s | None, order: Int64s | slice, keys: Sequence[Int64s]) -> None:
     same = np.ones(len(step) - 1, bool)
     for key in keys:
         same &= np.diff(key[order]) == 0
@@ -238,13 +236,13 @@ def _refuse_duplicates(
         )
 
 
-def _longest(values: IntArray, order: IntArray | slice, where: IntArray | slice) -> IntArray:
+def _longest(values: Int64s, order: Int64s | slice, where: Int64s | slice) -> Int64s:
     """The largest value of each step, whose rows begin at `where`, or are one each where that is a slice."""
     ordered = values[order]
     return ordered if isinstance(where, slice) else np.asarray(np.maximum.reduceat(ordered, where), np.int64)
 
 
-def _kinds(steps: pa.Table) -> tuple[IntArray, tuple[str, ...]]:
+def _kinds(steps: pa.Table) -> tuple[Int64s, tuple[str, ...]]:
     if "kind" not in steps.column_names or steps.column("kind").null_count == steps.num_rows:
         return np.full(steps.num_rows, -1, np.int64), ()
     encoded = _encoded(steps.column("kind"))
@@ -262,7 +260,7 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return combined
 
 
-def _positions(step: IntArray, attempt: IntArray | None, series: StepSeries) -> IntArray:
+def _positions(step: Int64s, attempt: Int64s | None, series: StepSeries) -> Int64s:
     if attempt is None or not series.attempt.any():
         known, position = series.step, np.searchsorted(series.step, step)
         if series.attempt.any():
@@ -282,7 +280,7 @@ def _positions(step: IntArray, attempt: IntArray | None, series: StepSeries) -> 
     return position.astype(np.int64)
 
 
-def _order_by_step(position: IntArray, host: IntArray | None) -> IntArray | slice:
+def _order_by_step(position: Int64s, host: Int64s | None) -> Int64s | slice:
     """The rows to take, in the run's order; all of them, without a copy, where they stand in it already."""
     if host is None or (host == host[0]).all():
         rising = bool((position[1:] >= position[:-1]).all())
@@ -293,7 +291,7 @@ def _order_by_step(position: IntArray, host: IntArray | None) -> IntArray | slic
     return np.asarray(order[host[order] == lowest], np.int64)
 
 
-def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...]]:
+def _op_codes(ops: pa.Table) -> tuple[Int64s, tuple[str, ...]]:
     """Code per row, and the names."""
     encoded = _encoded(_column(ops, "op", "ops"))
     if encoded.null_count:
@@ -302,7 +300,7 @@ def _op_codes(ops: pa.Table) -> tuple[IntArray, tuple[str, ...]]:
     return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
 
 
-def _keys(ops: pa.Table, op: IntArray, series: StepSeries) -> IntArray:
+def _keys(ops: pa.Table, op: Int64s, series: StepSeries) -> Int64s:
     """Code of op and program. Program numbers mean nothing in another attempt, so there the op alone counts."""
     program = _optional_numbers(ops, "program")
     if program is None or (series.attempt != series.attempt[0]).any():
@@ -314,7 +312,7 @@ def _keys(ops: pa.Table, op: IntArray, series: StepSeries) -> IntArray:
     return np.asarray((np.cumsum(used) - 1)[both], np.int64)
 
 
-def _categories(ops: pa.Table, codes: IntArray, n_ops: int) -> tuple[str | None, ...]:
+def _categories(ops: pa.Table, codes: Int64s, n_ops: int) -> tuple[str | None, ...]:
     if "category" not in ops.column_names:
         return (None,) * n_ops
     encoded = _encoded(ops.column("category"))

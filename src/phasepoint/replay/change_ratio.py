@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phasepoint.core.statistics import FloatArray, IntArray, satterthwaite_freedom, t_quantile
+from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.statistics import satterthwaite_freedom, t_quantile
 from phasepoint.phases.clock import sum_ps
 
 BATCHES = 10
@@ -62,7 +63,7 @@ class ChangeRatio:
 
 
 def compare_steps(
-    changed_ps: IntArray, reference_ps: IntArray, phase_ps: IntArray, *, confidence: float = 0.95
+    changed_ps: Int64s, reference_ps: Int64s, phase_ps: Int64s, *, confidence: float = 0.95
 ) -> ChangeRatio:
     """The ratio of step times over a stretch, with its interval.
 
@@ -122,7 +123,7 @@ class PlaceScatter:
         return self.between - self.within if self.between > limit * self.within else 0.0
 
 
-def scatter_of_place(phase_ps: IntArray, n: int, batches: int) -> PlaceScatter | None:
+def scatter_of_place(phase_ps: Int64s, n: int, batches: int) -> PlaceScatter | None:
     """How far the means of stretches of `n` steps scatter.
 
     Args:
@@ -155,7 +156,7 @@ def _half_width(within: float, within_freedom: float, scattered: PlaceScatter | 
     return t_quantile((1 + confidence) / 2, max(free, 1.0)) * float(np.sqrt(sum(variances)))
 
 
-def _batch_means(rows: FloatArray, batches: int) -> FloatArray:
+def _batch_means(rows: Floats, batches: int) -> Floats:
     """Means of `batches` stretches of each row `[k, n]`, as equal in length as can be: `[k, batches]`."""
     edges = np.arange(batches) * rows.shape[1] // batches
     lengths = np.diff(np.append(edges, rows.shape[1]))

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from phasepoint.core.statistics import IntArray, apportion
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import apportion
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import COMPILING, PARTS
 from phasepoint.phases.estimates import Estimates, estimate_totals
@@ -16,7 +17,7 @@ _OPS = 10
 _OTHER = "other"
 
 
-def estimate_replay(replay: MadeReplay, numbers: IntArray) -> Estimates | None:
+def estimate_replay(replay: MadeReplay, numbers: Int64s) -> Estimates | None:
     """Totals of a replay's steps; those of these numbers `[n]` are its phase 1.
 
     Returns:

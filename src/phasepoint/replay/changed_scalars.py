@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.statistics import IntArray
+from phasepoint.core.arrays import Int64s
 from phasepoint.replay.estimate_types import ScalarChange
 
 _KEYS = ("host", "step", "name")
 
 
-def compare_scalars(original: pa.Table, changed: pa.Table, steps: IntArray) -> tuple[ScalarChange, ...]:
+def compare_scalars(original: pa.Table, changed: pa.Table, steps: Int64s) -> tuple[ScalarChange, ...]:
     """Values that both runs logged at the same steps.
 
     Args:
@@ -46,7 +46,7 @@ def compare_scalars(original: pa.Table, changed: pa.Table, steps: IntArray) -> t
     return tuple(rows)
 
 
-def _last_values(table: pa.Table, steps: IntArray) -> dict[tuple[int, int, str], float]:
+def _last_values(table: pa.Table, steps: Int64s) -> dict[tuple[int, int, str], float]:
     mine = pc.and_(pc.is_in(table["step"], value_set=pa.array(steps)), pc.is_finite(table["value"]))
     table = table.filter(pc.fill_null(mine, False))  # by host, attempt and step: the last one stays
     columns = (table[name].to_pylist() for name in (*_KEYS, "value"))

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.intervals import IntervalSet, union
-from phasepoint.core.statistics import IntArray
 from phasepoint.phases.accounting import checkpoint_time_in_steps
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
@@ -30,10 +30,10 @@ class CleanSteps:
         settled: `[n_steps]`, the same with capture windows counted in.
     """
 
-    host: IntArray
-    attempt: IntArray
-    step: IntArray
-    own_ps: IntArray
+    host: Int64s
+    attempt: Int64s
+    step: Int64s
+    own_ps: Int64s
     clean: NDArray[np.bool_]
     settled: NDArray[np.bool_]
 
@@ -60,7 +60,7 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
     return CleanSteps(clock.host, clock.attempt, clock.step, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
 
 
-def _lead(compile_ps: IntArray) -> NDArray[np.bool_]:
+def _lead(compile_ps: Int64s) -> NDArray[np.bool_]:
     """The first steps, and those after them that compile without a break."""
     settled = np.flatnonzero(compile_ps[LEAD_STEPS:] == 0)
     end = LEAD_STEPS + int(settled[0]) if len(settled) else len(compile_ps)

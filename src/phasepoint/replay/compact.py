@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.errors import NoDataError, UsageError
 from phasepoint.core.units import format_ratio
@@ -21,9 +21,6 @@ from phasepoint.phases.summary import reference_host
 from phasepoint.replay.compact_estimate import Interval, Seen, estimate_run
 from phasepoint.replay.compact_result import Compact, CompactWindow, PartEstimate
 from phasepoint.replay.step_choice import Choice, SamplePlan, Steps, plan_sample
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 DEFAULT_BUDGET = 0.05
 CONFIDENCE = 0.95

@@ -5,15 +5,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.phases.captured import PARTS, Captured
 from phasepoint.phases.strata import StepTimes
 from phasepoint.replay.step_parts import fill_parts
 from phasepoint.replay.weighted_steps import ChosenSteps, Totals, estimate_from_steps, half_widths, round_closing
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phasepoint.phases.clock import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.replay.course import Course
-from phasepoint.replay.targets import BRIDGE, Bools, Target
+from phasepoint.replay.targets import BRIDGE, Target
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from phasepoint.phases.clock import Int64s, RunClock, SessionClock
+from phasepoint.core.arrays import Int64s
+from phasepoint.phases.clock import RunClock, SessionClock
 
 _LOW = 0xFFFFFFFF
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError
-from phasepoint.core.statistics import IntArray
 from phasepoint.core.units import format_counted, format_ps
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.clock import sum_ps
@@ -128,7 +128,7 @@ def _ratio(changed: StepMeans, reference: StepMeans, own: StepMeans, confidence:
 
 
 def _parts(
-    original: Analysis, order: Order, numbers: IntArray, before_ps: int, after_ps: int
+    original: Analysis, order: Order, numbers: Int64s, before_ps: int, after_ps: int
 ) -> tuple[tuple[PartChange, ...], tuple[OpChange, ...]]:
     """Categories and ops, from the first replay that captured the phase."""
     steps = int(np.isin(original.labels, order.phases).sum())

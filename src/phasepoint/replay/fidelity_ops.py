@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.replay.fidelity_steps import CommonSteps
 from phasepoint.replay.fidelity_tables import SideTables, renamed_ops
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 OpName = tuple[str, str]
 """Program's name, empty where the op has none, and the op's."""
 

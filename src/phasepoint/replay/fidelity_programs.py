@@ -4,14 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from phasepoint.core.arrays import Int64s
 from phasepoint.replay.fidelity_steps import CommonSteps
 from phasepoint.replay.fidelity_tables import Program, SideTables
 from phasepoint.stack.op_keys import plain_shape
-
-Int64s = NDArray[np.int64]
 
 _COUNTS = 0.01
 """Share of a side's program time that counts: a neighbour's work runs over into a step's first instants."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.phases.captured import StepKeys
 from phasepoint.replay.fidelity_steps import CommonSteps
 from phasepoint.store import Run
 
-Int64s = NDArray[np.int64]
 _Key = tuple[str, int, int]
 """Name, position among the common steps, and which of the step's values of that name."""
 

@@ -4,17 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import StepKeys, step_keys
 from phasepoint.replay.record import ReplayRecord
 from phasepoint.replay.settling import SETTLING_COLUMNS, settled_ps
 from phasepoint.replay.ways import LEAD_STEPS
 from phasepoint.store import Run
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 CLEAR, CAPTURED, AFTER = 0, 1, 2
 """How a window stands to a step: not at all, it saw it, it was just closed or is being written (which costs time)."""

@@ -8,15 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows, first_rows
 from phasepoint.phases.analysis import Analysis
 from phasepoint.phases.captured import Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.op_columns import OpColumns, read_op_columns
 from phasepoint.store import Run
-
-Int64s = NDArray[np.int64]
 
 TABLES_COMPARED = ("steps", "windows", "breakdowns", "ops", "programs")
 

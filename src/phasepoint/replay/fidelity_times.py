@@ -8,15 +8,11 @@ none, the ratio is given and nothing concluded from it.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import median
 from phasepoint.replay.fidelity_steps import AFTER, CAPTURED, CLEAR, CommonSteps, window_states
 from phasepoint.replay.fidelity_tables import SideTables
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 ENOUGH_STEPS = 6
 """Steps from which on they are compared number by number: the fewest whose extremes hold the median in 95 %."""

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.replay.step_strata import allot_sample, stratify_steps
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MOSTLY_CAPTURED = 0.5
 """From half of the steps on, a run counts as captured."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.core.statistics import IntArray
+from phasepoint.core.arrays import Int64s
 from phasepoint.replay.clean_steps import CleanSteps
 
 
@@ -19,10 +19,10 @@ class StepMeans:
         own_ps: `[n]`, mean over those who did the step.
     """
 
-    step: IntArray
-    own_ps: IntArray
+    step: Int64s
+    own_ps: Int64s
 
-    def at(self, numbers: IntArray) -> "StepMeans":
+    def at(self, numbers: Int64s) -> "StepMeans":
         """Only the steps of these numbers."""
         kept = np.isin(self.step, numbers)
         return StepMeans(self.step[kept], self.own_ps[kept])
@@ -47,7 +47,7 @@ def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | 
     return StepMeans(numbers, sums // np.maximum(counts, 1))
 
 
-def _newest(run: CleanSteps, kept: NDArray[np.bool_]) -> IntArray:
+def _newest(run: CleanSteps, kept: NDArray[np.bool_]) -> Int64s:
     rows = np.flatnonzero(kept)
     rows = rows[np.lexsort((run.attempt[rows], run.step[rows], run.host[rows]))]
     host, step = run.host[rows], run.step[rows]

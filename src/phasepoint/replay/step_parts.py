@@ -5,15 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import weighted_median
 from phasepoint.phases.captured import PARTS, Captured
 from phasepoint.phases.cells import fit_cells
 from phasepoint.phases.prediction import part_variances, step_parts
 from phasepoint.phases.strata import Sampled, StepTimes, Stratum
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 LEAST_SAMPLE = 2
 """Steps chosen in each stratum at least, so that its scatter shows; fewer only where it has fewer."""

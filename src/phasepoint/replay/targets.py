@@ -3,14 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.clock import Int64s
 from phasepoint.phases.phase_summary import representative_row
 from phasepoint.phases.result import Phase
-
-Bools = NDArray[np.bool_]
 
 MOST_STEPS = 20
 """Steps captured, where the phase has so many around its window: four of the recorder's own windows. A replay has no

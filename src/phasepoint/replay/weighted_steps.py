@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import t_quantile
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _MOST_FREEDOM = 1e9
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
 
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917
-
-Int64s = NDArray[np.int64]
 
 
 def number_keys(*columns: NDArray[np.int32] | Int64s) -> tuple[NDArray[np.int32], Int64s]:

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import first_by, number_keys
 from phasepoint.sources.event_tables import NO_ID, Account, Kind, TraceEvents, start_order
-
-Int64s = NDArray[np.int64]
 
 MISSING = int(np.iinfo(np.int64).min)
 """Stands for null in the integer columns that readers hand over."""

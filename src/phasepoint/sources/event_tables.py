@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, partition, union
 from phasepoint.core.nesting import Nesting, nest_spans
 from phasepoint.core.tables import CATEGORIES, TABLES, table_from_columns
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.dense import number_keys, sum_by
 from phasepoint.sources.step_bounds import StepBounds
-
-Int64s = NDArray[np.int64]
 
 NO_ID = -1
 

@@ -7,13 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.event_tables import nullable, text_column
 from phasepoint.sources.kineto_kinds import Event
 from phasepoint.sources.kineto_rows import spread_at
 from phasepoint.sources.kineto_scan import ARG_FLOAT, ARG_FLOAT_TEXT, ARG_KEY, SLOTS
-
-Int64s = NDArray[np.int64]
 
 _NOTHING = np.iinfo(np.int64).min
 _DEVICE_TYPES = {0: "host", 1: "gpu", 6: "gpu", 9: "xla", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia"}

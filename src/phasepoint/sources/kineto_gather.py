@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources import kineto_scan as scan
 from phasepoint.sources.dense import number_keys
 from phasepoint.sources.json_bytes import MAX_TEXTS, NO_NUMBER, TEXT_SLOTS
@@ -21,8 +22,6 @@ from phasepoint.sources.kineto_rows import group_extras, order_rows, sift_extras
 from phasepoint.sources.kineto_shapes import shape_text
 from phasepoint.sources.kineto_spool import Rows
 from phasepoint.sources.kineto_time import exact_ps
-
-Int64s = NDArray[np.int64]
 
 _EVENTS_ROOM = 1 << 17
 _EXTRAS_ROOM = 1 << 20

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 CALLS = 1 << 19
 """Calls that are remembered beyond the slice in which they stand: the newest."""

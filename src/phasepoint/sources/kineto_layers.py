@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.kineto_details import Arguments
 from phasepoint.sources.kineto_launches import CALLS
 from phasepoint.sources.torch_layers import NONE, LayerRows, TorchLayers
-
-Int64s = NDArray[np.int64]
 
 
 class SliceLayers:

@@ -1,12 +1,10 @@
 """Compiled loops over the rows of a block or a slice: order, arguments, parents, self times."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.sources.kineto_scan import ARG_FLOAT, FLOAT_SLOT, NUMBER_SLOT
-
-Int64s = NDArray[np.int64]
 
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917

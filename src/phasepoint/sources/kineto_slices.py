@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.dense import number_keys, sum_by
 from phasepoint.sources.event_tables import (
@@ -44,8 +45,6 @@ from phasepoint.sources.kineto_scan import SLOTS
 from phasepoint.sources.kineto_spool import Rows
 from phasepoint.sources.step_bounds import StepBounds
 from phasepoint.sources.torch_layers import DIRECTIONS, is_layer_mark
-
-Int64s = NDArray[np.int64]
 
 NO_ID = -1
 

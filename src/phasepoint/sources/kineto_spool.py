@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.kineto_rows import order_rows
-
-Int64s = NDArray[np.int64]
 
 SLICE_ROWS = 3 << 16
 """Rows of a slice, about: so many are in memory at once."""

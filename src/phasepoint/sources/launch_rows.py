@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import number_keys
 from phasepoint.sources.event_rows import MISSING
 from phasepoint.sources.event_tables import text_column
-
-Int64s = NDArray[np.int64]
 
 
 def launch_columns(

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.nesting import nest_spans
 from phasepoint.sources.dense import number_keys
 from phasepoint.sources.event_rows import PlacedEvents
 from phasepoint.sources.event_tables import NO_ID, Kind, text_column
-
-Int64s = NDArray[np.int64]
 
 
 def layer_paths(

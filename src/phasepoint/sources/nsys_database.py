@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.event_rows import MISSING
 
-Int64s = NDArray[np.int64]
 Block = Mapping[str, Int64s]
 """Columns of some rows by name; `MISSING` where the file has null, or no such column."""
 

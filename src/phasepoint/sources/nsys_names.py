@@ -3,13 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import number_keys
 from phasepoint.sources.event_rows import MISSING
 from phasepoint.sources.nsys_database import NsysDatabase
-
-Int64s = NDArray[np.int64]
 
 _THREAD_BITS = 24
 _PID_MASK = (1 << _THREAD_BITS) - 1

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.event_rows import LIMIT_NS, MISSING, PS_PER_NS
 from phasepoint.sources.event_tables import Account, text_column
 from phasepoint.sources.nsys_database import NsysDatabase
 from phasepoint.sources.nsys_names import NsysNames, name_rows
 from phasepoint.sources.nsys_tables import MEMORY, METRICS
 
-Int64s = NDArray[np.int64]
 Rows = tuple[Mapping[str, Any], list[Account]]
 
 _RELEASE = 1

@@ -3,16 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.event_rows import MISSING, EventRows
 from phasepoint.sources.event_tables import Account, Kind
 from phasepoint.sources.kineto_names import category_of_kernel, category_of_op, is_wait
 from phasepoint.sources.nsys_database import Block, NsysDatabase
 from phasepoint.sources.nsys_names import NsysNames, name_rows
 from phasepoint.sources.nvtx_names import is_library, read_range
-
-Int64s = NDArray[np.int64]
 
 KERNELS, COPIES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY"
 FILLS, GRAPHS = "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"

@@ -5,15 +5,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.event_rows import MISSING, EventRows
 from phasepoint.sources.event_tables import Account, Kind
 from phasepoint.sources.kineto_names import category_of_kernel, is_wait
 from phasepoint.sources.rocprof_names import RocprofNames
 from phasepoint.sources.rocprof_records import Collected, Handle, Process, Record, read_section
-
-Int64s = NDArray[np.int64]
 
 LAUNCH_DETAILS = (
     *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),

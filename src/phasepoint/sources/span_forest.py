@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.capture import Capture
 from phasepoint.sources.collective_names import collectives_of_kernels
 from phasepoint.sources.event_rows import MISSING, EventRows, PlacedEvents, events_of_rows, spread
@@ -20,7 +20,6 @@ from phasepoint.sources.span_facts import LEVEL_TAG, SpanFacts, span_facts, step
 from phasepoint.sources.span_lanes import lay_out, unloop
 from phasepoint.sources.step_bounds import StepBounds, order_bounds
 
-Int64s = NDArray[np.int64]
 Key = tuple[str, str]
 """Trace and span."""
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 
 def lay_out(place: Sequence[str], start_ns: Int64s, end_ns: Int64s, parent: Int64s) -> list[str]:

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import place_in
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

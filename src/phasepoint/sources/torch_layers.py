@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
-
-Int64s = NDArray[np.int64]
 
 NONE = -1
 DIRECTIONS = ("forward", "backward", "optimizer")

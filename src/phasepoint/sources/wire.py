@@ -10,12 +10,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.compiled import compiled
-
-Bytes = NDArray[np.uint8]
-Int64s = NDArray[np.int64]
 
 INTACT, TRUNCATED, GARBLED = 0, 1, 2
 """How a message ended: whole; in the middle of a field; at bytes that are no field."""

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.arrays import Bytes
 from phasepoint.core.tables import table_from_columns
 from phasepoint.sources.collective_names import collectives_of_kernels
 from phasepoint.sources.event_tables import Account, Kind, text_column
-from phasepoint.sources.wire import Bytes, read_text
+from phasepoint.sources.wire import read_text
 from phasepoint.sources.xplane_described import Described
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_lines import is_host, line_levels, why_left_out

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.sources.scratch import Scratch
-from phasepoint.sources.wire import Bytes, Int64s
 from phasepoint.sources.xplane_events import LIMIT_PS, SLOTS, decode_lines
 from phasepoint.sources.xplane_planes import Plane
 

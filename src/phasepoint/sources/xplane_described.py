@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.step_bounds import StepBounds
-from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_gather import Events
 
 

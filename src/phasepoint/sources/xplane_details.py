@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.sources.event_rows import MISSING
 from phasepoint.sources.launch_rows import launch_columns
-from phasepoint.sources.wire import INTACT, LENGTH, Bytes, Int64s, read_field, read_text
+from phasepoint.sources.wire import INTACT, LENGTH, read_field, read_text
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_planes import Plane
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.tables import LEVELS
 from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.tf_names import TfOp, read_op
-from phasepoint.sources.wire import Bytes, Int64s, read_text
+from phasepoint.sources.wire import read_text
 from phasepoint.sources.xplane_decode import KIND_COLUMNS, PlaneEvents, decode_events
 from phasepoint.sources.xplane_events import (
     HAS_CORRELATION,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import Numbering, number_keys
-from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_RUN
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_lines import is_launch, is_wait

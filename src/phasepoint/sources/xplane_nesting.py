@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.nesting import Nesting, nest_spans
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.sources.scratch import Scratch
-from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_described import Described
 from phasepoint.sources.xplane_gather import Kind
 from phasepoint.sources.xplane_lines import is_wait

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.wire import INTACT, LENGTH, Bytes, Fields, Int64s, read_field, read_fields, read_text
+from phasepoint.sources.wire import INTACT, LENGTH, Fields, read_field, read_fields, read_text
 
 # mypy: disable-error-code="no-untyped-def"
 # ruff: noqa: ANN001, ANN202

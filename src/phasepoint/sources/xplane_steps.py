@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.sources.dense import number_chosen, spread_numbers
 from phasepoint.sources.scratch import Scratch
 from phasepoint.sources.step_bounds import StepBounds, order_bounds
-from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane_gather import Events
 from phasepoint.sources.xplane_launches import UNKNOWN_PS, find_cpu_launches

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.intervals import IntervalSet, partition, union
 from phasepoint.core.tables import CATEGORIES, table_from_columns
 from phasepoint.sources.dense import pair_room, sum_by_pair
 from phasepoint.sources.scratch import Scratch
-from phasepoint.sources.wire import Int64s
 from phasepoint.sources.xplane_described import Described, Resolved
 from phasepoint.sources.xplane_events import HAS_CORRELATION, HAS_RUN
 from phasepoint.sources.xplane_gather import Kind

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.stack.op_keys import OpKey
 
 ARROW = " → "
@@ -15,9 +15,6 @@ ARROW = " → "
 
 LEAST_OF_KIND = 3
 """Layers in which ops of one kind must occur for their median to say what the kind did: one of three may change."""
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,8 @@ delivery do not move. Offsets spread from one host to all that share collectives
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from phasepoint.core.arrays import Bools, Int64s
 
 ROUNDS = 4
 """Rounds after all hosts have an offset; where ends agree the second changes nothing."""

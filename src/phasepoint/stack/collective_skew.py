@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.tables import Column
 from phasepoint.stack.clock_alignment import Clocks, align_clocks
@@ -22,9 +23,6 @@ from phasepoint.stack.executions import read_executions, texts_of
 from phasepoint.stack.hierarchy import NONE, find_rows, inherited
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _INT = pa.int64()
 

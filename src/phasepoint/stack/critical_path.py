@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet, covered_ps, overlaps
 from phasepoint.core.tables import Column
 from phasepoint.stack.executions import Executions, read_executions, texts_of
@@ -20,9 +20,6 @@ from phasepoint.stack.host_activity import HostActivity, Naming, host_activity, 
 from phasepoint.stack.path_graph import LAUNCH, RUN, SYNC, THREAD, Calls, PathGraph, Runs, Work, path_graph
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 PARTS = ("host", "host-untraced", "launch", "device", "synchronisation", "waiting")
 _HOST, _UNTRACED, _LAUNCH, _DEVICE, _SYNC, _WAITING = range(len(PARTS))

@@ -2,11 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from phasepoint.core.arrays import Bools, Floats
 
 _EXPLAINS = 0.7
 """Share of a layer's own change that changed layers inside must explain to be named in its place."""

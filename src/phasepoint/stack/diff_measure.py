@@ -4,15 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats
 from phasepoint.stack.alignment import LEAST_OF_KIND, Alignment
 from phasepoint.stack.diff_noise import Judged, Prior, between_ratio, jackknife, judge, prior_with_repeats
 from phasepoint.stack.diff_sides import Recording, Sides
 from phasepoint.stack.expected_change import Change, change_between
 from phasepoint.stack.locations import Locations
-
-Floats = NDArray[np.float64]
 
 LIKE = Prior(0.1, 6.0)
 """Between recordings, of what is held against its like in other layers. Measured 2026-11-21 on two shared x86-64 cores,

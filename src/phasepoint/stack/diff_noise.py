@@ -18,12 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Floats
 from phasepoint.core.statistics import satterthwaite_freedom
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _MEDIAN_OF_SQUARE = 0.4549364
 """Median of the square of a standard normal variable (chi-squared with one degree of freedom)."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.core.units import format_counted
 from phasepoint.stack.diff_layers import layers_to_name
@@ -26,10 +26,6 @@ from phasepoint.stack.diff_result import (
 from phasepoint.stack.diff_sides import Recording, Sides
 from phasepoint.stack.locations import Locations
 from phasepoint.stack.op_keys import OpKey
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Int64s = NDArray[np.int64]
 
 LAYER_RATE = 0.02
 """Chance that any layer is named where none changed; with the three below 5 % in all."""

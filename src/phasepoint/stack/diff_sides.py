@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.stack.alignment import Alignment, align
 from phasepoint.stack.locations import Locations, contiguous_groups, locate
 from phasepoint.stack.step_samples import StepSamples
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _LEAST_BLOCKS = 6
 """Fewer windows than this say nothing of their scatter; then the steps are the blocks, as in an imported trace."""

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.stack.hierarchy import NONE, referred_rows
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 _HOST = "host"
 

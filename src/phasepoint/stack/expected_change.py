@@ -8,12 +8,9 @@ direction, name and shape), or, where there are fewer than three, against all. W
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.stack.alignment import LEAST_OF_KIND, Alignment
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 MOST_WEIGHT = 0.05
 """Largest share of all time with which one op weighs in the median over all ops."""

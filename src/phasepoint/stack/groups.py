@@ -1,12 +1,10 @@
 """Sums and unions by group, exactly."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.core.encoding import first_rows, renumber
-
-Int64s = NDArray[np.int64]
 
 
 def sum_by(group: Int64s, n_groups: int, values: Int64s) -> Int64s:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 NONE = -1
 """Row number of what is not there."""

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet
 from phasepoint.core.nesting import nest_spans
 from phasepoint.stack.hierarchy import NONE, climb
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _SYNCHRONISES = re.compile(
     r"^(cuda|cu|hip|mtia)\w*(Device|Stream|Event|Ctx)Synchronize|BlockHostUntil|BlockUntilReady|\bAwait", re.IGNORECASE

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.intervals import IntervalSet, overlaps, union
 from phasepoint.core.tables import Column
 from phasepoint.stack.executions import Executions, read_executions
@@ -19,8 +20,6 @@ from phasepoint.stack.hierarchy import NONE
 from phasepoint.stack.host_activity import HostActivity, Naming, host_activity, name_activity, told_to_wait, tracks_of
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 CAUSES = (
     "host",

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column, encode_rows
 from phasepoint.core.nesting import nest_spans
 from phasepoint.stack.groups import number_groups, sum_by, union_by
 from phasepoint.stack.layers import Layers, read_layers
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps, quantile_ps
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
@@ -19,8 +20,6 @@ from phasepoint.stack.executions import Executions, read_executions, texts_of
 from phasepoint.stack.hierarchy import NONE, inherited
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 SHORT_PS = PS_PER_S // 100_000
 """10 µs: launching an execution takes the host about as long. Source: median launch calls of 1 to 14 µs, most

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.shape_text import parse_array
@@ -25,8 +24,6 @@ from phasepoint.stack.layers import read_layers
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
 from phasepoint.stack.work import read_work
-
-Int64s = NDArray[np.int64]
 
 MEMORY = Column("bytes", pa.int64(), "bytes allocated by its work in the captured steps", "bytes", nullable=True)
 MEMORY_SOURCE = Column(

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.stack.hierarchy import NONE, inherited, nearest_above
 from phasepoint.stack.layer_types import CALL, class_of_call, class_of_path
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 DIRECTIONS = ("forward", "backward", "optimizer")
 

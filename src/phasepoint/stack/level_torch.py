@@ -13,15 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.stack.level_marks import OUTSIDE, LayerMarks, MarkCost, Marks, charge_marks
 from phasepoint.stack.level_samples import Evidence, LayerKey, LayerTime, Level, OpKey, OpTime
 from phasepoint.stack.torch_layers import LayerNames, TorchHooks
 from phasepoint.stack.torch_mark_cost import calibrate_mark_cost
-
-Int64s = NDArray[np.int64]
 
 _NS_PER_MS = 1_000_000
 _ANNOUNCEMENT = "phasepoint.charged#"

@@ -8,10 +8,8 @@ the steps in which it runs, times the share of steps in which it runs. A slow-do
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from phasepoint.core.arrays import Floats, Int64s
 
 LOWEST, HIGHEST = 0.1, 0.5
 """Ranks whose mean is the location, as shares of the steps in which the op runs."""

@@ -8,16 +8,14 @@ capture did not see being allocated, is the row without an op.
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import Column
 from phasepoint.stack.hierarchy import NONE, find_rows, inherited
 from phasepoint.stack.host_activity import host_activity, name_activity, tracks_of
 from phasepoint.stack.memory_timeline import NO_ALLOCATIONS, allocated_bytes
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 COLUMNS = (
     Column("host", pa.int64(), "rank of the process"),

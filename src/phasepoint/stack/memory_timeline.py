@@ -6,13 +6,11 @@ A device's samples are thinned to the last and the highest of each of 500 equal 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import Column
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 STRETCHES = 500
 """Stretches of time of which samples are kept; more than a screen has columns for."""

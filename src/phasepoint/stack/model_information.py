@@ -13,16 +13,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
 from phasepoint.stack.layer_columns import HOST
 from phasepoint.stack.result import ShardRows, rows_of
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 LEAST_GAIN_RATIO = 0.05
 """What doubling the batch size must win in throughput to be worth it."""

@@ -12,12 +12,10 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows, first_rows
 from phasepoint.store import Run
-
-Int64s = NDArray[np.int64]
 
 _NUMBERED = re.compile(r"(\.\d+|\.clone|\.remat\d*)+$")
 """What XLA puts behind a name to make it unique: `fusion.12`, `dot.3.clone`, `add.remat2`."""

@@ -14,13 +14,10 @@ Edges, each from a point to a later one:
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, overlaps, subtract, union
 from phasepoint.stack.hierarchy import NONE
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 RUN, THREAD, LAUNCH, STREAM, SYNC, HANDOVER = range(6)
 

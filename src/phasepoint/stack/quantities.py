@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from phasepoint.core.arrays import Bools, Int64s
 
 SOURCES = {"counter": 1, "compiler": 2, "formula": 4}
 """Who says it, as a bit, so that a sum can have several."""

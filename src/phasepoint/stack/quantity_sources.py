@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.shape_text import parse_array
 from phasepoint.stack.counters import COUNTERS
@@ -16,8 +17,6 @@ from phasepoint.stack.hierarchy import NONE, find_rows, inherited, nearest_above
 from phasepoint.stack.quantities import SOURCES, Quantities, no_quantities
 from phasepoint.stack.shard import StackShard
 from phasepoint.stack.sharing import share_out
-
-Int64s = NDArray[np.int64]
 
 
 def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.tables import Column
 from phasepoint.stack.peaks import Peaks
 from phasepoint.stack.totals import element_types, quantity_data
 from phasepoint.stack.work import Work
-
-Int64s = NDArray[np.int64]
 
 _KEPT = ("flop", "flop_source", "bytes", "bytes_source", "flop_per_byte", "flop_per_s", "is_memory_bound")
 

@@ -1,9 +1,8 @@
 """Shares of a whole number, exactly."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from phasepoint.core.arrays import Int64s
 
 
 def share_out(owner: Int64s, value: Int64s, weight: Int64s) -> Int64s:

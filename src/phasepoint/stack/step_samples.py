@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows, first_rows, renumber
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.phases.captured import StepKeys, step_keys
 from phasepoint.stack.op_keys import OpKey, encode_keys
 from phasepoint.store import Run
-
-Int64s = NDArray[np.int64]
 
 NO_STEPS = "holds no steps to compare; record a training loop, or import a trace with its steps"
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
@@ -20,9 +21,6 @@ from phasepoint.stack.groups import sum_by
 from phasepoint.stack.peaks import Peaks
 from phasepoint.stack.quantities import source_texts
 from phasepoint.stack.work import Work
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _WHO = "who says so: counter, compiler or formula; null where unknown"
 

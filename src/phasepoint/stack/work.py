@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.stack.executions import read_executions
 from phasepoint.stack.layers import DIRECTIONS, Layers, read_layers
@@ -18,8 +19,6 @@ from phasepoint.stack.quantity_sources import (
     formula_quantities,
 )
 from phasepoint.stack.shard import StackShard
-
-Int64s = NDArray[np.int64]
 
 NO_DEVICE_NOTE = "no device work was recorded: record with the device's activities on"
 
