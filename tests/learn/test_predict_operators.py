@@ -12,8 +12,8 @@ from phasepoint.learn import predict_gpu
 from phasepoint.learn.graphs import graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.learn.operator_work import Operator, work_of_operators
-from phasepoint.learn.predict_methods import Asked
 from phasepoint.learn.predict_operators import operator_of_kernel
+from phasepoint.learn.predict_types import Asked
 
 DOT = """HloModule d
 ENTRY main { x = {lhs} parameter(0)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from run_tables import steps_table
 
 from phasepoint.phases.accounting import account_time, closed
+from phasepoint.phases.breakdown import Breakdown, PartTime
 from phasepoint.phases.clock import read_clock, sum_ps
-from phasepoint.phases.summary_types import Breakdown, PartTime
 
 KINDS = ("checkpoints", "waits", "hints", "gaps")
 

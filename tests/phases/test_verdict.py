@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from phasepoint.phases.accounting import measured_breakdown
-from phasepoint.phases.summary_types import OpTime, PhaseSummary, RunEvent
+from phasepoint.phases.breakdown import OpTime
+from phasepoint.phases.summary_types import PhaseSummary, RunEvent
 from phasepoint.phases.verdict import write_verdict
 
 S = 10**12

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import Saved, SaveWatch, watch_checkpoints
+from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
 from phasepoint.recorder.guard import Guard
+from phasepoint.recorder.save_watch import Saved, SaveWatch
 from phasepoint.recorder.saved_folder import MOST_ENTRIES, saved_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore")

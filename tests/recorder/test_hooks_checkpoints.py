@@ -7,8 +7,9 @@ import textwrap
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import LEAST_WAIT_NS, Saved, SaveWatch, watch_checkpoints
+from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
 from phasepoint.recorder.guard import Guard
+from phasepoint.recorder.save_watch import LEAST_WAIT_NS, Saved, SaveWatch
 
 
 class Ticks:

@@ -3,17 +3,15 @@
 from dataclasses import replace
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
+from phasepoint.phases.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.cost import RecordingCost
+from phasepoint.phases.hosts import HostSummary
 from phasepoint.phases.summary_types import (
     SUMMARY_VERSION,
-    Breakdown,
     CheckpointSummary,
     GapSummary,
-    HostSummary,
     NotSeen,
-    OpTime,
-    PartTime,
     PhaseSummary,
-    RecordingCost,
     RunEvent,
     RunSummary,
     StripSegment,

@@ -1,4 +1,4 @@
-from phasepoint.phases.summary_types import RecordingCost
+from phasepoint.phases.cost import RecordingCost
 from phasepoint.report.wording import cost_parts
 
 

@@ -6,7 +6,8 @@ import pytest
 from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S, format_counted, parse_ratio
-from phasepoint.phases.summary_types import Recorded, RecordingCost, Shortfall
+from phasepoint.phases.cost import RecordingCost
+from phasepoint.phases.summary_types import Recorded, Shortfall
 from phasepoint.report.recorded_line import processes_text, recorded_line, tally_of
 from phasepoint.report.wording import cost_line, headline, hosts_title, steps_line
 

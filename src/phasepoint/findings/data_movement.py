@@ -27,11 +27,11 @@ import re
 import numpy as np
 
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.findings.device_ops import OpKind
+from phasepoint.findings.device_ops import OpKind, read_device_ops
 from phasepoint.findings.elementwise import is_view
 from phasepoint.findings.finding import Evidence, Finding
 from phasepoint.findings.op_estimates import estimate_of
-from phasepoint.findings.program_graphs import Node
+from phasepoint.findings.program_graphs import Node, graph_of
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.02
@@ -57,7 +57,7 @@ group by all order by self_ps desc limit 20"""
 def find(view: FindingsView) -> list[Finding]:
     """Data movement that need not be, of the whole run."""
     view.need_windows()
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     why = [_why(view, kind) for kind in ops.kinds]
     sure = np.array([reason in (LAYOUT, TRANSFER) for reason in why], bool)[ops.kind]
     possible = np.array([reason is not None for reason in why], bool)[ops.kind]
@@ -92,7 +92,7 @@ def _why(view: FindingsView, kind: OpKind) -> str | None:
     """Why an op's time could go; None for work that a program cannot do without."""
     if kind.category != "data_movement":
         return None
-    graph = view.graphs.get((kind.host, kind.attempt, kind.program)) if kind.program is not None else None
+    graph = graph_of(view, kind)
     node = graph.nodes.get(kind.op) if graph is not None else None
     if graph is None or node is None:
         return _why_by_name(kind.op)
@@ -117,7 +117,7 @@ def _asked_for(node: Node) -> bool:
 
 
 def _place(view: FindingsView, kind: OpKind) -> str:
-    graph = view.graphs.get((kind.host, kind.attempt, kind.program)) if kind.program is not None else None
+    graph = graph_of(view, kind)
     node = graph.nodes.get(kind.op) if graph is not None else None
     return kind.layer or (node.source if node is not None else None) or kind.op
 

@@ -24,7 +24,7 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
+from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime, read_host_time
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView
 
@@ -35,7 +35,7 @@ PIECE_TOLD = format_ps(OWN_PIECE_PS)
 def find(view: FindingsView) -> list[Finding]:
     """Idle time in the loop's own code."""
     view.need_steps()
-    host = view.host_time
+    host = view.once(read_host_time)
     idle_ps = host.rest_ps
     lost = over_run(view, host.row, host.window, idle_ps)
     if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):

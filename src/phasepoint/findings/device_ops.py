@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows
-from phasepoint.phases.captured import Captured, StepKeys
+from phasepoint.findings.view import FindingsView
 
 _KEYS = ("host", "attempt", "device", "program", "op", "level", "category", "layer")
 
@@ -52,14 +52,9 @@ class DeviceOps:
         return sums
 
 
-def read_device_ops(ops: pa.Table, keys: StepKeys, captured: Captured) -> DeviceOps:
-    """Ops and kernels on devices in captured steps; of several windows that saw a step, the first.
-
-    Args:
-        ops: `Run.table("ops")`.
-        keys: of the steps table.
-        captured: the captured steps.
-    """
+def read_device_ops(view: FindingsView) -> DeviceOps:
+    """Ops and kernels on devices in captured steps; of several windows that saw a step, the first."""
+    ops, keys, captured = view.table("ops"), view.keys, view.captured
     on_device = pc.and_(
         pc.not_equal(ops.column("device").cast(pa.string()), "host"),
         pc.is_in(ops.column("level").cast(pa.string()), value_set=pa.array(["op", "kernel"])),

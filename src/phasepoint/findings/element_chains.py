@@ -13,7 +13,9 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
 from phasepoint.core.shape_text import parse_array
 from phasepoint.core.units import PS_PER_US
+from phasepoint.findings.device_ops import read_device_ops
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction, class_of_name, is_view
+from phasepoint.findings.program_graphs import read_graphs
 from phasepoint.findings.view import FindingsView
 
 LEAST_OP_PS = 5 * PS_PER_US
@@ -137,7 +139,7 @@ def _classes(view: FindingsView, spans: pa.Table) -> tuple[Int64s, Int64s]:
     """Class of every span as of `elementwise`, 0 where it is too short; elements of its result, -1 where not known."""
     kind, size = _by_text(spans, "name", class_of_name), np.full(spans.num_rows, -1, np.int64)
     ran: dict[tuple[int, int, int], set[str]] = {}
-    for one in view.device_ops.kinds:
+    for one in view.once(read_device_ops).kinds:
         if one.program is not None:
             ran.setdefault((one.host, one.attempt, one.program), set()).add(one.op)
     alone = {key: next(iter(ops)) for key, ops in ran.items() if len(ops) == 1}
@@ -146,7 +148,7 @@ def _classes(view: FindingsView, spans: pa.Table) -> tuple[Int64s, Int64s]:
     for number, found in enumerate(keys):
         if found["program"] is None:
             continue
-        graph, op = view.graphs.get(key := tuple(found.values())), alone.get(key)
+        graph, op = view.once(read_graphs).get(key := tuple(found.values())), alone.get(key)
         node = graph.nodes.get(op) if graph is not None and op is not None else None
         shape = parse_array(node.shape) if node is not None else None
         mine = code == number

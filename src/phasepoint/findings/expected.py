@@ -8,6 +8,7 @@ import numpy as np
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
+from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import RunClock
 
 BLOCK = 50
@@ -38,18 +39,14 @@ class Expected:
     group: Int64s
 
 
-def expect_steps(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Expected:
-    """The expected length of every step.
+def expect_steps(view: FindingsView) -> Expected:
+    """What every step would have lasted, going by the ordinary steps around it.
 
     A group's level is the median of each `BLOCK` steps, joined by straight lines. Outliers do not move it, so the
     mean of what is left after taking away steps beyond 6 standard deviations is what an outlier would have lasted.
-
-    Args:
-        clock: the run's steps.
-        labels: `[n_steps]` phase id per row.
-        names: phase id → name.
     """
-    group = _groups(clock, labels, names)
+    clock = view.clock
+    group = _groups(clock, view.labels, view.analysis.names)
     expected, ratio, sigma = np.zeros(clock.n_steps), np.ones(clock.n_steps), np.zeros(clock.n_steps)
     order = np.argsort(group, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):

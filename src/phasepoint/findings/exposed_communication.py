@@ -28,6 +28,7 @@ import numpy as np
 
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.findings.device_ops import read_device_ops
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.host_collectives import host_collectives
 from phasepoint.findings.op_estimates import Estimate
@@ -92,7 +93,7 @@ def _of_devices(view: FindingsView) -> tuple[Estimate, tuple[str, ...], float]:
 
 def _per_step(view: FindingsView) -> float:
     """Collectives that a device runs in a captured step that has any, on average."""
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     mine = np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind]
     devices = {kind.device for kind in ops.kinds if kind.category == "communication"}
     steps = len(np.unique(ops.index[mine]))
@@ -101,7 +102,7 @@ def _per_step(view: FindingsView) -> float:
 
 def _exchange_share(view: FindingsView) -> float:
     """Ratio of the exposed time that the exchange itself accounts for; 1 where no step was seen by two devices."""
-    ops, captured = view.device_ops, view.captured
+    ops, captured = view.once(read_device_ops), view.captured
     mine = np.flatnonzero(np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind])
     names = sorted({kind.op for kind in ops.kinds})
     name = np.array([names.index(kind.op) for kind in ops.kinds], np.int64)[ops.kind[mine]] if len(mine) else mine
@@ -121,7 +122,7 @@ def _exchange_share(view: FindingsView) -> float:
 
 def _largest(view: FindingsView) -> tuple[str, ...]:
     """The five collectives with the most self time, by name."""
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     self_ps: dict[str, int] = {}
     for kind, time_ps in zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True):
         if kind.category == "communication":

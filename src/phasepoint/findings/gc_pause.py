@@ -19,58 +19,37 @@ and remove calls of `gc.collect()` from the loop.
 **Source.** Callbacks and generations: the Python documentation of `gc`. Measured by recorder/gc_clock.py.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.core.intervals import IntervalSet, union
 from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.expected import expect_steps
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.gc_pauses import LONG_PAUSE, PAUSE, Pauses, in_session, long_pauses, pause_rows, pause_values
 from phasepoint.findings.lost_time import net_excess
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock import SessionClock, sum_ps
+from phasepoint.phases.clock import sum_ps
 
 LEAST_SHARE = 0.01
 MOST_PAUSED = 0.33
 LONG_MS = 10
 
-PAUSE, LONG_PAUSE = "gc.pause", "gc.pause.long"
-"""Counters of recorder/gc_clock.py: all pauses since the sample before, and the long ones among them one by one."""
 
 _WORKS = ("compute", "communication", "data_movement")
-
-
-@dataclass(frozen=True, eq=False)
-class Pauses:
-    """Long pauses of a run.
-
-    Attributes:
-        by_step: `[n_steps]` ps of each step.
-        outside_ps: ps between steps.
-        count: how many.
-        longest_ps: the longest of them.
-    """
-
-    by_step: Int64s
-    outside_ps: int
-    count: int
-    longest_ps: int
 
 
 def find(view: FindingsView) -> list[Finding]:
     """Pauses that lengthened steps."""
     view.need_steps()
-    sums = _counter(view, PAUSE)
+    sums = pause_rows(view, PAUSE)
     if not sums.num_rows:
         raise Unavailable(
             "the run holds no pauses of Python's garbage collector: it was recorded by an older version, or imported; "
             "record it again"
         )
     long = long_pauses(view)
-    if sum_ps(_values(sums)) < LEAST_SHARE * view.clock.wall_ps:
+    if sum_ps(pause_values(sums)) < LEAST_SHARE * view.clock.wall_ps:
         return []
     share, low, high = _exposed(view, long)
     by_step = _cap(view, np.rint((long.by_step + _short(view, sums, long)) * share).astype(np.int64))
@@ -81,34 +60,13 @@ def find(view: FindingsView) -> list[Finding]:
     return [_finding(view, long, Claim("excess", by_step, outside_ps), (low / share, high / share))]
 
 
-def long_pauses(view: FindingsView) -> Pauses:
-    """The pauses that were recorded one by one, each in the step in which it began."""
-    clock, rows = view.clock, _counter(view, LONG_PAUSE)
-    by_step, outside_ps = np.zeros(clock.n_steps, np.int64), 0
-    for session in clock.sessions:
-        began_ps, pause_ps = _of_session(rows, session)
-        row = np.searchsorted(clock.start_ps[session.rows], began_ps, side="right") - 1 + session.first_row
-        inside = row >= session.first_row
-        inside[inside] &= began_ps[inside] < (clock.start_ps + clock.dur_ps)[row[inside]]
-        np.add.at(by_step, row[inside], pause_ps[inside])
-        outside_ps += sum_ps(pause_ps[~inside])
-    values = _values(rows)
-    return Pauses(np.minimum(by_step, clock.dur_ps), outside_ps, len(values), int(values.max(initial=0)))
-
-
-def long_pause_times(view: FindingsView, session: SessionClock) -> IntervalSet:
-    """When a session's long pauses were."""
-    began_ps, pause_ps = _of_session(_counter(view, LONG_PAUSE), session)
-    return union(began_ps, began_ps + pause_ps)
-
-
 def _short(view: FindingsView, sums: pa.Table, long: Pauses) -> Int64s:
     """`[n_steps]` the short pauses of every sample, spread evenly over the time since the sample before."""
     clock, short_ps = view.clock, np.zeros(view.clock.n_steps, np.int64)
-    rows = _counter(view, LONG_PAUSE)
+    rows = pause_rows(view, LONG_PAUSE)
     for session in clock.sessions:
-        at_ps, pause_ps = _of_session(sums, session)
-        began_ps, long_ps = _of_session(rows, session)
+        at_ps, pause_ps = in_session(sums, session)
+        began_ps, long_ps = in_session(rows, session)
         # By its end: a sample that is taken as a pause ends, before the pause was added, does not hold it.
         sample = np.searchsorted(at_ps, began_ps + long_ps)
         known = sample < len(at_ps)
@@ -128,7 +86,7 @@ def _exposed(view: FindingsView, long: Pauses) -> tuple[float, float, float]:
     if not paused.any() or paused.mean() > MOST_PAUSED:
         return 1.0, _not_working(view), 1.0
     lost_ps = float(net_excess(view, paused)[paused].sum())
-    scatter_ps = (view.expected.dur_ps * view.expected.sigma)[paused]
+    scatter_ps = (view.once(expect_steps).dur_ps * view.once(expect_steps).sigma)[paused]
     half = 1.96 * float(np.sqrt((scatter_ps**2).sum())) / pause_ps
     share = min(max(lost_ps / pause_ps, 1e-6), 1.0)
     return share, max(share - half, 0.0), min(share + half + 0.05, 1.1)
@@ -156,7 +114,7 @@ def _finding(view: FindingsView, long: Pauses, claim: Claim, ends: tuple[float, 
     share = total_ps / view.clock.wall_ps
     evidence = [
         Evidence(
-            f"pauses add up to {format_ps(sum_ps(_values(_counter(view, PAUSE))))}",
+            f"pauses add up to {format_ps(sum_ps(pause_values(pause_rows(view, PAUSE))))}",
             "counters",
             f"select host, attempt, time_ps, value from counters where name = '{PAUSE}' order by value desc",
         )
@@ -178,21 +136,3 @@ def _finding(view: FindingsView, long: Pauses, claim: Claim, ends: tuple[float, 
         confidence="high" if 2 * sum_ps(long.by_step) > total_ps else "medium",
         wrong_if="the device works on through the pauses, or the job needs collections to keep its memory",
     )
-
-
-def _counter(view: FindingsView, name: str) -> pa.Table:
-    table = view.table("counters")
-    return table.filter(pc.equal(table.column("name").cast(pa.string()), name))
-
-
-def _of_session(rows: pa.Table, session: SessionClock) -> tuple[Int64s, Int64s]:
-    """Times and values of a session's rows, in order of time."""
-    host, attempt = (rows.column(name).to_numpy() for name in ("host", "attempt"))
-    mine = np.flatnonzero((host == session.host) & (attempt == session.attempt))
-    at_ps = rows.column("time_ps").to_numpy()[mine]
-    order = np.argsort(at_ps, kind="stable")
-    return np.asarray(at_ps[order], np.int64), _values(rows)[mine][order]
-
-
-def _values(rows: pa.Table) -> Int64s:
-    return np.asarray(np.rint(rows.column("value").to_numpy()), np.int64)

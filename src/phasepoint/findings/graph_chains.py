@@ -4,25 +4,25 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.shape_text import parse_array
-from phasepoint.findings.device_ops import DeviceOps
+from phasepoint.findings.device_ops import DeviceOps, read_device_ops
 from phasepoint.findings.element_chains import LEAST_OP_PS
 from phasepoint.findings.elementwise import CHEAP, class_of_instruction
-from phasepoint.findings.program_graphs import Graph, Node
+from phasepoint.findings.program_graphs import Graph, Node, read_graphs
 from phasepoint.findings.view import FindingsView
 
 _PASSING = frozenset({"bitcast", "optimization-barrier", "opt-barrier"})
 
 
 def needless_time(view: FindingsView) -> Floats:
-    """`[n]` of each row of `view.device_ops` the time that goes with bytes which a fusion would not move.
+    """`[n]` of each row of the devices' ops the time that goes with bytes which a fusion would not move.
 
     What is written once and read by elementwise instructions alone need not be written, nor read. An instruction's time
     is taken to go with its bytes; one that may be bound by its arithmetic counts at most at the rate of the others.
     """
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     share = np.zeros(len(ops.kinds))
     per_op = ops.of_kinds(ops.self_ps) / np.maximum(ops.of_kinds(ops.count), 1)
-    for key, graph in view.graphs.items():
+    for key, graph in view.once(read_graphs).items():
         of_program = [i for i, kind in enumerate(ops.kinds) if (kind.host, kind.attempt, kind.program) == key]
         for i, ratio in _shares(graph, ops, of_program, per_op).items():
             share[i] = ratio

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.findings.device_ops import read_device_ops
 from phasepoint.findings.view import FindingsView
 
 LEAST_WINDOWS = 5
@@ -66,7 +67,7 @@ def find_growing_work(view: FindingsView, rows: Int64s) -> GrowingWork | None:
     spread = 1.4826 * float(np.median(np.abs(each_ps - usual_ps)))
     rest = float(count[:, ~grows].sum(axis=1).mean())
     return GrowingWork(
-        rise_ps=float(slope) * usual_ps / max(len({kind.device for kind in view.device_ops.kinds}), 1),
+        rise_ps=float(slope) * usual_ps / max(len({kind.device for kind in view.once(read_device_ops).kinds}), 1),
         error_ratio=1.2533 * spread / float(np.sqrt(len(window))) / max(usual_ps, 1.0),
         before=rest + max(float(level), 0.0),
         after=rest + float(level + slope),
@@ -77,7 +78,7 @@ def find_growing_work(view: FindingsView, rows: Int64s) -> GrowingWork | None:
 
 def _of_windows(view: FindingsView, seen: Int64s, of_step: Int64s) -> tuple[Floats, Floats]:
     """`[n_windows, n_ops]` executions and self time of a step, on average; ops of one name are one."""
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     names = {name: i for i, name in enumerate(sorted({kind.op for kind in ops.kinds}))}
     named = np.array([names[kind.op] for kind in ops.kinds], np.int64)
     place = np.full(len(view.captured.row), -1, np.int64)

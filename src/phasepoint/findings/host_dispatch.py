@@ -26,7 +26,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime
+from phasepoint.findings.host_time import OWN_PIECE_PS, HostTime, read_host_time
 from phasepoint.findings.sampled_share import RunTime, over_run, without_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW
 from phasepoint.findings.view import FindingsView
@@ -42,7 +42,7 @@ ROW_TOLD = str(LEAST_ROW)
 def find(view: FindingsView) -> list[Finding]:
     """Idle time while work is launched."""
     view.need_steps()
-    host = view.host_time
+    host = view.once(read_host_time)
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []

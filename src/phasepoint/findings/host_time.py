@@ -21,7 +21,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.gc_pause import long_pause_times
+from phasepoint.findings.gc_pauses import long_pause_times
 from phasepoint.findings.tiny_stretches import TinyWork, find_launch_rows, find_tiny_work
 from phasepoint.findings.view import FindingsView
 from phasepoint.findings.window_spans import WindowSpans, read_window_spans

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.findings.expected import expect_steps
 from phasepoint.findings.view import FindingsView
 
 CAUGHT_UP_SIGMAS = 3
@@ -23,7 +24,7 @@ def net_excess(view: FindingsView, odd: NDArray[np.bool_]) -> Int64s:
     Returns:
         `[n_steps]` ps, 0 for other steps; may be below 0.
     """
-    expected = view.expected
+    expected = view.once(expect_steps)
     excess_ps = view.clock.dur_ps - expected.dur_ps
     follows = np.zeros(len(odd), bool)
     follows[1:] = odd[:-1] & ~odd[1:]

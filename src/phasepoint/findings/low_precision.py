@@ -29,7 +29,7 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.devices import DeviceSpec, unknown_device_note
-from phasepoint.findings.device_ops import OpKind
+from phasepoint.findings.device_ops import OpKind, read_device_ops
 from phasepoint.findings.finding import Evidence, Finding, Unavailable
 from phasepoint.findings.op_estimates import Estimate, estimate_of
 from phasepoint.findings.roofline import MatrixOp, device_name, matrix_ops, spec_of
@@ -49,7 +49,7 @@ where op in ({ops}) and device <> 'host' and step is not null group by all order
 def find(view: FindingsView) -> list[Finding]:
     """Products of the whole run that a faster type would shorten."""
     view.need_windows()
-    ops, products = view.device_ops, matrix_ops(view)
+    ops, products = view.once(read_device_ops), matrix_ops(view)
     saved = np.zeros(len(ops.kinds))
     for product in products:
         saved[product.index] = _saved_share(product)
@@ -89,7 +89,7 @@ def _fastest(spec: DeviceSpec) -> float:
 def _by_kernel_name(view: FindingsView, saved: np.ndarray) -> list[OpKind]:
     """Fill in the kernels whose names say f32 without tensor cores; those on devices without known peaks come back."""
     unknown = []
-    for index, kind in enumerate(view.device_ops.kinds):
+    for index, kind in enumerate(view.once(read_device_ops).kinds):
         if kind.level != "kernel" or not _F32_KERNEL.search(kind.op) or _TENSOR_CORES.search(kind.op):
             continue
         spec = spec_of(view, kind)
@@ -108,7 +108,7 @@ def _need_peaks(view: FindingsView, products: list[MatrixOp], unjudged: list[OpK
     for kind in (*unjudged, *wide):
         name = device_name(view, kind) or kind.device
         raise Unavailable(unknown_device_note(name) + " (f32 and a faster type)")
-    if not products and not any(kind.level == "kernel" for kind in view.device_ops.kinds):
+    if not products and not any(kind.level == "kernel" for kind in view.once(read_device_ops).kinds):
         raise Unavailable(
             "the capture tells no element types: PyTorch's operators on a CPU are recorded without shapes; record on a "
             "GPU, whose kernels' names tell the type, or with JAX"
@@ -119,7 +119,7 @@ def _told(view: FindingsView, found: Estimate, time_ps: np.ndarray, products: li
     total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
-    kinds = view.device_ops.kinds
+    kinds = view.once(read_device_ops).kinds
     largest = [kinds[i] for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]
     listed = ", ".join("'" + kind.op.replace("'", "''") + "'" for kind in largest)
     types = "f64" if products and all(p.element_type == "f64" for p in products) else "f32"

@@ -27,6 +27,7 @@ from dataclasses import replace
 import numpy as np
 
 from phasepoint.core.units import PS_PER_US, format_ps, format_ratio
+from phasepoint.findings.device_ops import read_device_ops
 from phasepoint.findings.element_chains import LEAST_OP_PS, MOST_GAP_PS, ElementChains, find_chains
 from phasepoint.findings.finding import Evidence, Finding, Unavailable
 from phasepoint.findings.graph_chains import needless_time
@@ -47,13 +48,13 @@ where op in ({ops}) and step is not null group by all order by self_ps desc"""
 def find(view: FindingsView) -> list[Finding]:
     """Chains within programs, and chains of kernels or programs."""
     view.need_windows()
-    if not view.device_ops.kinds:
+    if not view.once(read_device_ops).kinds:
         raise Unavailable("no op was captured on a device: record with the profiler of JAX or PyTorch at work")
     return [*_within_programs(view), *_between_kernels(view)]
 
 
 def _within_programs(view: FindingsView) -> list[Finding]:
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     wanted_ps = needless_time(view)
     found = estimate_of(view, "compute", ops, wanted_ps)
     time_ps = np.bincount(ops.kind, wanted_ps, len(ops.kinds))

@@ -31,7 +31,7 @@ def estimate_of(view: FindingsView, part: str, ops: DeviceOps, wanted_ps: Floats
     Args:
         view: the run.
         part: the category, `compute`, `communication` or `data_movement`.
-        ops: `view.device_ops`.
+        ops: the devices' work in the captured steps.
         wanted_ps: `[n]` of each row's self time the part that counts, 0 for ops of other categories.
     """
     whole_ps = np.where(_of_category(ops, part), ops.self_ps, 0).astype(np.float64)

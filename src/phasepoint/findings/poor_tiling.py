@@ -23,6 +23,7 @@ so more than is claimed may be lost there.
 import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
+from phasepoint.findings.device_ops import read_device_ops
 from phasepoint.findings.finding import Evidence, Finding, Unavailable
 from phasepoint.findings.op_estimates import estimate_of
 from phasepoint.findings.roofline import MatrixOp, device_name, matrix_ops
@@ -47,7 +48,7 @@ def find(view: FindingsView) -> list[Finding]:
         raise Unavailable(
             f"no tile is known for device {name!r}; add it, with its source, to phasepoint/devices/specs.toml"
         )
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     padding = np.zeros(len(ops.kinds))
     for product in products:
         padding[product.index] = _padding(product)

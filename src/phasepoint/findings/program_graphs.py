@@ -1,10 +1,13 @@
 """The compiled programs that ran in captured steps, as graphs of their instructions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from phasepoint.findings.device_ops import OpKind, read_device_ops
+from phasepoint.findings.view import FindingsView
 
 ProgramId = tuple[int, int, int]
 """Host, attempt and the program's id there."""
@@ -67,14 +70,13 @@ class Graph:
         return tuple(found)
 
 
-def read_graphs(instructions: pa.Table, programs: Iterable[ProgramId]) -> dict[ProgramId, Graph]:
-    """Graphs of the named programs; one whose instructions were not recorded is left out.
-
-    Args:
-        instructions: `Run.table("instructions")`.
-        programs: those that are needed.
-    """
-    wanted = set(programs)
+def read_graphs(view: FindingsView) -> dict[ProgramId, Graph]:
+    """The programs that ran in captured steps, as graphs, where their instructions were recorded (JAX)."""
+    kinds = view.once(read_device_ops).kinds
+    wanted = {(k.host, k.attempt, k.program) for k in kinds if k.program is not None}
+    if not wanted:
+        return {}
+    instructions = view.table("instructions")
     ids = pa.array(sorted({program for _, _, program in wanted}), pa.int64())
     rows = instructions.filter(pc.is_in(instructions.column("program"), value_set=ids))
     keys = zip(*(rows.column(name).to_pylist() for name in ("host", "attempt", "program")), strict=True)
@@ -84,6 +86,13 @@ def read_graphs(instructions: pa.Table, programs: Iterable[ProgramId]) -> dict[P
         if key in wanted:
             nodes.setdefault(key, []).append(_node(dict(zip(_COLUMNS, value, strict=True))))
     return {key: _graph(mine) for key, mine in nodes.items()}
+
+
+def graph_of(view: FindingsView, kind: OpKind) -> Graph | None:
+    """The graph of the program in which an op ran; None where it is not known."""
+    if kind.program is None:
+        return None
+    return view.once(read_graphs).get((kind.host, kind.attempt, kind.program))
 
 
 def _node(row: dict[str, object]) -> Node:

@@ -7,8 +7,8 @@ import numpy as np
 from phasepoint.core.shape_text import parse_array
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices import DeviceSpec, device_spec
-from phasepoint.findings.device_ops import OpKind
-from phasepoint.findings.program_graphs import Graph, Node
+from phasepoint.findings.device_ops import OpKind, read_device_ops
+from phasepoint.findings.program_graphs import Graph, Node, graph_of
 from phasepoint.findings.view import FindingsView
 
 _MATRIX = frozenset({"dot", "convolution"})
@@ -52,11 +52,11 @@ class MatrixOp:
 
 def matrix_ops(view: FindingsView) -> list[MatrixOp]:
     """All ops whose program is known and that hold exactly one product of known work."""
-    ops = view.device_ops
+    ops = view.once(read_device_ops)
     per_op = ops.of_kinds(ops.self_ps) / np.maximum(ops.of_kinds(ops.count), 1)
     found = []
     for index, kind in enumerate(ops.kinds):
-        graph = view.graphs.get((kind.host, kind.attempt, kind.program)) if kind.program is not None else None
+        graph = graph_of(view, kind)
         node = graph.nodes.get(kind.op) if graph is not None else None
         if graph is None or node is None or per_op[index] <= 0:
             continue

@@ -29,9 +29,9 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.findings.expected import BLOCK
+from phasepoint.findings.expected import BLOCK, expect_steps
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.gc_pause import long_pauses
+from phasepoint.findings.gc_pauses import long_pauses
 from phasepoint.findings.held_time import held_time
 from phasepoint.findings.lost_time import net_excess
 from phasepoint.findings.view import FindingsView
@@ -81,7 +81,7 @@ def find(view: FindingsView) -> list[Finding]:
 
 def find_slow_steps(view: FindingsView) -> SlowSteps:
     """The steps far above their level, what each lost, and to what."""
-    expected, dur_ps = view.expected, view.clock.dur_ps
+    expected, dur_ps = view.once(expect_steps), view.clock.dur_ps
     above = np.log(np.maximum(expected.ratio, 1e-6))
     is_slow = above > np.maximum(np.log(LEAST_RATIO), SIGMAS * expected.sigma)
     is_slow &= expected.dur_ps > 0
@@ -172,7 +172,8 @@ def _listed(view: FindingsView, claimed_ps: Int64s) -> Evidence:
     worst = worst[claimed_ps[worst] > 0]
     longest = int(worst[0])
     keys = ", ".join(f"({clock.host[i]}, {clock.attempt[i]}, {clock.step[i]})" for i in worst.tolist())
-    took = f"{format_ps(int(clock.dur_ps[longest]))} instead of {format_ps(int(view.expected.dur_ps[longest]))}"
+    expected_ps = int(view.once(expect_steps).dur_ps[longest])
+    took = f"{format_ps(int(clock.dur_ps[longest]))} instead of {format_ps(expected_ps)}"
     return Evidence(
         f"step {clock.step[longest]} took {took}",
         "steps",

@@ -24,6 +24,7 @@ import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.host_time import read_host_time
 from phasepoint.findings.sampled_share import RunTime, over_run
 from phasepoint.findings.view import FindingsView
 
@@ -35,7 +36,7 @@ LEAST_OF_STEP = 0.02
 def find(view: FindingsView) -> list[Finding]:
     """Waits for the device that let it run empty."""
     view.need_steps()
-    host = view.host_time
+    host = view.once(read_host_time)
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
         return []

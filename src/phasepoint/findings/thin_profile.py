@@ -27,9 +27,9 @@ from phasepoint.core.statistics import t_quantile
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.breakdown import PartTime
 from phasepoint.phases.capture_advice import advise_capture, noted_budget
 from phasepoint.phases.enough import LEAST_STEPS, find_shortfall, newest_states
-from phasepoint.phases.summary_types import PartTime
 
 MOST_HALF = 0.10
 FIRST_WINDOWS = 10

@@ -23,7 +23,7 @@ import numpy as np
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.host_time import HostTime
+from phasepoint.findings.host_time import HostTime, read_host_time
 from phasepoint.findings.sampled_share import RunTime, over_run, with_part_of_slowdown
 from phasepoint.findings.tiny_stretches import LEAST_ROW, NEAR_PS, TINY_PS
 from phasepoint.findings.view import FindingsView
@@ -37,7 +37,7 @@ ROW_TOLD = str(LEAST_ROW)
 def find(view: FindingsView) -> list[Finding]:
     """Stretches of tiny executions."""
     view.need_steps()
-    host = view.host_time
+    host = view.once(read_host_time)
     if host.is_host_bound:
         return []
     lost = over_run(view, host.row, host.window, with_part_of_slowdown(view, host, host.tiny_ps))

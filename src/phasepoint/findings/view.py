@@ -1,8 +1,9 @@
 """What rules look at: one analysis of the run, and what several rules need of it, each computed once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,20 +13,16 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
-from phasepoint.findings.device_ops import DeviceOps, read_device_ops
-from phasepoint.findings.expected import Expected, expect_steps
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.program_graphs import Graph, ProgramId, read_graphs
 from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.breakdown import Breakdown, PartTime
 from phasepoint.phases.capture_advice import advise_capture
 from phasepoint.phases.captured import PARTS, Captured, StepKeys
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock
 from phasepoint.phases.enough import LEAST_STEPS
-from phasepoint.phases.summary_types import Breakdown, PartTime
 
-if TYPE_CHECKING:
-    from phasepoint.findings.host_time import HostTime
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +50,16 @@ class FindingsView:
         """Ids of the phases that steps have."""
         return list(map(int, renumber(self.labels)[0]))
 
+    def once(self, read: "Callable[[FindingsView], T]") -> T:
+        """What `read` makes of this run, made when it is first asked for."""
+        if read not in self._evidence:
+            self._evidence[read] = read(self)
+        return cast(T, self._evidence[read])
+
+    @cached_property
+    def _evidence(self) -> dict[Callable[..., object], object]:
+        return {}
+
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `Analysis` does not hold (`spans`, `instructions`) are read when asked for."""
         return self.analysis.table(name)
@@ -67,22 +74,10 @@ class FindingsView:
         """The captured steps, with what each one's time went into."""
         return self.analysis.estimates.seen
 
-    @cached_property
-    def device_ops(self) -> DeviceOps:
-        """The devices' work in the captured steps."""
-        return read_device_ops(self.table("ops"), self.keys, self.captured)
-
     @property
     def keys(self) -> StepKeys:
         """Which row of the clock a step is."""
         return self.analysis.keys
-
-    @cached_property
-    def graphs(self) -> dict[ProgramId, Graph]:
-        """The programs that ran in captured steps, where their instructions were recorded (JAX)."""
-        kinds = self.device_ops.kinds
-        programs = {(k.host, k.attempt, k.program) for k in kinds if k.program is not None}
-        return read_graphs(self.table("instructions"), programs) if programs else {}
 
     @cached_property
     def usual_ps(self) -> Int64s:
@@ -92,18 +87,6 @@ class FindingsView:
             mine = self.labels == phase
             usual[mine] = median_ps(self.clock.dur_ps[mine])
         return usual
-
-    @cached_property
-    def expected(self) -> Expected:
-        """What every step would have lasted, going by the ordinary steps around it."""
-        return expect_steps(self.clock, self.labels, self.analysis.names)
-
-    @cached_property
-    def host_time(self) -> "HostTime":
-        """Why the device stood idle in the captured steps; raises `Unavailable` where no window's events were kept."""
-        from phasepoint.findings.host_time import read_host_time
-
-        return read_host_time(self)
 
     def part(self, name: str, phase: int | None = None) -> PartTime:
         """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""

@@ -30,7 +30,7 @@ from phasepoint.learn.corpus_folder import (
 from phasepoint.learn.graphs import FEATURISER_VERSION, KernelGraph, graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
 from phasepoint.learn.locality import place_of
-from phasepoint.learn.tasks import Progress
+from phasepoint.learn.model_file import Progress
 
 _Key = tuple[str, tuple[int, int]]
 """Fingerprint and place: what makes two kernels one."""

@@ -19,8 +19,8 @@ from phasepoint.learn.graphs import (
 )
 from phasepoint.learn.kernel_inputs import INPUT_NAMES, encode_graphs, fit_scales, pool_graphs, scale_graphs
 from phasepoint.learn.kernel_model import KernelModel, interval_scale, kind_rows
+from phasepoint.learn.model_file import Progress
 from phasepoint.learn.network import NetworkSettings
-from phasepoint.learn.tasks import Progress
 from phasepoint.learn.training import TrainingData, TrainingSettings, train_ensemble
 from phasepoint.learn.trees import pack_trees
 

@@ -22,10 +22,9 @@ from phasepoint.learn.evaluation import (
 )
 from phasepoint.learn.kernel_fit import LONG_PS, FitSettings, fit_kernel_model
 from phasepoint.learn.kernel_model import KIND, KernelModel
-from phasepoint.learn.model_file import Model, read_model
+from phasepoint.learn.model_file import Model, Progress, read_model
 from phasepoint.learn.program_overhead import Overhead, fit_overhead, program_times
 from phasepoint.learn.splits import Split, kernels_of_split, random_split
-from phasepoint.learn.tasks import Progress
 
 BUILTIN = "builtin:kernels-cpu"
 LONG, ANALYTIC = "kernels ≥ 5 µs", "analytic: "

@@ -2,7 +2,7 @@
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -15,6 +15,10 @@ from phasepoint.core.errors import ModelError, OutputExistsError
 
 MODEL_VERSION = 1
 ARRAYS, CARD = "model.npz", "card.json"
+
+
+Progress = Callable[[int, int], None]
+"""Told how many pieces of work are done, of how many."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phasepoint.core.arrays import Floats
-from phasepoint.learn.model_file import Model
+from phasepoint.learn.model_file import Model, Progress
 from phasepoint.learn.operator_calibration import calibrate, device_distance, device_traits, shape_sizes, size_range
 from phasepoint.learn.operator_data import OperatorTimes, read_operator_times
 from phasepoint.learn.operator_features import WITH_GENERATION, traits_of_device
@@ -25,7 +25,6 @@ from phasepoint.learn.operator_training import (
     typical_floors,
 )
 from phasepoint.learn.operator_work import CLASSES, join_works
-from phasepoint.learn.tasks import Progress
 
 _VIEWS = (False, True, False, True)
 """Members per device left out, of products: half do not see the generation; their mean errs less than either."""

@@ -10,7 +10,7 @@ import numpy as np
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.evaluation import Evaluation, EvaluationRow, error_rows
-from phasepoint.learn.model_file import Model, read_model
+from phasepoint.learn.model_file import Model, Progress, read_model
 from phasepoint.learn.operator_calibration import (
     OTHER_LIBRARY,
     device_distance,
@@ -22,7 +22,6 @@ from phasepoint.learn.operator_data import OperatorTimes, read_operator_times
 from phasepoint.learn.operator_features import Features, features_of_work, traits_of_device
 from phasepoint.learn.operator_network import device_log_time, join_floor
 from phasepoint.learn.operator_work import CLASSES, Operator, Work, operator_class, work_of_operators
-from phasepoint.learn.tasks import Progress
 
 if TYPE_CHECKING:
     from phasepoint.devices import DeviceSpec

@@ -15,9 +15,9 @@ from phasepoint.learn.analytic import AnalyticModel, analytic_from_arrays, analy
 from phasepoint.learn.graphs import KernelGraph
 from phasepoint.learn.model_file import Model
 from phasepoint.learn.predict_calibration import CALIBRATIONS, PS_PER_US
-from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_network import network_model
 from phasepoint.learn.predict_target import Target
+from phasepoint.learn.predict_types import Asked, Start, Times
 
 SHARED = 0.7
 """Correlation of the errors within a program: one device's kernels are fast or slow together, as the medians of the

@@ -12,8 +12,9 @@ from phasepoint.learn.model_file import Model
 from phasepoint.learn.predict_analytic import analytic_times
 from phasepoint.learn.predict_bounds import least_times
 from phasepoint.learn.predict_doubts import doubts_of_kernel
-from phasepoint.learn.predict_methods import METHODS, Asked, Start, Times
+from phasepoint.learn.predict_methods import METHODS
 from phasepoint.learn.predict_target import Target
+from phasepoint.learn.predict_types import Asked, Start, Times
 
 _REPORT_EVERY = 64
 _KNOWN = frozenset(OPCODES)

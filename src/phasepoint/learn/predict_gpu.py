@@ -8,9 +8,9 @@ from phasepoint.core.errors import ModelError
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.learn.model_file import Model, builtin_models, read_model
 from phasepoint.learn.operators import KIND, Operator, OperatorModel
-from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_operators import OperatorForm, operator_of_kernel
 from phasepoint.learn.predict_target import Target
+from phasepoint.learn.predict_types import Asked, Start, Times
 
 BUILTIN = "gpu-ops"
 

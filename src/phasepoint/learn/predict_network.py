@@ -7,8 +7,8 @@ from phasepoint.core.errors import ModelError
 from phasepoint.learn.graphs import FEATURISER_VERSION
 from phasepoint.learn.kernel_model import KIND, KernelModel
 from phasepoint.learn.model_file import Model, builtin_models, read_model
-from phasepoint.learn.predict_methods import Asked, Start, Times
 from phasepoint.learn.predict_target import Target
+from phasepoint.learn.predict_types import Asked, Start, Times
 
 BUILTIN = "kernels-cpu"
 

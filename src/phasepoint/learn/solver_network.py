@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import MissingExtraError
-from phasepoint.learn.tasks import Progress
+from phasepoint.learn.model_file import Progress
 
 Layers = list[tuple[Any, Any]]
 

@@ -15,7 +15,7 @@ from phasepoint.core.errors import ModelError
 from phasepoint.learn.conv_features import conv_features
 from phasepoint.learn.conv_problem import ConvProblem
 from phasepoint.learn.evaluation import Evaluation, EvaluationRow, choice_regret, share_best
-from phasepoint.learn.model_file import Model, builtin_models, read_model
+from phasepoint.learn.model_file import Model, Progress, builtin_models, read_model
 from phasepoint.learn.solver_network import (
     Layers,
     NetworkSettings,
@@ -25,7 +25,6 @@ from phasepoint.learn.solver_network import (
     train_networks,
 )
 from phasepoint.learn.solver_table import SolverTable, read_solvers, shapes_seen, solver_files
-from phasepoint.learn.tasks import Progress
 
 KIND = "solvers"
 TASK = "conv_solvers"

@@ -1,16 +1,13 @@
 """The tasks, one row each: how a model is trained for it and how it is evaluated. Modules are imported when used."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from phasepoint.core.errors import UsageError
 from phasepoint.learn.evaluation import Evaluation
-from phasepoint.learn.model_file import Model, read_model
+from phasepoint.learn.model_file import Model, Progress, read_model
 
-Progress = Callable[[int, int], None]
-"""Told how many pieces of work are done, of how many."""
 BUILTIN = "builtin"
 
 

@@ -20,9 +20,8 @@ from phasepoint.core.units import PS_PER_MS
 from phasepoint.learn.autotuner import Config, Space, Tuning, tune
 from phasepoint.learn.config_features import config_features
 from phasepoint.learn.evaluation import Evaluation, EvaluationRow, kendall_tau
-from phasepoint.learn.model_file import Model, builtin_models, read_model
+from phasepoint.learn.model_file import Model, Progress, builtin_models, read_model
 from phasepoint.learn.sweep_table import Sweep, read_sweeps
-from phasepoint.learn.tasks import Progress
 from phasepoint.learn.trees import PACKED, pack_trees, predict_trees
 
 KIND = "tile_sweeps"

@@ -18,8 +18,7 @@ from phasepoint.core.errors import ModelError
 from phasepoint.learn.evaluation import Evaluation, EvaluationRow, choice_regret, kendall_tau, share_best
 from phasepoint.learn.graphs import KernelGraph, graph_of_kernel
 from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.model_file import Model, read_model
-from phasepoint.learn.tasks import Progress
+from phasepoint.learn.model_file import Model, Progress, read_model
 from phasepoint.learn.tile_cost import COEFFICIENT_NAMES, TileTimes, fit_tile_cost, tile_time_s
 from phasepoint.learn.tile_features import TILE_FEATURE_NAMES, tile_features
 from phasepoint.sources.tpu_graphs import TunedModule, read_tuned_kernels

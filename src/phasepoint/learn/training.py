@@ -22,9 +22,9 @@ from phasepoint.learn.graph_batches import (
     stack_graphs,
 )
 from phasepoint.learn.losses import LOSSES, RANK_LOSSES, rank_loss
+from phasepoint.learn.model_file import Progress
 from phasepoint.learn.network import NetworkSettings, create_parameters, predict_network
 from phasepoint.learn.network_answers import network_log_times
-from phasepoint.learn.tasks import Progress
 
 Weights = dict[str, npt.NDArray[np.float32]]
 

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
+from phasepoint.phases.breakdown import Breakdown, PartTime
 from phasepoint.phases.checkpoint_time import checkpoint_stretches
 from phasepoint.phases.clock import RunClock, SessionClock, sum_ps
-from phasepoint.phases.summary_types import Breakdown, PartTime
 
 INPUT_WAIT = "input wait"
 COMPILING = "compiling"

@@ -1,16 +1,55 @@
 """What recording cost the job, against its budget."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.phases.clock import RunClock, SessionClock
-from phasepoint.phases.summary_types import RecordingCost
 
 _PREFIX = "recorder.cost."
 """Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
 
 _PURPOSES = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
 _WINDOW_COLUMNS = ("start", "slowdown", "stop", "write")
+
+
+@dataclass(frozen=True)
+class RecordingCost:
+    """What recording cost the job: the recorder's own account, or the windows' where it left none (killed, live).
+
+    Attributes:
+        start_ps: opening profiler sessions.
+        slowdown_ps: excess of captured steps over their neighbours, where measured.
+        stop_ps: closing sessions.
+        write_ps: CPU time of writing raw captures, off the job's thread.
+        convert_ps: CPU time of converting them beside the job.
+        total_ps: all parts added up.
+        share: total_ps as a ratio of the job's time (all hosts); None where that is 0.
+        budget: ratio the user allowed, None for continuous capture or where unknown.
+        within_budget: share ≤ budget, None where either is unknown, or where the account has holes and what is known
+            of it stays below the budget.
+        entry_ps: imports and opening the run.
+        clock_ps: the step clock and the planning of windows.
+        flush_ps: writing rows in the background.
+        killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
+        complete: whether every session has its account; where not, total_ps and share are the least they may be.
+    """
+
+    start_ps: int
+    slowdown_ps: int
+    stop_ps: int
+    write_ps: int
+    convert_ps: int
+    total_ps: int
+    share: float | None
+    budget: float | None
+    within_budget: bool | None
+    entry_ps: int = 0
+    clock_ps: int = 0
+    flush_ps: int = 0
+    complete: bool = True
+    killed_sessions: int = 0
 
 
 def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budget: float | None) -> RecordingCost:

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
+from phasepoint.phases.breakdown import Breakdown, OpTime
 from phasepoint.phases.captured import PARTS, Captured, StepKeys, read_captured, step_keys
 from phasepoint.phases.cells import Fit, fit_cells
 from phasepoint.phases.clock import sum_ps
 from phasepoint.phases.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.phases.prediction import predict_rest
 from phasepoint.phases.strata import Sampled, StepTimes, Stratum, assign_strata, describe_strata
-from phasepoint.phases.summary_types import Breakdown, OpTime
 from phasepoint.phases.totals import Totals
 
 TOP_OPS = 10

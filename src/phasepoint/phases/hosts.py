@@ -1,6 +1,7 @@
 """The job's hosts side by side, and which of them holds the others up."""
 
 import statistics
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,43 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_absolute_deviation_ps, median_ps
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.phases.clock import RunClock, sum_ps
-from phasepoint.phases.summary_types import HostSummary
 
 STRAGGLER_RATIO = 0.05
 """A host is called a straggler from 5 % over the hosts' median on: less is within what hosts differ by anyway."""
+
+
+@dataclass(frozen=True)
+class HostSummary:
+    """One host (process, rank) of the job, all its attempts together.
+
+    Attributes:
+        host: rank.
+        attempts: attempts that belong to the run's history.
+        state: closed, live or killed: of its newest attempt.
+        steps: steps recorded.
+        wall_ps: time of its sessions.
+        inside_ps: time inside steps.
+        median_ps: median step time, None with no steps.
+        input_ps: measured wait for input, None where not seen.
+        windows: windows captured.
+        slower: its own part of the median step (less the wait for others, where seen) over the hosts' median, less 1;
+            None on a single host.
+        straggler: whether it stands out from the other hosts.
+        note: what to look at, None where nothing stands out.
+    """
+
+    host: int
+    attempts: int
+    state: str
+    steps: int
+    wall_ps: int
+    inside_ps: int
+    median_ps: int | None
+    input_ps: int | None
+    windows: int
+    slower: float | None
+    straggler: bool
+    note: str | None
 
 
 def compare_hosts(clock: RunClock, steps: pa.Table, windows: pa.Table) -> tuple[HostSummary, ...]:

@@ -6,79 +6,12 @@ Every time is integer picoseconds, every share is a ratio 0–1, missing is None
 
 from dataclasses import dataclass
 
+from phasepoint.phases.breakdown import Breakdown, OpTime
+from phasepoint.phases.cost import RecordingCost
+from phasepoint.phases.hosts import HostSummary
+
 SUMMARY_VERSION = 1
 """Version of the layout below, written into every JSON; it grows when a field changes its meaning or goes."""
-
-
-@dataclass(frozen=True)
-class PartTime:
-    """One part of a total: of a breakdown by category, or of the clock's account.
-
-    Attributes:
-        name: compute, communication, data_movement, host, idle, input or unattributed in a breakdown; in the clock's
-            account a phase's name, `input wait`, `compiling`, `checkpoint`, `outside steps`, …
-        total_ps: the time.
-        low_ps: lower end of the 95 % interval; equal to total_ps where the time was measured, not estimated.
-        high_ps: upper end of it.
-        share: total_ps as a ratio of the total it is part of (0 where that is 0).
-        basis: `measured` (exact, by the step clock), `estimated` (from capture windows) or `unattributed`.
-    """
-
-    name: str
-    total_ps: int
-    low_ps: int
-    high_ps: int
-    share: float
-    basis: str
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """A total and its parts, which add up to it to the picosecond.
-
-    Attributes:
-        total_ps: what the parts add up to.
-        parts: in a fixed order: the categories, `unattributed`, `input`, `compiling`. With nothing captured
-            only `unattributed` is not zero. For the clock's account: largest first.
-        windows: capture windows the estimate rests on.
-        captured_steps: steps in those windows.
-        confidence: of the intervals, 0.95.
-        notes: what widened the intervals or is left out, in words; empty where nothing did.
-    """
-
-    total_ps: int
-    parts: tuple[PartTime, ...]
-    windows: int = 0
-    captured_steps: int = 0
-    confidence: float = 0.95
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class OpTime:
-    """An op's self time over the run (or a phase), from the windows.
-
-    Attributes:
-        op: name as the profiler gives it; `other` for all ops that are not listed one by one.
-        category: compute, communication, data_movement or host; `mixed` for `other`.
-        layer: module path, None where unknown.
-        program: name of the compiled program, None where it belongs to none.
-        count: executions, estimated; None for `other`.
-        self_ps: self time, added over devices and threads: it can exceed the wall time where work runs side by side.
-        low_ps: lower end of the 95 % interval of self_ps.
-        high_ps: upper end of it.
-        share: self_ps as a ratio of all ops' self time in the same scope.
-    """
-
-    op: str
-    category: str
-    layer: str | None
-    program: str | None
-    count: int | None
-    self_ps: int
-    low_ps: int
-    high_ps: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -204,40 +137,6 @@ class CheckpointSummary:
 
 
 @dataclass(frozen=True)
-class HostSummary:
-    """One host (process, rank) of the job, all its attempts together.
-
-    Attributes:
-        host: rank.
-        attempts: attempts that belong to the run's history.
-        state: closed, live or killed: of its newest attempt.
-        steps: steps recorded.
-        wall_ps: time of its sessions.
-        inside_ps: time inside steps.
-        median_ps: median step time, None with no steps.
-        input_ps: measured wait for input, None where not seen.
-        windows: windows captured.
-        slower: its own part of the median step (less the wait for others, where seen) over the hosts' median, less 1;
-            None on a single host.
-        straggler: whether it stands out from the other hosts.
-        note: what to look at, None where nothing stands out.
-    """
-
-    host: int
-    attempts: int
-    state: str
-    steps: int
-    wall_ps: int
-    inside_ps: int
-    median_ps: int | None
-    input_ps: int | None
-    windows: int
-    slower: float | None
-    straggler: bool
-    note: str | None
-
-
-@dataclass(frozen=True)
 class GapSummary:
     """Gaps of one kind, merged.
 
@@ -308,44 +207,6 @@ class Shortfall:
     code: str
     text: str
     remedy: str
-
-
-@dataclass(frozen=True)
-class RecordingCost:
-    """What recording cost the job: the recorder's own account, or the windows' where it left none (killed, live).
-
-    Attributes:
-        start_ps: opening profiler sessions.
-        slowdown_ps: excess of captured steps over their neighbours, where measured.
-        stop_ps: closing sessions.
-        write_ps: CPU time of writing raw captures, off the job's thread.
-        convert_ps: CPU time of converting them beside the job.
-        total_ps: all parts added up.
-        share: total_ps as a ratio of the job's time (all hosts); None where that is 0.
-        budget: ratio the user allowed, None for continuous capture or where unknown.
-        within_budget: share ≤ budget, None where either is unknown, or where the account has holes and what is known
-            of it stays below the budget.
-        entry_ps: imports and opening the run.
-        clock_ps: the step clock and the planning of windows.
-        flush_ps: writing rows in the background.
-        killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
-        complete: whether every session has its account; where not, total_ps and share are the least they may be.
-    """
-
-    start_ps: int
-    slowdown_ps: int
-    stop_ps: int
-    write_ps: int
-    convert_ps: int
-    total_ps: int
-    share: float | None
-    budget: float | None
-    within_budget: bool | None
-    entry_ps: int = 0
-    clock_ps: int = 0
-    flush_ps: int = 0
-    complete: bool = True
-    killed_sessions: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.phases.accounting import closed
+from phasepoint.phases.breakdown import Breakdown, OpTime, PartTime
 from phasepoint.phases.captured import COMPILING, INPUT, PARTS, UNATTRIBUTED
 from phasepoint.phases.cells import COMPILE, WAIT, Fit
 from phasepoint.phases.op_columns import OpKey
 from phasepoint.phases.prediction import Prediction, half_widths
 from phasepoint.phases.strata import Stratum
-from phasepoint.phases.summary_types import Breakdown, OpTime, PartTime
 
 OTHER = "other"
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from phasepoint.core.units import format_ps
 from phasepoint.phases.accounting import CHECKPOINT, COMPILING, INPUT_WAIT, OUTSIDE
-from phasepoint.phases.summary_types import Breakdown, OpTime, PhaseSummary, RunEvent, Shortfall
+from phasepoint.phases.breakdown import Breakdown, OpTime
+from phasepoint.phases.summary_types import PhaseSummary, RunEvent, Shortfall
 
 LEAST_SHARE = 0.02
 """Parts below 2 % of the time are left to the table, except that the largest part is always named."""

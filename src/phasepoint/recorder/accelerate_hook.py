@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.redirection import destination
+from phasepoint.recorder.save_watch import Decorator, Describe, Saved
 from phasepoint.recorder.saved_folder import absolute_path
 from phasepoint.recorder.session import Remove
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import destination
+from phasepoint.recorder.save_watch import Decorator, Describe, Saved
 from phasepoint.recorder.saved_folder import absolute_path
 from phasepoint.recorder.session import Remove
 from phasepoint.recorder.torch_hook import has_iterator

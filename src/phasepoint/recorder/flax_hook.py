@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch_function import patch_function
+from phasepoint.recorder.save_watch import Decorator, Describe, Saved
 from phasepoint.recorder.saved_folder import absolute_path
 from phasepoint.recorder.session import Remove
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.orbax_hook import has_iterator
 from phasepoint.recorder.patch import patch_attribute
 from phasepoint.recorder.redirection import destination
+from phasepoint.recorder.save_watch import Decorator, Describe, Saved
 from phasepoint.recorder.session import Remove
 
 SAVES = {

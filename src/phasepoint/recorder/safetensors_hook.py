@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.checkpoint_hooks import Decorator, Describe, Saved
 from phasepoint.recorder.patch_function import patch_function
 from phasepoint.recorder.redirection import destination
+from phasepoint.recorder.save_watch import Decorator, Describe, Saved
 from phasepoint.recorder.session import Remove
 
 

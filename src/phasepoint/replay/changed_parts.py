@@ -7,9 +7,9 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import apportion
 from phasepoint.phases.analysis import Analysis
+from phasepoint.phases.breakdown import OpTime
 from phasepoint.phases.captured import COMPILING, PARTS
 from phasepoint.phases.estimates import Estimates, estimate_totals
-from phasepoint.phases.summary_types import OpTime
 from phasepoint.replay.estimate_types import OpChange, PartChange
 from phasepoint.replay.made_replay import MadeReplay
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.phases.summary_types import Breakdown, PartTime
+from phasepoint.phases.breakdown import Breakdown, PartTime
 from phasepoint.report.html_tables import Cell, Column, data_table, duration, figures, ratio, text
 from phasepoint.report.markup import Content, Markup, element, join, swatch
 from phasepoint.report.wording import category_name, part_interval

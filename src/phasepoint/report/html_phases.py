@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.phases.breakdown import OpTime
 from phasepoint.phases.report_details import PhaseDetails, ReportDetails
-from phasepoint.phases.summary_types import OpTime, PhaseSummary, RunSummary
+from phasepoint.phases.summary_types import PhaseSummary, RunSummary
 from phasepoint.report.html_breakdown import breakdown_table
 from phasepoint.report.html_tables import Cell, Column, count, data_table, duration, figures, ratio, text
 from phasepoint.report.markup import Content, Markup, element, join, swatch

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phasepoint.core.units import PS_PER_S, format_count, format_ps, format_ratio
-from phasepoint.phases.summary_types import Breakdown, RunSummary
+from phasepoint.phases.breakdown import Breakdown
+from phasepoint.phases.summary_types import RunSummary
 from phasepoint.replay.fast_forward import FastForward
 from phasepoint.report.names import printable
 from phasepoint.report.replay_commands import replay_command

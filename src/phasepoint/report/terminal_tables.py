@@ -6,7 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
-from phasepoint.phases.summary_types import Breakdown, HostSummary, OpTime, PartTime, PhaseSummary, RunEvent, RunSummary
+from phasepoint.phases.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.hosts import HostSummary
+from phasepoint.phases.summary_types import PhaseSummary, RunEvent, RunSummary
 from phasepoint.report.bars import share_bar
 from phasepoint.report.names import shorten
 from phasepoint.report.palette import part_colours, phase_colours, phase_keys

@@ -1,14 +1,9 @@
 """The sentences and figures that the terminal and the page share, so that both say the same."""
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
-from phasepoint.phases.summary_types import (
-    Breakdown,
-    GapSummary,
-    NotSeen,
-    PartTime,
-    RecordingCost,
-    RunSummary,
-)
+from phasepoint.phases.breakdown import Breakdown, PartTime
+from phasepoint.phases.cost import RecordingCost
+from phasepoint.phases.summary_types import GapSummary, NotSeen, RunSummary
 from phasepoint.report.names import printable
 from phasepoint.report.recorded_line import processes_text, small_ratio
 

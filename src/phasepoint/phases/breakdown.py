@@ -1,0 +1,74 @@
+"""The time of a run, or of a phase, by parts that add up to it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PartTime:
+    """One part of a total: of a breakdown by category, or of the clock's account.
+
+    Attributes:
+        name: compute, communication, data_movement, host, idle, input or unattributed in a breakdown; in the clock's
+            account a phase's name, `input wait`, `compiling`, `checkpoint`, `outside steps`, …
+        total_ps: the time.
+        low_ps: lower end of the 95 % interval; equal to total_ps where the time was measured, not estimated.
+        high_ps: upper end of it.
+        share: total_ps as a ratio of the total it is part of (0 where that is 0).
+        basis: `measured` (exact, by the step clock), `estimated` (from capture windows) or `unattributed`.
+    """
+
+    name: str
+    total_ps: int
+    low_ps: int
+    high_ps: int
+    share: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """A total and its parts, which add up to it to the picosecond.
+
+    Attributes:
+        total_ps: what the parts add up to.
+        parts: in a fixed order: the categories, `unattributed`, `input`, `compiling`. With nothing captured
+            only `unattributed` is not zero. For the clock's account: largest first.
+        windows: capture windows the estimate rests on.
+        captured_steps: steps in those windows.
+        confidence: of the intervals, 0.95.
+        notes: what widened the intervals or is left out, in words; empty where nothing did.
+    """
+
+    total_ps: int
+    parts: tuple[PartTime, ...]
+    windows: int = 0
+    captured_steps: int = 0
+    confidence: float = 0.95
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpTime:
+    """An op's self time over the run (or a phase), from the windows.
+
+    Attributes:
+        op: name as the profiler gives it; `other` for all ops that are not listed one by one.
+        category: compute, communication, data_movement or host; `mixed` for `other`.
+        layer: module path, None where unknown.
+        program: name of the compiled program, None where it belongs to none.
+        count: executions, estimated; None for `other`.
+        self_ps: self time, added over devices and threads: it can exceed the wall time where work runs side by side.
+        low_ps: lower end of the 95 % interval of self_ps.
+        high_ps: upper end of it.
+        share: self_ps as a ratio of all ops' self time in the same scope.
+    """
+
+    op: str
+    category: str
+    layer: str | None
+    program: str | None
+    count: int | None
+    self_ps: int
+    low_ps: int
+    high_ps: int
+    share: float
