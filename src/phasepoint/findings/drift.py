@@ -26,7 +26,8 @@ stored worse.
 
 **Wrong when** the work is meant to grow (longer sequences from a curriculum, growing batches).
 
-**Source.** The fit: findings/ramp.py. The count: findings/growing_work.py. Sen (1968): median of pairwise slopes.
+**Source.** The fit: findings/ramp.py. The count: findings/growing_work.py.
+Sen (1968): median of pairwise slopes.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock import SessionClock, sum_ps
 
 PAUSE, LONG_PAUSE = "gc.pause", "gc.pause.long"
-"""Counters of recorder/gc_clock.py: all pauses since the sample before, and the long ones among them one by one."""
+"""Counters of recorder/gc_clock.py: all pauses since the sample before, and the long ones one by one."""
 
 
 @dataclass(frozen=True, eq=False)

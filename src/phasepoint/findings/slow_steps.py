@@ -19,7 +19,8 @@ does every so many steps. Run the job alone, or pin it (`taskset`, `numactl`, a 
 **Wrong when** the long steps do more work than others (longer sequences, larger batches) and are too rare to be a
 phase.
 
-**Source.** Median absolute deviation as a robust scale: Rousseeuw & Croux (1993). The level: findings/expected.py.
+**Source.** Median absolute deviation as a robust scale: Rousseeuw & Croux (1993).
+The level: findings/expected.py.
 """
 
 from dataclasses import dataclass

@@ -61,11 +61,11 @@ def executed_elements(graph: KernelGraph) -> Floats:
         along[place] = own[place]
     for place in range(count - 1 - is_tuple, -1, -1):
         total, opcode = min(along[place] + moved[place], _MOST), opcodes[place]
-        for number, operand in enumerate(read[place]):
+        for which, operand in enumerate(read[place]):
             if opcode in _ROUTES or opcode in _PARTS or opcode in _WHOLE or opcode == _ID["reduce-window"]:
-                moved[operand] += _needed(total, opcode, (own[place], own[operand]), features[place], number)
+                moved[operand] += _needed(total, opcode, (own[place], own[operand]), features[place], which)
             elif opcode == _ID["dynamic-update-slice"]:
-                moved[operand] += 0.0 if number == 0 else own[operand]
+                moved[operand] += 0.0 if which == 0 else own[operand]
             else:
                 along[operand] = max(along[operand], total)
     counts: Floats = np.minimum(np.array(along) + np.array(moved), _MOST)

@@ -1,7 +1,7 @@
 """`compact_run`: the cheapest windows and weights that stand for a run, and what they say of the whole.
 
-Steps are chosen with all that is known of the run (`replay/step_strata.py`, `replay/step_choice.py`); the estimate is
-made of the chosen steps and of the sizes of their strata alone (`replay/compact_estimate.py`). See docs/compact.md.
+Steps are chosen with all that is known of the run (`replay/step_choice.py`); the estimate is made of the chosen steps
+and of the sizes of their strata alone (`replay/compact_estimate.py`). See docs/compact.md.
 """
 
 from collections.abc import Mapping
