@@ -52,8 +52,8 @@ PS_PER_US = 10**6
 def ours(path: Path) -> list[dict[str, object]]:
     """Rows of device time through the command line, each with what other rules make of the same executions."""
     from phasepoint.core.intervals import union
-    from phasepoint.stack.executions import read_executions
-    from phasepoint.stack.shard import shards_of
+    from phasepoint.stack.shard.executions import read_executions
+    from phasepoint.stack.shard.shard import shards_of
     from phasepoint.store import open_run
 
     rounded = rounded_busy_us(path) if path.parent.name == "kineto" else {}

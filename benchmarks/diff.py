@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 
 from diff_jobs import JOBS, PLANTED
-from phasepoint.sources.convert import convert_windows
-from phasepoint.stack.diff import compare_samples, read_compared
-from phasepoint.stack.diff_result import WITHIN_NOISE, RunDiff
-from phasepoint.stack.step_samples import StepSamples
+from phasepoint.sources.ingest.convert import convert_windows
+from phasepoint.stack.diff.diff import compare_samples, read_compared
+from phasepoint.stack.diff.result import WITHIN_NOISE, RunDiff
+from phasepoint.stack.diff.step_samples import StepSamples
 from phasepoint.store import open_run
 
 VARIANTS = {"same": 0, "layer": 32, "step": 320}

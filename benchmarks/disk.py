@@ -44,7 +44,7 @@ def record(folder: Path) -> str:
 
 def window_tables(path: str) -> tuple[pa.Table, list[dict[str, pa.Table]], dict[str, pa.Table]]:
     """Steps of a run, its windows cut to `WINDOW_STEPS` steps (all their tables), and what a run holds once."""
-    from phasepoint.sources.convert import convert_windows
+    from phasepoint.sources.ingest.convert import convert_windows
     from phasepoint.store import open_run
 
     convert_windows(path, keep_spans=None)
@@ -84,8 +84,8 @@ def renumber(table: pa.Table, window: int, first_step: int) -> pa.Table:
 
 def write(path: Path, source: tuple, n: int, step_ms: float) -> dict[str, object]:
     """Write `n` steps; gives bytes and files, as the recorder leaves them and merged."""
-    from phasepoint.recorder.idle_converter import LEAST_PARTS
-    from phasepoint.sources.convert import KEPT_WINDOWS, keeps_spans
+    from phasepoint.recorder.process.idle_converter import LEAST_PARTS
+    from phasepoint.sources.ingest.convert import KEPT_WINDOWS, keeps_spans
     from phasepoint.store import compact_run, create_run, open_shard
 
     steps, windows, once = source

@@ -60,8 +60,8 @@ class Score:
 
 def load(path: str) -> Recorded:
     """A recorded run, converted if need be, with its captured steps alone."""
-    from phasepoint.phases.estimates import estimate_totals
-    from phasepoint.sources.convert import convert_windows
+    from phasepoint.estimates.estimates import estimate_totals
+    from phasepoint.sources.ingest.convert import convert_windows
     from phasepoint.store import open_run
 
     convert_windows(path)
@@ -109,8 +109,8 @@ def sub_sample(run: Recorded, starts: np.ndarray) -> tuple[pa.Table, pa.Table, p
 
 def replay(run: Recorded, fraction: float, replays: int, seed: int) -> Score:
     """Sub-sample a run many times and score the estimates."""
+    from phasepoint.estimates.estimates import estimate_totals
     from phasepoint.phases import detect_phases
-    from phasepoint.phases.estimates import estimate_totals
 
     score, rng, began = Score(run.name, fraction), np.random.default_rng(seed), time.perf_counter()
     for _ in range(replays):

@@ -76,10 +76,10 @@ class Score:
 
 def load(path: str) -> Any:
     """The steps of a run, and of one captured in nearly all steps those that were captured, alone."""
-    from phasepoint.phases.analysis import analyse_run
-    from phasepoint.replay.compact import read_host_steps
-    from phasepoint.sources.convert import convert_windows
+    from phasepoint.replay.compact.compact import read_host_steps
+    from phasepoint.sources.ingest.convert import convert_windows
     from phasepoint.store import open_run
+    from phasepoint.summary.analysis import analyse_run
 
     convert_windows(path)
     analysis = analyse_run(open_run(path))
@@ -107,8 +107,8 @@ def op_vectors(analysis: Any, steps: Any) -> np.ndarray:
 
 def score_compact(name: str, steps: Any, budget: float, seeds: int) -> Score:
     """Choose and estimate with every seed."""
-    from phasepoint.phases.captured import PARTS
-    from phasepoint.replay.compact_estimate import estimate_run
+    from phasepoint.estimates.captured import PARTS
+    from phasepoint.replay.compact.estimate import estimate_run
 
     n, truth_ps = len(steps.row), int(steps.times.dur_ps.sum())
     score, whole = Score(name, n, budget, COMPACT), len(steps.captured.row) == n
@@ -130,7 +130,7 @@ def score_compact(name: str, steps: Any, budget: float, seeds: int) -> Score:
 
 def score_peer(method: str, ours: Score, run: Parts, apart: np.ndarray, seeds: int) -> Score:
     """The same with another way to choose; `apart` are the parts of the steps that compiled, together."""
-    from phasepoint.phases.captured import PARTS
+    from phasepoint.estimates.captured import PARTS
 
     estimate, most = PEERS[method]
     score = Score(ours.run, ours.steps, ours.budget, method, shares=ours.shares)

@@ -32,17 +32,17 @@ from pathlib import Path
 import numpy as np
 
 from fastforward_change_jobs import JOBS, Job
-from phasepoint.phases.analysis import Analysis, analyse_run
-from phasepoint.phases.result import Phase
+from phasepoint.phases.detection.result import Phase
 from phasepoint.recorder.recording import OFF_VARIABLE
+from phasepoint.replay.change.estimate import estimate_change
+from phasepoint.replay.change.types import Estimate
 from phasepoint.replay.checkpoints import IndexedCheckpoint, index_checkpoints
-from phasepoint.replay.estimate import estimate_change
-from phasepoint.replay.estimate_types import Estimate
-from phasepoint.replay.plan import ReplayPlan, plan_replay
-from phasepoint.replay.runner import ReplayOutcome, run_replay
-from phasepoint.replay.ways import LEAD_STEPS
-from phasepoint.sources.convert import convert_windows
+from phasepoint.replay.plan.plan import ReplayPlan, plan_replay
+from phasepoint.replay.plan.ways import LEAD_STEPS
+from phasepoint.replay.run.runner import ReplayOutcome, run_replay
+from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import Analysis, analyse_run
 from steady_heap import keep_memory
 
 PROGRAM = Path(__file__).with_name("fastforward_change_jobs.py")

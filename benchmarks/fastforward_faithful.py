@@ -23,14 +23,14 @@ import numpy as np
 from fastforward_jobs import BUDGET, JOBS
 from phasepoint.core.errors import PhasepointError
 from phasepoint.core.units import format_ps
-from phasepoint.phases.analysis import Analysis, analyse_run
-from phasepoint.replay.fidelity import LEAST_COSINE, MOST_TIME_RATIO, Fidelity, compare_replay
-from phasepoint.replay.fidelity_steps import CLEAR, window_states
-from phasepoint.replay.fidelity_tables import SideTables
-from phasepoint.replay.plan import ReplayPlan, plan_replay
-from phasepoint.replay.runner import ReplayOutcome, run_replay
-from phasepoint.sources.convert import convert_windows
+from phasepoint.replay.fidelity.fidelity import LEAST_COSINE, MOST_TIME_RATIO, Fidelity, compare_replay
+from phasepoint.replay.fidelity.steps import CLEAR, window_states
+from phasepoint.replay.fidelity.tables import SideTables
+from phasepoint.replay.plan.plan import ReplayPlan, plan_replay
+from phasepoint.replay.run.runner import ReplayOutcome, run_replay
+from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import Analysis, analyse_run
 from steady_heap import keep_memory
 
 SCRIPT = Path(__file__).with_name("fastforward_jobs.py")

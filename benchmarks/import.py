@@ -67,7 +67,7 @@ print(json.dumps({"load_s": time.perf_counter() - imported}))
 
 LOAD = """
 import json, sys, time
-from phasepoint.sources.import_shards import import_traces
+from phasepoint.sources.ingest.import_run import import_traces
 import_traces([sys.argv[1] + ".small"], sys.argv[2] + ".small")
 imported = time.perf_counter()
 import_traces([sys.argv[1]], sys.argv[2])

@@ -18,17 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from phasepoint.learn.corpus import Corpus, read_corpus
-from phasepoint.learn.evaluation import kendall_tau
-from phasepoint.learn.graph_batches import InputGraph
-from phasepoint.learn.graphs import OPCODES, encode_config
-from phasepoint.learn.kernel_fit import LONG_PS, FitSettings, fit_kernel_model, kernel_weights
-from phasepoint.learn.kernel_inputs import encode_graphs, fit_scales, scale_graphs
-from phasepoint.learn.network import NetworkSettings
-from phasepoint.learn.network_answers import network_log_times
-from phasepoint.learn.splits import kernels_of_split, random_split
-from phasepoint.learn.tpu_tiles import TileKernel, read_tile_kernels
-from phasepoint.learn.training import TrainingData, TrainingSettings, train_network
+from phasepoint.learn.choosing.tpu_tiles import TileKernel, read_tile_kernels
+from phasepoint.learn.corpus.corpus import Corpus, kernels_of_split, random_split, read_corpus
+from phasepoint.learn.hlo_graph.graphs import OPCODES, encode_config
+from phasepoint.learn.kernels.fit import LONG_PS, FitSettings, fit_kernel_model, kernel_weights
+from phasepoint.learn.kernels.model import encode_graphs, fit_scales, scale_graphs
+from phasepoint.learn.models.network import InputGraph, NetworkSettings, network_log_times
+from phasepoint.learn.models.training import TrainingData, TrainingSettings, train_network
+from phasepoint.learn.tasks import kendall_tau
 
 SEED = 0
 

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from phasepoint.learn import solvers, tile_sweeps
-from phasepoint.learn.evaluation import choice_regret, share_best
-from phasepoint.learn.solver_network import NetworkSettings
-from phasepoint.learn.solver_table import SolverTable, read_solvers, solver_files
-from phasepoint.learn.sweep_table import Sweep, read_sweeps
+from phasepoint.learn.choosing import solvers, tile_sweeps
+from phasepoint.learn.choosing.solver_network import NetworkSettings
+from phasepoint.learn.choosing.solver_table import SolverTable, read_solvers, solver_files
+from phasepoint.learn.choosing.sweep_table import Sweep, read_sweeps
+from phasepoint.learn.tasks import choice_regret, share_best
 
 HELD_BACK = 0.15
 MOST = {"model": 60, "model, nothing known": 60, "annealing": 500, "random": 20_000, "exhaustive": 20_000}

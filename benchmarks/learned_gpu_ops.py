@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from phasepoint.learn.evaluation import kendall_tau
-from phasepoint.learn.operator_data import read_operator_times
-from phasepoint.learn.operator_fit import FittedClass, fit_class
-from phasepoint.learn.operator_training import STEPS
-from phasepoint.learn.operator_work import CLASSES
+from phasepoint.learn.operators.data import read_operator_times
+from phasepoint.learn.operators.fit import FittedClass, fit_class
+from phasepoint.learn.operators.training import STEPS
+from phasepoint.learn.operators.work import CLASSES
+from phasepoint.learn.tasks import kendall_tau
 
 NEUSIGHT_MAPE = {"bmm": 0.138, "linear": 0.139, "element-wise": 0.193, "softmax": 0.139, "layer norm": 0.567}
 

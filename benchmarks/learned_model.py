@@ -16,9 +16,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from phasepoint.learn.corpus import Corpus, read_corpus
-from phasepoint.learn.kernel_tasks import ANALYTIC, LONG, evaluate_split
-from phasepoint.learn.splits import Split, kernels_of_split, manual_split, random_split
+from phasepoint.learn.corpus.corpus import Corpus, Split, kernels_of_split, manual_split, random_split, read_corpus
+from phasepoint.learn.kernels.task import ANALYTIC, LONG, evaluate_split
 
 HERE = Path(__file__).parent
 SCRIPTS = {

@@ -14,8 +14,14 @@ from itertools import combinations
 
 import numpy as np
 
-from phasepoint.learn.tile_cost import fit_tile_cost
-from phasepoint.learn.tpu_tiles import choices_of, default_choices, leave_one_out, rank_tiles, read_tile_kernels
+from phasepoint.learn.choosing.tile_features import fit_tile_cost
+from phasepoint.learn.choosing.tpu_tiles import (
+    choices_of,
+    default_choices,
+    leave_one_out,
+    rank_tiles,
+    read_tile_kernels,
+)
 
 
 def main():

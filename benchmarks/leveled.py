@@ -69,9 +69,9 @@ def main() -> None:
 
 def judge(framework: str, name: str, make: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Medians over the rounds, in each of which stopwatch and measurement take turns."""
-    from phasepoint.stack.level_instrument import LevelClocks
-    from phasepoint.stack.level_jax import JaxInstrument
-    from phasepoint.stack.level_torch import TorchInstrument
+    from phasepoint.measure.instrument import LevelClocks
+    from phasepoint.measure.jax import JaxInstrument
+    from phasepoint.measure.torch import TorchInstrument
 
     clock_ns = CLOCKS[options.clock][framework]
     prepare, instrument = (
@@ -200,7 +200,7 @@ def undisturbed(laps: Laps, repeats: int, patience: int) -> list[list[int]]:
 
 
 def trimmed(values: Any) -> int:
-    from phasepoint.stack.trimmed_mean import trimmed_mean_ps
+    from phasepoint.measure.levels import trimmed_mean_ps
 
     return trimmed_mean_ps(list(values))
 

@@ -257,7 +257,7 @@ def memory_job(framework: str, windows: int) -> dict[str, Any]:
     from overhead_jobs import JOBS as jobs
     from overhead_jobs import batches
     from phasepoint.recorder import record
-    from phasepoint.recorder.memory import resident_bytes
+    from phasepoint.recorder.clock.epoch import resident_bytes
 
     step, _, shape = jobs[framework]()
     loader = list(batches(4, (4, *shape[1:]), 10))

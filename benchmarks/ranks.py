@@ -20,8 +20,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from phasepoint.sources import import_shards
-from phasepoint.stack import analyses
+from phasepoint.sources.ingest import import_run as import_shards
+from phasepoint.stack.analyses import table as analyses
 from phasepoint.store import open_run
 
 PEAKS = "PHASEPOINT_BENCHMARK_PEAKS"

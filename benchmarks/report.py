@@ -129,13 +129,13 @@ def _spans(captured, window_of, starts, durs, per_step: int = 200) -> dict:
 PARTS = """
 import json, sys, time
 from phasepoint.store import open_run
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.phases.summary import summarize
-from phasepoint.phases.timeline import build_timeline
-from phasepoint.phases.report_details import build_details
-from phasepoint.report.html import summary_html
+from phasepoint.summary.analysis import analyse_run
+from phasepoint.summary.summary import summarize
+from phasepoint.summary.timeline import build_timeline
+from phasepoint.summary.details import build_details
+from phasepoint.report.html.page import summary_html
 from phasepoint.findings.judge import judge_analysis
-from phasepoint.report.findings_document import findings_document
+from phasepoint.report.documents import findings_document
 laps, begin = {{}}, time.perf_counter()
 def lap(name):
     global begin
@@ -212,7 +212,7 @@ def show(rows: list[dict]) -> None:
 
 
 def main() -> None:
-    from phasepoint.sources.import_shards import import_traces
+    from phasepoint.sources.ingest.import_run import import_traces
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a hundred thousand steps instead of a million, once")

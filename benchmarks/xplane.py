@@ -72,7 +72,7 @@ open(sys.argv[1] + ".small", "wb").write(small)
 OURS = """
 import json, resource, sys, time
 begin = time.perf_counter()
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.xplane.reader import read_xplane
 imported = time.perf_counter()
 read_xplane(open(sys.argv[1] + ".small", "rb").read(), window=0)
 warm = time.perf_counter()

@@ -5,7 +5,7 @@
 
 In Python:
 
-    from phasepoint.learn.predict import predict_function
+    from phasepoint.learn.predict.predict import predict_function
     found = predict_function(step, *arguments(), device="H100 SXM5")
     found.time_ps, found.low_ps, found.high_ps, found.notes
 """

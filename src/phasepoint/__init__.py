@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from phasepoint.phases import detect_phases as detect_phases
-    from phasepoint.phases import summarize_run as summarize_run
     from phasepoint.recorder import record as record
-    from phasepoint.sources.opened import open_run as open_run
+    from phasepoint.sources.ingest.opened import open_run as open_run
+    from phasepoint.summary import summarize_run as summarize_run
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "record": "phasepoint.recorder",
-    "open_run": "phasepoint.sources.opened",
+    "open_run": "phasepoint.sources.ingest.opened",
     "detect_phases": "phasepoint.phases",
-    "summarize_run": "phasepoint.phases",
+    "summarize_run": "phasepoint.summary",
 }
 
 __all__ = ["__version__", "detect_phases", "open_run", "record", "summarize_run"]
@@ -39,14 +39,14 @@ def __getattr__(name: str) -> Any:
         _teach_notebook()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in {"phases", "store", "sources", "recorder", "report", "stack"}:
+    if name in {"phases", "store", "sources", "recorder", "report", "stack", "summary", "estimates"}:
         return import_module(f"phasepoint.{name}")
     raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext phasepoint`: an opened run and its summary show what the time went into."""
-    import_module("phasepoint.report.notebook").register_display(shell)
+    import_module("phasepoint.report.export.notebook").register_display(shell)
 
 
 def _teach_notebook() -> None:

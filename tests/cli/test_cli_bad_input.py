@@ -166,7 +166,7 @@ def test_full_disk_and_no_permission_leave_nothing(phasepoint, run_path, tmp_pat
     def refuse(path, *_, **__):
         raise OSError(number, "refused", str(path))
 
-    monkeypatch.setattr("phasepoint.cli.output._write_chunks", refuse)
+    monkeypatch.setattr("phasepoint.cli.console._write_chunks", refuse)
     _fails(phasepoint("report", run_path, "-o", tmp_path / "r.html"), 3, str(tmp_path / "r.html"), "--output")
     assert list(tmp_path.iterdir()) == []
 
@@ -179,7 +179,7 @@ def test_old_output_stays_when_the_new_one_fails(phasepoint, run_path, tmp_path,
         Path(path).write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("phasepoint.cli.output._write_chunks", half)
+    monkeypatch.setattr("phasepoint.cli.console._write_chunks", half)
     _fails(phasepoint("report", run_path, "-o", target, "--force"), 3, "No space left on device")
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
     assert target.read_text() == "old"

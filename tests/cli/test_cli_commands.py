@@ -12,7 +12,7 @@ from made_run import EVAL, EVIL, N_STEPS, OPS, STALL, WINDOW_STEPS, WINDOWS, ste
 
 from phasepoint.cli.opening import local_folder
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.report.csv_tables import CSV_TABLES
+from phasepoint.report.export.csv_tables import CSV_TABLES
 
 
 def _json(done, kind):

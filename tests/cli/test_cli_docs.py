@@ -6,7 +6,7 @@ from pathlib import Path
 from phasepoint.cli import main
 from phasepoint.cli.commands import COMMANDS
 from phasepoint.core import errors
-from phasepoint.report.csv_tables import CSV_TABLES
+from phasepoint.report.export.csv_tables import CSV_TABLES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 

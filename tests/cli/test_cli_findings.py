@@ -24,7 +24,7 @@ def test_json_keeps_the_contract_and_the_order(phasepoint, run_path):
 
 
 def test_every_rule_answers_exactly_once(phasepoint, run_path):
-    from phasepoint.findings.rules import RULES
+    from phasepoint.findings.table import RULES
 
     document = json.loads(phasepoint("findings", run_path, "--json").out)
     found = {finding["code"] for finding in document["findings"]}

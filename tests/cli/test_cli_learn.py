@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from phasepoint.learn.model_file import Model, builtin_models, write_model
+from phasepoint.learn.models.model_file import Model, builtin_models, write_model
 from phasepoint.learn.tasks import TASKS
 
 

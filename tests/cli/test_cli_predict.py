@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from phasepoint.learn.model_file import Model, write_model
+from phasepoint.learn.models.model_file import Model, write_model
 
 STEP = """
 import jax.numpy as jnp

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from phasepoint.core.tables import TABLES
-from phasepoint.report.tables_reference import as_markdown
+from phasepoint.report.export.tables_reference import as_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 

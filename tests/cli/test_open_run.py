@@ -7,7 +7,7 @@ from unconverted_run import unconverted_run
 
 import phasepoint
 from phasepoint.core.errors import StoreError
-from phasepoint.sources import convert
+from phasepoint.sources.ingest import convert
 
 
 def test_a_summary_in_python_sees_what_waited_to_be_converted(tmp_path):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from phasepoint.cli import record_run
-from phasepoint.cli.group import build_group
-from phasepoint.cli.record_run import RecordWords, read_plain
-from phasepoint.report.recorded_line import Tally
+from phasepoint.cli.commands import build_group
+from phasepoint.cli.record import record_run
+from phasepoint.cli.record.record_run import RecordWords, read_plain
+from phasepoint.report.words.recorded_line import Tally
 from phasepoint.store import create_run, open_shard
 
 PLAIN = [

@@ -1,7 +1,7 @@
 import pytest
 
+from phasepoint.demo.planted import TruthLog, read_truth, stretches
 from phasepoint.demo.schedule import CYCLES, SHAPE_CHANGE_CYCLE, SLOW_INPUT_CYCLES, plan_schedule
-from phasepoint.demo.truth import TruthLog, read_truth, stretches
 
 
 @pytest.mark.parametrize("seconds", [10, 60, 600])

@@ -5,8 +5,8 @@ from planted_runs import EPOCH_NS, capture, noisy_steps, steps_of
 
 from phasepoint.core.tables import table_from_columns, table_from_rows
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.analysis import analyse_run
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
 
 N = 600
 PROGRAM = 7

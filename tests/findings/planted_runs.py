@@ -4,9 +4,9 @@ import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_columns, table_from_rows
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.analysis import analyse_run
 from phasepoint.store import create_run, open_run, open_shard
 from phasepoint.store.sql import run_sql
+from phasepoint.summary.analysis import analyse_run
 
 MS = 10**9
 EPOCH_NS = 1_700_000_000 * 10**9

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from phasepoint.core.errors import UsageError
-from phasepoint.findings.explain import SECTIONS, explain_all, explain_rule
-from phasepoint.findings.rules import RULES
+from phasepoint.findings.table import RULES, SECTIONS, explain_all, explain_rule
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -21,7 +20,7 @@ def test_every_page_has_its_sections_in_order(rule):
 
 
 def test_thresholds_are_the_codes_own_values(monkeypatch):
-    from phasepoint.findings import input_stall
+    from phasepoint.findings.rules.host import input_stall
 
     monkeypatch.setattr(input_stall, "LEAST_SHARE", 0.37)
     assert "37%" in explain_rule("input-stall")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.rank import rank_findings
+from phasepoint.findings.judge import rank_findings
 from phasepoint.findings.view import lay_out
 
 

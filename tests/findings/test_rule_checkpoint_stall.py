@@ -3,8 +3,8 @@
 import pytest
 from planted_runs import MS, check_finding, noisy_steps, steps_of, view_of, within
 
-from phasepoint.findings.checkpoint_stall import find
 from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.run.checkpoint_stall import find
 
 N = 500
 

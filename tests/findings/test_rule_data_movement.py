@@ -4,8 +4,8 @@ import pytest
 from device_runs import inside_ps, instruction, view_of_ops
 from planted_runs import check_finding, steps_of, view_of, within
 
-from phasepoint.findings.data_movement import find
 from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.device.data_movement import find
 
 WORK = {"dot.1": ("compute", 0.5)}
 

@@ -4,8 +4,8 @@ import pytest
 from planted_runs import MS, check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
-from phasepoint.findings.device_idle import find
 from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.host.device_idle import find
 
 
 def own_code(share):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from planted_runs import MS, check_finding, noisy_steps, steps_of, view_of, within
 
-from phasepoint.findings.eval_share import find
 from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.run.eval_share import find
 
 N = 600
 

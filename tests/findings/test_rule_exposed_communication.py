@@ -4,8 +4,8 @@ import pytest
 from device_runs import Planner, inside_ps, view_of_ops
 from planted_runs import capture, check_finding, noisy_steps, steps_of, view_of, within
 
-from phasepoint.findings.exposed_communication import find
 from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.device.exposed_communication import find
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.4])

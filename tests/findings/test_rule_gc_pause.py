@@ -6,7 +6,7 @@ from planted_runs import MS, capture, check_finding, counter, noisy_steps, steps
 
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.gc_pause import find
+from phasepoint.findings.rules.host.gc_pause import find
 
 N = 900
 FLUSH_PS = 3_000 * MS

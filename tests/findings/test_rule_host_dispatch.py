@@ -4,7 +4,7 @@ import pytest
 from planted_runs import check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
-from phasepoint.findings.host_dispatch import find
+from phasepoint.findings.rules.host.host_dispatch import find
 
 
 def launches(count, each_ps=20 * US):

@@ -6,7 +6,7 @@ from planted_runs import check_finding, within
 
 from phasepoint.devices import device_spec
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.low_precision import find
+from phasepoint.findings.rules.device.low_precision import find
 
 STEP_S = 0.030
 A100 = {"device": "gpu:0", "level": "kernel", "devices": ("gpu:0 NVIDIA A100-SXM4-80GB",)}

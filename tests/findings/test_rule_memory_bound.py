@@ -5,7 +5,7 @@ from device_runs import PROGRAM, US, inside_ps, instruction, view_of_ops
 from planted_runs import check_finding, within
 
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.memory_bound import find
+from phasepoint.findings.rules.device.memory_bound import find
 
 SIZE = 1 << 20
 ARRAY = f"f32[{SIZE}]{{0}}"

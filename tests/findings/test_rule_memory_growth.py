@@ -7,7 +7,7 @@ from planted_runs import check_finding, counter, noisy_steps, steps_of, view_of
 from phasepoint.core.units import PS_PER_S
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.judge import judge_analysis
-from phasepoint.findings.memory_growth import find
+from phasepoint.findings.rules.run.memory_growth import find
 
 N = 1500
 MIB = 2**20

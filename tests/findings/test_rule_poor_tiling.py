@@ -5,7 +5,7 @@ from device_runs import inside_ps, instruction, view_of_ops
 from planted_runs import check_finding, within
 
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.poor_tiling import find
+from phasepoint.findings.rules.device.poor_tiling import find
 
 TPU = {"device": "tpu:0", "devices": ("tpu:0 TPU v4",)}
 STEP_S = 0.030

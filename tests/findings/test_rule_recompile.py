@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
 
-from phasepoint.findings.compile_share import find as find_first
-from phasepoint.findings.recompile import find
+from phasepoint.findings.rules.run.compile_share import find as find_first
+from phasepoint.findings.rules.run.recompile import find
 
 N = 600
 

@@ -5,7 +5,7 @@ import pytest
 from planted_runs import MS, check_finding, counter, noisy_steps, steps_of, view_of, within
 
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.slow_steps import find
+from phasepoint.findings.rules.run.slow_steps import find
 
 N = 1200
 

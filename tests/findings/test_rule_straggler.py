@@ -5,7 +5,7 @@ import pytest
 from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
 
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.straggler import find
+from phasepoint.findings.rules.host.straggler import find
 
 N = 600
 

@@ -4,9 +4,9 @@ import pytest
 from planted_runs import check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
-from phasepoint.findings import device_idle
 from phasepoint.findings.finding import Unavailable
-from phasepoint.findings.sync_every_step import LEAST_SHARE, find
+from phasepoint.findings.rules.host import device_idle
+from phasepoint.findings.rules.host.sync_every_step import LEAST_SHARE, find
 
 
 def fetched(share, *, name="np.asarray(jax.Array)"):

@@ -7,7 +7,7 @@ import pytest
 from planted_runs import capture, check_finding, noisy_steps, steps_of, view_of
 
 from phasepoint.findings.judge import judge_analysis
-from phasepoint.findings.thin_profile import MOST_HALF, find
+from phasepoint.findings.rules.run.thin_profile import MOST_HALF, find
 
 
 def varied(every, *, n=2000, spread=0.15, seed=0, **more):

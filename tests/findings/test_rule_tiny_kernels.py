@@ -4,7 +4,7 @@ import pytest
 from planted_runs import check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
-from phasepoint.findings.tiny_kernels import find
+from phasepoint.findings.rules.device.tiny_kernels import find
 
 
 def tiny(count, *, each_ps=4 * US, apart_ps=1 * US):

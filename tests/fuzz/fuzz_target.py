@@ -9,8 +9,8 @@ from fuzz_seeds import seeds
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
-from phasepoint.sources.trace_file import read_file
-from phasepoint.sources.trace_folders import look_at
+from phasepoint.sources.ingest.trace_file import read_file
+from phasepoint.sources.ingest.trace_folders import look_at
 
 FORMATS = ("kineto", "chrome", "xplane", "nsys", "rocprof", "jaeger", "otel")
 

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 PROGRAMS = """
-    from phasepoint.learn.programs import ProgramSpec
+    from phasepoint.zoo import ProgramSpec
 
 
     def three():
@@ -42,7 +42,7 @@ def program_file(tmp_path_factory):
 @pytest.fixture(scope="session")
 def collected(tmp_path_factory, program_file):
     """(folder, what `collect` returned): two rounds of three programs, one of them broken."""
-    from phasepoint.learn.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect, names_in_file
 
     folder = tmp_path_factory.mktemp("corpora") / "tiny"
     return folder, collect(folder, names_in_file(program_file), rounds=2, repeats=3)
@@ -57,7 +57,7 @@ def crashing_file(tmp_path):
             """
             import os
 
-            from phasepoint.learn.programs import ProgramSpec
+            from phasepoint.zoo import ProgramSpec
 
 
             def both():

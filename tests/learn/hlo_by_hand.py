@@ -1,7 +1,7 @@
 """A module that no parser would let through: an opcode that nobody knows."""
 
-from phasepoint.sources.hlo_module import Module, parse_module
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.module import Module, parse_module
+from phasepoint.hlo.schema import load_schema
 
 F32 = 11
 

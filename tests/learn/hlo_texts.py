@@ -1,6 +1,6 @@
 """Programs for the tests of the featuriser, written as HLO text; jaxlib's parser turns them into protos."""
 
-from phasepoint.sources.hlo_module import Module, parse_module
+from phasepoint.hlo.module import Module, parse_module
 
 
 def module_of_text(text: str) -> Module:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from phasepoint.learn.corpus import Corpus, CorpusKernels, CorpusProgram
-from phasepoint.learn.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURE_NAMES, OPCODES, KernelGraph
+from phasepoint.learn.corpus.corpus import Corpus, CorpusKernels, CorpusProgram
+from phasepoint.learn.hlo_graph.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURE_NAMES, OPCODES, KernelGraph
 
 PS_PER_ELEMENT = {"add": 300.0, "tanh": 4000.0, "divide": 900.0}
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hlo_texts import module_of_text
 
-from phasepoint.learn.access_patterns import ACCESS_NAMES, access_row
-from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.access_patterns import ACCESS_NAMES, access_row
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 
 def access(text):

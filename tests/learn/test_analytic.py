@@ -5,7 +5,8 @@ import pytest
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_spec
-from phasepoint.learn.analytic import (
+from phasepoint.learn.hlo_graph.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURES, KernelGraph
+from phasepoint.learn.models.analytic import (
     AnalyticModel,
     Coefficients,
     analytic_arrays,
@@ -14,7 +15,6 @@ from phasepoint.learn.analytic import (
     fit_analytic,
     predict_analytic,
 )
-from phasepoint.learn.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURES, KernelGraph
 
 
 def graph(kind="loop-fusion", **features):

@@ -9,7 +9,7 @@ import pytest
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_spec
-from phasepoint.learn.model_file import builtin_models, read_model
+from phasepoint.learn.models.model_file import builtin_models, read_model
 from phasepoint.learn.tasks import evaluate_task, find_task
 
 EXPECTED = ("conv-solvers-gfx1030", "conv-solvers-gfx908", "gpu-ops", "kernels-cpu", "tile-sweeps", "tpu-tiles")

@@ -18,7 +18,7 @@ def test_what_fails_is_kept_with_its_reason(collected):
 
 
 def test_a_loops_kernels_run_as_often_as_the_loop(collected):
-    from phasepoint.learn.corpus import read_corpus
+    from phasepoint.learn.corpus.corpus import read_corpus
 
     corpus = read_corpus(collected[0])
     softmax, scan = corpus.programs
@@ -35,7 +35,7 @@ def test_what_is_there_is_not_measured_again_and_rounds_are_added(collected, pro
 
     import pyarrow.parquet as pq
 
-    from phasepoint.learn.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect, names_in_file
 
     folder = tmp_path / "corpus"
     shutil.copytree(collected[0], folder)
@@ -57,8 +57,8 @@ def test_what_is_there_is_not_measured_again_and_rounds_are_added(collected, pro
 
 
 def test_a_program_that_kills_its_process_does_not_end_the_collection(crashing_file, tmp_path):
-    from phasepoint.learn.collect import collect, names_in_file
-    from phasepoint.learn.corpus import read_corpus
+    from phasepoint.learn.corpus.collect import collect, names_in_file
+    from phasepoint.learn.corpus.corpus import read_corpus
 
     found = collect(tmp_path / "corpus", names_in_file(crashing_file), rounds=1, repeats=3)
     (failure,) = found.failed
@@ -73,7 +73,7 @@ def test_another_device_or_jax_goes_into_another_corpus(collected, program_file,
     import shutil
 
     from phasepoint.core.errors import ModelError
-    from phasepoint.learn.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect, names_in_file
 
     folder = tmp_path / "corpus"
     shutil.copytree(collected[0], folder)
@@ -87,7 +87,7 @@ def test_another_device_or_jax_goes_into_another_corpus(collected, program_file,
 def test_the_span_cost_is_taken_off_down_to_the_resolution():
     import numpy as np
 
-    from phasepoint.learn.collect_cost import RESOLUTION_PS, SpanCost
+    from phasepoint.learn.corpus.measure import RESOLUTION_PS, SpanCost
 
     times_ps = np.array([10_000, 210_000, 400_000], np.int64)
     assert SpanCost(200_000).taken_off(times_ps).tolist() == [RESOLUTION_PS, RESOLUTION_PS, 200_000]
@@ -96,7 +96,7 @@ def test_the_span_cost_is_taken_off_down_to_the_resolution():
 
 def test_times_are_averaged_within_a_run_and_by_instruction():
     from phasepoint.core.tables import table_from_rows
-    from phasepoint.learn.collect_measure import times_of_ops
+    from phasepoint.learn.corpus.measure import times_of_ops
 
     def row(step, op, count, self_ps):
         fixed = {"window": 0, "device": "cpu:0", "program": 1, "level": "op", "category": "compute"}
@@ -109,7 +109,7 @@ def test_times_are_averaged_within_a_run_and_by_instruction():
 
 
 def test_a_core_is_claimed_once():
-    from phasepoint.learn.collect_cores import claim_core
+    from phasepoint.learn.corpus.process import claim_core
 
     with claim_core((901, 902)) as first, claim_core((901, 902)) as second:
         assert {first, second} == {901, 902}
@@ -120,7 +120,7 @@ def test_a_core_is_claimed_once():
 
 
 def test_workers_fill_one_corpus(program_file, tmp_path):
-    from phasepoint.learn.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect, names_in_file
 
     found = collect(tmp_path / "corpus", names_in_file(program_file)[:2], rounds=1, repeats=3, batch=1, workers=2)
     _two_programs(found, tmp_path / "corpus")
@@ -132,7 +132,7 @@ def test_machines_of_a_ray_cluster_fill_one_corpus(program_file, tmp_path, monke
     pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
     from ray.cluster_utils import Cluster
 
-    from phasepoint.learn.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect, names_in_file
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     store = {"object_store_memory": 80 << 20}  # the least that Ray takes
@@ -148,7 +148,7 @@ def test_machines_of_a_ray_cluster_fill_one_corpus(program_file, tmp_path, monke
 
 
 def _two_programs(found, folder):
-    from phasepoint.learn.corpus import read_corpus
+    from phasepoint.learn.corpus.corpus import read_corpus
 
     assert (found.measured, found.failed) == (2, ())
     assert [program.name for program in read_corpus(folder).programs] == ["a.softmax", "b.scan"]

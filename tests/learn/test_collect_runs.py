@@ -10,15 +10,14 @@ import pytest
 
 from phasepoint.core.errors import ModelError, NoDataError, SourceError
 from phasepoint.core.tables import table_from_rows
-from phasepoint.learn.collect import collect_run
-from phasepoint.learn.collect_measure import kernel_rows, times_of_ops
-from phasepoint.learn.collect_runs import CPU_NOTE
-from phasepoint.learn.corpus import read_corpus
-from phasepoint.learn.corpus_folder import parse_serialised_module
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.sources.hlo_module import parse_module
-from phasepoint.sources.hlo_packed import pack_hlo, unpack_hlo
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.module import pack_hlo, parse_module, unpack_hlo
+from phasepoint.hlo.schema import load_schema
+from phasepoint.learn.corpus.collect import collect_run
+from phasepoint.learn.corpus.corpus import read_corpus
+from phasepoint.learn.corpus.folder import parse_serialised_module
+from phasepoint.learn.corpus.measure import kernel_rows, times_of_ops
+from phasepoint.learn.corpus.runs import CPU_NOTE
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.store import create_run, open_run, open_shard
 
 pytestmark = pytest.mark.jax
@@ -106,7 +105,7 @@ def test_what_cannot_be_used_is_said(proto, tmp_path):
 def test_traces_of_gpus_hold_every_kernel_and_no_other(name, kernels):
     if "PHASEPOINT_DATA" not in os.environ:
         pytest.skip("PHASEPOINT_DATA is not set")
-    from phasepoint.sources.xplane import read_xplane
+    from phasepoint.sources.xplane.reader import read_xplane
 
     file = Path(os.environ["PHASEPOINT_DATA"]) / "traces" / "xplane" / f"{name}.xplane.pb"
     capture = read_xplane(file.read_bytes(), window=0)

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.learn.conv_features import conv_features
-from phasepoint.learn.conv_problem import ConvProblem, format_conv_problem, parse_conv_problem
+from phasepoint.learn.choosing.convolutions import ConvProblem, conv_features, format_conv_problem, parse_conv_problem
 
 SIZE = st.integers(1, 4000)
 

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.corpus import read_corpus
-from phasepoint.learn.corpus_folder import KERNEL_ROWS, ProgramHead, read_hlo, read_program, replace_rounds
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.locality import LOCALITY_NAMES, place_of
-from phasepoint.learn.splits import kernels_of_split, manual_split, random_split
+from phasepoint.learn.corpus.corpus import kernels_of_split, manual_split, random_split, read_corpus
+from phasepoint.learn.corpus.folder import KERNEL_ROWS, ProgramHead, read_hlo, read_program, replace_rounds
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.locality import LOCALITY_NAMES, place_of
 
 pytestmark = pytest.mark.jax
 
@@ -150,7 +149,7 @@ def test_a_random_split_is_by_program_and_seed():
 
 
 def test_a_manual_split_holds_whole_families_out():
-    from phasepoint.learn.programs import MANUAL_TEST_FAMILIES
+    from phasepoint.zoo import MANUAL_TEST_FAMILIES
 
     families = ["mlp", MANUAL_TEST_FAMILIES[0], "resnet", MANUAL_TEST_FAMILIES[1]] * 5
     split = manual_split(_Programs(families, ()))
@@ -159,7 +158,7 @@ def test_a_manual_split_holds_whole_families_out():
 
 
 def test_a_kernel_of_a_training_program_tests_nothing():
-    from phasepoint.learn.splits import Split
+    from phasepoint.learn.corpus.corpus import Split
 
     corpus = _Programs("abc", ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)))
     train, calibrate, test = kernels_of_split(corpus, Split((0,), (1,), (2,)))
@@ -167,7 +166,7 @@ def test_a_kernel_of_a_training_program_tests_nothing():
 
 
 def test_a_kernel_of_a_training_program_tests_nothing_in_another_place():
-    from phasepoint.learn.splits import Split
+    from phasepoint.learn.corpus.corpus import Split
 
     corpus = _Programs("abc", ((0,), (2,), (2,)), ["same", "same", "other"])
     train, calibrate, test = kernels_of_split(corpus, Split((0,), (1,), (2,)))

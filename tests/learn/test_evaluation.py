@@ -2,7 +2,7 @@
 
 import pytest
 
-from phasepoint.learn.evaluation import (
+from phasepoint.learn.tasks import (
     EvaluationRow,
     choice_regret,
     error_rows,

@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from phasepoint.learn.execution_features import EXECUTION_NAMES, executed_elements, execution_features
-from phasepoint.learn.graphs import KERNEL_FEATURE_NAMES, NODE_FEATURE_NAMES, OPCODES, KernelGraph
+from phasepoint.learn.hlo_graph.graphs import (
+    EXECUTION_NAMES,
+    KERNEL_FEATURE_NAMES,
+    NODE_FEATURE_NAMES,
+    OPCODES,
+    KernelGraph,
+    executed_elements,
+    execution_features,
+)
 
 
 def graph_of(nodes, edges, **kernel):

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from hlo_texts import LOOPS, SOFTMAX, module_of_text
 
-from phasepoint.learn.graphs import (
+from phasepoint.learn.hlo_graph.graphs import (
     KERNEL_FEATURE_NAMES,
     NODE_FEATURE_NAMES,
     OPCODES,
     encode_features,
     graph_of_kernel,
 )
-from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 
 def graphs_of(text):

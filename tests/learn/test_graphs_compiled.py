@@ -2,10 +2,10 @@
 
 import pytest
 
-from phasepoint.learn.graphs import graph_of_kernel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.sources.hlo_cost import cost_of_module
-from phasepoint.sources.hlo_module import parse_module_proto
+from phasepoint.hlo.cost import cost_of_module
+from phasepoint.hlo.module import parse_module_proto
+from phasepoint.learn.hlo_graph.graphs import graph_of_kernel
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 pytestmark = pytest.mark.jax
 

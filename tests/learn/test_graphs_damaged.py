@@ -8,11 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import SourceError
-from phasepoint.learn.graphs import KERNEL_FEATURES, NODE_FEATURES, encode_features, graph_of_kernel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.program_graph import graph_of_program
-from phasepoint.sources.hlo_module import parse_module
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.module import parse_module
+from phasepoint.hlo.schema import load_schema
+from phasepoint.learn.hlo_graph.graphs import (
+    KERNEL_FEATURES,
+    NODE_FEATURES,
+    encode_features,
+    graph_of_kernel,
+    graph_of_program,
+)
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 MANY = """HloModule many
 pick { a = f32[] parameter(0)

@@ -6,10 +6,10 @@ import pytest
 from made_kernels import made_kernel, made_kernels
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.kernel_fit import FitSettings, fit_kernel_model
-from phasepoint.learn.kernel_model import KernelModel, mean_nearest
-from phasepoint.learn.model_file import Model, read_model, write_model
-from phasepoint.learn.training import TrainingSettings
+from phasepoint.learn.kernels.fit import FitSettings, fit_kernel_model
+from phasepoint.learn.kernels.model import KernelModel, mean_nearest
+from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.models.training import TrainingSettings
 
 SMALL = FitSettings(
     members=2,
@@ -97,8 +97,8 @@ def test_a_stored_model_says_the_same_without_jax(tmp_path, made, fitted):
     graphs = made[0][700:720]
     np.testing.assert_array_equal(again.predict(graphs).time_ps, fitted.predict(graphs).time_ps)
     code = (
-        "import sys; from phasepoint.learn.kernel_model import KernelModel;"
-        "from phasepoint.learn.model_file import read_model;"
+        "import sys; from phasepoint.learn.kernels.model import KernelModel;"
+        "from phasepoint.learn.models.model_file import read_model;"
         f"KernelModel.from_model(read_model({str(tmp_path / 'model')!r})).predict([]);"
         "assert not {'jax', 'sklearn', 'optax'} & set(sys.modules)"
     )

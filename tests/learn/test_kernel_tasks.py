@@ -5,10 +5,10 @@ import pytest
 from made_kernels import made_corpus
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn import kernel_tasks
-from phasepoint.learn.kernel_fit import FitSettings
-from phasepoint.learn.program_overhead import Overhead, fit_overhead, program_times
-from phasepoint.learn.splits import kernels_of_split, random_split
+from phasepoint.learn.corpus.corpus import kernels_of_split, random_split
+from phasepoint.learn.kernels import task as kernel_tasks
+from phasepoint.learn.kernels.fit import FitSettings
+from phasepoint.learn.kernels.task import Overhead, fit_overhead, program_times
 
 TREES = FitSettings(members=0, tree_rounds=150)
 

@@ -3,7 +3,7 @@
 import pytest
 from hlo_texts import LOOPS, SOFTMAX, module_of_text
 
-from phasepoint.learn.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 
 def kernel_of(text):

@@ -2,8 +2,8 @@
 
 from hlo_texts import module_of_text
 
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.locality import LOCALITY_NAMES, UNPLACED, place_of
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.locality import LOCALITY_NAMES, UNPLACED, place_of
 
 KB = 1024
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phasepoint.core.errors import ModelError, OutputExistsError
-from phasepoint.learn.model_file import Model, read_model, write_model
+from phasepoint.learn.models.model_file import Model, read_model, write_model
 
 
 def test_a_model_is_read_as_it_was_written(tmp_path):

@@ -1,9 +1,18 @@
 import numpy as np
 import pytest
 
-from phasepoint.learn.graph_batches import InputGraph, bucket_nodes, plain_batches, stack_graphs
-from phasepoint.learn.network import AGGREGATIONS, REDUCTIONS, NetworkSettings, create_parameters, predict_network
-from phasepoint.learn.network_answers import network_log_times
+from phasepoint.learn.models.network import (
+    AGGREGATIONS,
+    REDUCTIONS,
+    InputGraph,
+    NetworkSettings,
+    bucket_nodes,
+    create_parameters,
+    network_log_times,
+    plain_batches,
+    predict_network,
+    stack_graphs,
+)
 
 
 def random_graph(draw, size, *, features=3, kernel=2):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_spec, device_specs
-from phasepoint.learn.model_file import Model, read_model, write_model
-from phasepoint.learn.operator_calibration import calibrate, nested_coverage, widened
-from phasepoint.learn.operator_fit import fit_operators
-from phasepoint.learn.operators import Operator, OperatorModel, evaluate, operator_class
+from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.operators.fit import calibrate, fit_operators, nested_coverage, widened
+from phasepoint.learn.operators.task import Operator, OperatorModel, evaluate, operator_class
 
 TRAINED_ON = ("Tesla T4", "Tesla V100-PCIE-32GB", "NVIDIA A100-PCIE-40GB", "Tesla P100-PCIE-16GB")
 NEW = ("NVIDIA H100 80GB HBM3", "NVIDIA_L4")

@@ -8,13 +8,13 @@ from hlo_texts import LOOPS, module_of_text, proto_of_text, wrap_module
 
 from phasepoint.core.errors import ModelError, NoDataError, SourceError, UsageError
 from phasepoint.devices import device_spec
-from phasepoint.learn.analytic import analytic_of_device, predict_analytic
-from phasepoint.learn.graphs import graph_of_kernel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.model_file import Model
-from phasepoint.learn.predict import predict_kernel_times
-from phasepoint.learn.predict_calibration import CALIBRATIONS
-from phasepoint.learn.predict_doubts import UNKNOWN_OPCODE_FACTOR, UNKNOWN_WORK_FACTOR
+from phasepoint.learn.hlo_graph.graphs import graph_of_kernel
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.models.analytic import analytic_of_device, predict_analytic
+from phasepoint.learn.models.model_file import Model
+from phasepoint.learn.predict.analytic import CALIBRATIONS
+from phasepoint.learn.predict.answers import UNKNOWN_OPCODE_FACTOR, UNKNOWN_WORK_FACTOR
+from phasepoint.learn.predict.predict import predict_kernel_times
 
 DENSE = """HloModule dense
 fused { p = f32[256,512]{1,0} parameter(0)

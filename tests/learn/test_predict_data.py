@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phasepoint.learn.predict import predict_kernel_times
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.schema import load_schema
+from phasepoint.learn.predict.predict import predict_kernel_times
 
 pytestmark = pytest.mark.data
 

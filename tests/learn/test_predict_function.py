@@ -3,7 +3,7 @@
 import pytest
 
 from phasepoint.core.errors import UsageError
-from phasepoint.learn.predict import predict_function, predict_kernel_times
+from phasepoint.learn.predict.predict import predict_function, predict_kernel_times
 
 jax = pytest.importorskip("jax", reason="functions are traced by JAX")
 pytestmark = pytest.mark.jax

@@ -5,13 +5,13 @@ import pytest
 from hlo_texts import module_of_text
 from made_kernels import made_kernels
 
-from phasepoint.learn.analytic import predict_analytic
-from phasepoint.learn.graphs import graph_of_kernel
-from phasepoint.learn.kernel_fit import FitSettings, fit_kernel_model
-from phasepoint.learn.kernel_model import KernelModel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.model_file import Model
-from phasepoint.learn.predict import predict_kernel_times
+from phasepoint.learn.hlo_graph.graphs import graph_of_kernel
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.kernels.fit import FitSettings, fit_kernel_model
+from phasepoint.learn.kernels.model import KernelModel
+from phasepoint.learn.models.analytic import predict_analytic
+from phasepoint.learn.models.model_file import Model
+from phasepoint.learn.predict.predict import predict_kernel_times
 
 TEXT = """HloModule two
 fused { p = f32[256,512]{1,0} parameter(0)

@@ -8,12 +8,12 @@ from hlo_texts import module_of_text
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_spec
-from phasepoint.learn import predict_gpu
-from phasepoint.learn.graphs import graph_of_kernel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.operator_work import Operator, work_of_operators
-from phasepoint.learn.predict_operators import operator_of_kernel
-from phasepoint.learn.predict_types import Asked
+from phasepoint.learn.hlo_graph.graphs import graph_of_kernel
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.operators.work import Operator, work_of_operators
+from phasepoint.learn.predict import gpu as predict_gpu
+from phasepoint.learn.predict.gpu import operator_of_kernel
+from phasepoint.learn.predict.types import Asked
 
 DOT = """HloModule d
 ENTRY main { x = {lhs} parameter(0)

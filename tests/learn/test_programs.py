@@ -10,12 +10,11 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from phasepoint.learn.programs import MANUAL_TEST_FAMILIES, corpus_programs, make_inputs
-from phasepoint.learn.programs.catalogue import zoo_networks, zoo_programs
-from phasepoint.learn.programs.generator import RANDOM_GRAPH, drawn_graph, drawn_pieces, generated_programs
-from phasepoint.learn.programs.modes import UPDATES, train_program
-from phasepoint.learn.programs.piece_kinds import PIECE_KINDS
-from phasepoint.learn.programs.specs import Net, sizes
+from phasepoint.zoo import MANUAL_TEST_FAMILIES, corpus_programs, make_inputs
+from phasepoint.zoo.catalogue import zoo_networks, zoo_programs
+from phasepoint.zoo.generated.generator import PIECE_KINDS, RANDOM_GRAPH, drawn_graph, drawn_pieces, generated_programs
+from phasepoint.zoo.modes import UPDATES, train_program
+from phasepoint.zoo.specs import Net, sizes
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.jax
@@ -48,7 +47,7 @@ def test_manual_families_are_there_with_variants_enough():
 
 def test_the_catalogue_needs_no_jax():
     code = (
-        "import sys; from phasepoint.learn.programs import corpus_programs; "
+        "import sys; from phasepoint.zoo import corpus_programs; "
         "assert len(corpus_programs()) > 1000; assert 'jax' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,13 +6,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn import solvers
-from phasepoint.learn.conv_problem import parse_conv_problem
-from phasepoint.learn.evaluation import kendall_tau
-from phasepoint.learn.model_file import Model, read_model, write_model
-from phasepoint.learn.solver_network import NetworkSettings
-from phasepoint.learn.solver_table import read_solvers, shapes_seen
-from phasepoint.learn.solvers import SolverModel, evaluate, evaluate_table, mean_tau, train
+from phasepoint.learn.choosing import solvers
+from phasepoint.learn.choosing.convolutions import parse_conv_problem
+from phasepoint.learn.choosing.solver_network import NetworkSettings
+from phasepoint.learn.choosing.solver_table import read_solvers, shapes_seen
+from phasepoint.learn.choosing.solvers import SolverModel, evaluate, evaluate_table, mean_tau, train
+from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.tasks import kendall_tau
 
 SMALL = NetworkSettings(networks=1, width=16, epochs=60, batch=32)
 

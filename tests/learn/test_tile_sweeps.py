@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn import tile_sweeps
-from phasepoint.learn.model_file import Model, read_model, write_model
-from phasepoint.learn.sweep_table import read_sweeps
-from phasepoint.learn.tile_sweeps import evaluate, known_sweeps, learn_sweep, train, tune_sweep
+from phasepoint.learn.choosing import tile_sweeps
+from phasepoint.learn.choosing.sweep_table import read_sweeps
+from phasepoint.learn.choosing.tile_sweeps import evaluate, known_sweeps, learn_sweep, train, tune_sweep
+from phasepoint.learn.models.model_file import Model, read_model, write_model
 
 NAMES = ("block_size_x", "tile_size_x", "unroll")
 

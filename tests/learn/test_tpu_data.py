@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from phasepoint.learn.graphs import NODE_FEATURE_NAMES, OPCODES, graph_of_kernel
-from phasepoint.learn.kernels import kernels_of_module
-from phasepoint.learn.program_graph import graph_of_program
-from phasepoint.learn.tpu_tiles import default_choices, evaluate, read_tile_kernels, train
-from phasepoint.sources.proto.schema import load_schema
-from phasepoint.sources.tpu_graphs import read_tuned_kernels, read_tuned_program
+from phasepoint.hlo.schema import load_schema
+from phasepoint.learn.choosing.tpu_graphs import read_tuned_kernels, read_tuned_program
+from phasepoint.learn.choosing.tpu_tiles import default_choices, evaluate, read_tile_kernels, train
+from phasepoint.learn.hlo_graph.graphs import NODE_FEATURE_NAMES, OPCODES, graph_of_kernel, graph_of_program
+from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 
 pytestmark = pytest.mark.data
 

@@ -5,10 +5,14 @@ import pytest
 from tpu_made import PRODUCT, SUM, sums, tuning_data
 
 from phasepoint.core.errors import ModelError, SourceError
-from phasepoint.learn.model_file import Model
-from phasepoint.learn.tile_cost import COEFFICIENT_NAMES, TileTimes, fit_tile_cost, tile_time_s
-from phasepoint.learn.tile_features import TILE_FEATURE_NAMES
-from phasepoint.learn.tpu_tiles import (
+from phasepoint.learn.choosing.tile_features import (
+    COEFFICIENT_NAMES,
+    TILE_FEATURE_NAMES,
+    TileTimes,
+    fit_tile_cost,
+    tile_time_s,
+)
+from phasepoint.learn.choosing.tpu_tiles import (
     choices_of,
     default_choices,
     evaluate,
@@ -16,6 +20,7 @@ from phasepoint.learn.tpu_tiles import (
     read_tile_kernels,
     train,
 )
+from phasepoint.learn.models.model_file import Model
 
 
 def silent(_done, _total):
@@ -172,7 +177,7 @@ def test_a_model_of_another_kind_is_refused(tmp_path):
 
 
 def test_no_module_is_said(tmp_path):
-    from phasepoint.sources.proto.schema import load_schema
+    from phasepoint.hlo.schema import load_schema
 
     data = load_schema("tpu_graphs")["TuningData"]()
     data.modules.add().runs.add()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from phasepoint.learn import trees
-from phasepoint.learn.trees import PACKED, pack_trees, predict_trees
+from phasepoint.learn.models import trees
+from phasepoint.learn.models.trees import PACKED, pack_trees, predict_trees
 
 
 def _data(n=600, seed=0):

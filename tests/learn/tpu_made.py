@@ -2,7 +2,7 @@
 
 from hlo_texts import proto_of_text
 
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.schema import load_schema
 
 PRODUCT = """HloModule product
 fused {{ x = f32[{m},{k}]{{1,0:T(8,128)}} parameter(0)

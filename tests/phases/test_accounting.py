@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_tables import steps_table
 
-from phasepoint.phases.accounting import account_time, closed
-from phasepoint.phases.breakdown import Breakdown, PartTime
-from phasepoint.phases.clock import read_clock, sum_ps
+from phasepoint.phases.clock.accounting import account_time, closed
+from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.steps import read_clock, sum_ps
 
 KINDS = ("checkpoints", "waits", "hints", "gaps")
 

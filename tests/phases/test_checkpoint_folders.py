@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from phasepoint.core.tables import table_from_rows
-from phasepoint.phases.checkpoint_folders import join_folders
+from phasepoint.phases.clock.checkpoint_folders import join_folders
 
 MS = 10**9
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from run_tables import MS, captured_tables, noisy_run, steps_table
 
 from phasepoint.core.tables import CATEGORIES
-from phasepoint.phases.captured import PARTS
-from phasepoint.phases.estimates import estimate_totals
+from phasepoint.estimates.captured import PARTS
+from phasepoint.estimates.estimates import estimate_totals
 
 
 def parts_of(breakdown):

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from phasepoint.phases import detect_phases
-from phasepoint.phases.kmeans import find_elbow
-from phasepoint.phases.step_space import MOST_POINTS, spread_labels, step_space
-from phasepoint.phases.vectors import read_ops, read_steps
+from phasepoint.phases.detection.methods.kmeans import find_elbow
+from phasepoint.phases.detection.methods.step_space import MOST_POINTS, spread_labels, step_space
+from phasepoint.phases.detection.vectors import read_ops, read_steps
 
 
 def two_kinds(n, every):

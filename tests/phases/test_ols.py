@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from phasepoint.phases import detect_phases
-from phasepoint.phases.ols import OnlineScan, similarity
+from phasepoint.phases.detection.methods.ols import OnlineScan, similarity
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from phasepoint.phases.describe import find_return_period
-from phasepoint.phases.naming import Evidence, name_phases
+from phasepoint.phases.detection.describe import find_return_period
+from phasepoint.phases.detection.naming import Evidence, name_phases
 
 
 def phase(number, **changes):

@@ -7,9 +7,8 @@ from scipy.stats import hypergeom, norm
 from sklearn.metrics import adjusted_rand_score
 
 from phasepoint.phases import detect_phases
-from phasepoint.phases.folding import _normal_tail
-from phasepoint.phases.noise import estimate_noise
-from phasepoint.phases.schedule import _log_draw_tail, find_schedule
+from phasepoint.phases.detection.signals.changepoints import estimate_noise
+from phasepoint.phases.detection.signals.periodicity import _log_draw_tail, _normal_tail, find_schedule
 
 STEP_PS = 10**11
 

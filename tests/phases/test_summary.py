@@ -8,9 +8,9 @@ import pytest
 from run_tables import MS
 
 from phasepoint.core.tables import table_from_columns, table_from_rows
-from phasepoint.phases.cost import _within
-from phasepoint.phases.summary import summarize_run
+from phasepoint.phases.clock.accounting import _within
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.summary import summarize_run
 
 S = 1000 * MS
 EPOCH_NS = 1_700_000_000 * 10**9

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from phasepoint.phases.accounting import measured_breakdown
-from phasepoint.phases.breakdown import OpTime
-from phasepoint.phases.summary_types import PhaseSummary, RunEvent
-from phasepoint.phases.verdict import write_verdict
+from phasepoint.phases.clock.accounting import measured_breakdown
+from phasepoint.phases.clock.breakdown import OpTime
+from phasepoint.summary.summary import write_verdict
+from phasepoint.summary.types import PhaseSummary, RunEvent
 
 S = 10**12
 EVENT = RunEvent("input-stall", 0, 0, 400, 600, 0, 0, 9 * S, "")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from phasepoint.recorder import assembly
-from phasepoint.recorder.epoch import Clock
-from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.background import Flusher
+from phasepoint.recorder.clock.epoch import Clock
 from phasepoint.recorder.recording import Recording, record
-from phasepoint.recorder.session import PendingCapture, ProfilerBusyError, SessionProbe
+from phasepoint.recorder.seam.session import PendingCapture, ProfilerBusyError, SessionProbe
 
 MS = 1_000_000
 """Nanoseconds."""

@@ -7,16 +7,18 @@ from hypothesis import strategies as st
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
-from phasepoint.recorder.budget import (
+from phasepoint.recorder.clock.cost import CostAccount, RecorderCost
+from phasepoint.recorder.windows.budget import (
     CLOSING_RESERVE_PS,
     CREDIT_PS,
     FIRST_COST_RATIO,
+    MARGIN,
     MOST_OVER,
+    WORST,
     BudgetController,
+    WindowCost,
 )
-from phasepoint.recorder.cost import CostAccount, RecorderCost
-from phasepoint.recorder.planner import Situation, WindowPlanner
-from phasepoint.recorder.window_costs import MARGIN, WORST, WindowCost
+from phasepoint.recorder.windows.planner import Situation, WindowPlanner
 
 PRIOR = PRIVATE_PRIOR
 

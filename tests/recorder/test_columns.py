@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import TableError
 from phasepoint.core.tables import TABLES
-from phasepoint.recorder.columns import column_of_values, int64_column, name_column
+from phasepoint.recorder.output import column_of_values, int64_column, name_column
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from phasepoint.recorder import launch
+from phasepoint.recorder.process import launch
 from phasepoint.store import open_run
 
 DEAR = (
@@ -83,6 +83,6 @@ def test_what_looking_for_steps_imports_is_in_the_account(fakes):
     """Before there is a recording: `sitecustomize` imports the recorder when a framework is imported."""
     (fakes / "torch").mkdir()
     (fakes / "torch" / "__init__.py").touch()
-    code = "import torch, sys; print(sys.modules['phasepoint.recorder.import_cost'].spent_ns > 0)"
+    code = "import torch, sys; print(sys.modules['phasepoint.recorder.clock.importing'].spent_ns > 0)"
     inject = os.path.join(os.path.dirname(launch.__file__), "inject")  # noqa: PTH118, PTH120
     assert run_job(code, packages=f"{inject}{os.pathsep}{fakes}").stdout == "True\n"

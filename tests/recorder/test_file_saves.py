@@ -10,8 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from phasepoint.recorder.file_saves import is_originals, protect_files
-from phasepoint.recorder.redirection import Redirection, put_in_force
+from phasepoint.recorder.resume.saves import is_originals, protect_files
+from phasepoint.recorder.seam.redirection import Redirection, put_in_force
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
-from phasepoint.recorder.guard import Guard
-from phasepoint.recorder.save_watch import Saved, SaveWatch
-from phasepoint.recorder.saved_folder import MOST_ENTRIES, saved_bytes
+from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+from phasepoint.recorder.hooks.saves import Saved, SaveWatch
+from phasepoint.recorder.seam.guard import Guard
+from phasepoint.recorder.seam.redirection import MOST_ENTRIES, saved_bytes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -185,8 +185,8 @@ def test_keras(tmp_path, backend, when):
     code = """
         import sys
         import numpy as np
-        from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
-        from phasepoint.recorder.guard import Guard
+        from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+        from phasepoint.recorder.seam.guard import Guard
         folder, guard, seen = sys.argv[1], Guard(), []
         if sys.argv[2] == "first":
             remove = watch_checkpoints(seen.append, [].append, guard=guard)

@@ -7,8 +7,8 @@ import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.recorder.epoch import Epoch
-from phasepoint.recorder.gc_clock import LONG_PAUSE, PAUSE, GcClock
+from phasepoint.recorder.clock.epoch import Epoch
+from phasepoint.recorder.clock.gc_clock import LONG_PAUSE, PAUSE, GcClock
 from phasepoint.store import open_run
 
 __all__ = ["still"]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from phasepoint.recorder.gc_pause import collector_paused
+from phasepoint.recorder.clock.importing import collector_paused
 
 
 @contextmanager

@@ -7,9 +7,9 @@ import textwrap
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
-from phasepoint.recorder.guard import Guard
-from phasepoint.recorder.save_watch import LEAST_WAIT_NS, Saved, SaveWatch
+from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+from phasepoint.recorder.hooks.saves import LEAST_WAIT_NS, Saved, SaveWatch
+from phasepoint.recorder.seam.guard import Guard
 
 
 class Ticks:
@@ -231,8 +231,8 @@ def test_torch_imported_later_is_hooked_too(tmp_path):
     pytest.importorskip("torch")
     code = f"""
         import sys
-        from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
-        from phasepoint.recorder.guard import Guard
+        from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+        from phasepoint.recorder.seam.guard import Guard
         seen = []
         remove = watch_checkpoints(seen.append, [].append, guard=Guard())
         assert "torch" not in sys.modules

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from phasepoint.recorder.import_watch import when_imported
+from phasepoint.recorder.seam.import_watch import when_imported
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def package(tmp_path, monkeypatch):
 
 
 def watchers():
-    return [finder for finder in sys.meta_path if type(finder).__module__ == "phasepoint.recorder.import_watch"]
+    return [finder for finder in sys.meta_path if type(finder).__module__ == "phasepoint.recorder.seam.import_watch"]
 
 
 def test_called_after_the_modules_own_code(package):

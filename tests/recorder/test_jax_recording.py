@@ -4,9 +4,9 @@ import threading
 import numpy as np
 import pytest
 
-import phasepoint.recorder.jax_session as jax_session_module
+import phasepoint.recorder.profilers.jax as jax_session_module
 from phasepoint.recorder.recording import record
-from phasepoint.recorder.session import ProfilerBusyError
+from phasepoint.recorder.seam.session import ProfilerBusyError
 from phasepoint.store import open_run
 
 jax = pytest.importorskip("jax")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phasepoint.phases import summarize_run
-from phasepoint.recorder.flusher import Flusher
+from phasepoint.recorder.background import Flusher
 from phasepoint.store import open_run
 
 HEAD = """
@@ -123,7 +123,7 @@ def test_a_killed_run_says_what_it_cost_up_to_its_last_flush(tmp_path):
 def test_without_a_thread_a_round_runs_where_it_is_asked_for(monkeypatch):
     rounds = []
     flusher = Flusher(rounds.append)
-    monkeypatch.setattr("phasepoint.recorder.flusher.interpreter_is_ending", lambda: True)
+    monkeypatch.setattr("phasepoint.recorder.background.interpreter_is_ending", lambda: True)
     flusher.start()
     assert flusher.is_inline
     flusher.wake()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from phasepoint.core.errors import RecordError, UsageError
-from phasepoint.recorder.autosteps.options import AutoOptions
-from phasepoint.recorder.launch import launch
+from phasepoint.recorder.process.launch import launch
+from phasepoint.recorder.seam.options import AutoOptions
 from phasepoint.store import open_run
 
 TORCH_JOB = """

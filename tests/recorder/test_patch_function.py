@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from phasepoint.recorder.patch_function import patch_function
+from phasepoint.recorder.seam.patch import patch_function
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from phasepoint.core.errors import ShardBusyError
-from phasepoint.recorder.ranks import known_rank, open_ranked_shard, rank
+from phasepoint.recorder.process.identity import known_rank, open_ranked_shard, rank
 from phasepoint.store import create_run, open_run
 
 

@@ -7,8 +7,14 @@ import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
 
 from phasepoint.core.units import PS_PER_S
-from phasepoint.recorder import idle_converter
-from phasepoint.recorder.idle_converter import LEAST_WINDOWS, SAVINGS, START_PRIOR_PS, WINDOW_PRIOR_PS, IdleConverter
+from phasepoint.recorder.process import idle_converter
+from phasepoint.recorder.process.idle_converter import (
+    LEAST_WINDOWS,
+    SAVINGS,
+    START_PRIOR_PS,
+    WINDOW_PRIOR_PS,
+    IdleConverter,
+)
 
 __all__ = ["still"]
 EXPECTED_PS = START_PRIOR_PS + LEAST_WINDOWS * WINDOW_PRIOR_PS
@@ -100,7 +106,7 @@ def test_a_real_one_converts_a_run(tmp_path):
             sys.executable,
             "-c",
             "import subprocess, sys, os; raise SystemExit(subprocess.run([sys.executable, '-m', "
-            "'phasepoint.recorder.idle_converter', sys.argv[1], str(os.getpid())]).returncode)",
+            "'phasepoint.recorder.process.idle_converter', sys.argv[1], str(os.getpid())]).returncode)",
             str(tmp_path),
         ],
         capture_output=True,

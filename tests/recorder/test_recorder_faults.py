@@ -12,8 +12,8 @@ from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, st
 
 from phasepoint.core.errors import StoreError
 from phasepoint.recorder import output
-from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
-from phasepoint.recorder.step_clock import StepClock
+from phasepoint.recorder.clock.step_clock import StepClock
+from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
 from phasepoint.store import ShardWriter, open_run
 
 __all__ = ["still"]

@@ -4,10 +4,10 @@ import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.recorder.cost import CostAccount
-from phasepoint.recorder.planner import Opening
+from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.recording import record
-from phasepoint.recorder.windows import WindowRunner
+from phasepoint.recorder.windows.planner import Opening
+from phasepoint.recorder.windows.runner import WindowRunner
 from phasepoint.store import open_run
 
 __all__ = ["still"]

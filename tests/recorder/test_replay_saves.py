@@ -2,11 +2,11 @@
 
 import pytest
 
-from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
-from phasepoint.recorder.guard import Guard
-from phasepoint.recorder.redirection import Redirection, destination
-from phasepoint.recorder.replay_saves import protect_checkpoints, release_checkpoints
-from phasepoint.recorder.resume import ReplayRequest
+from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+from phasepoint.recorder.resume.request import ReplayRequest
+from phasepoint.recorder.resume.saves import protect_checkpoints, release_checkpoints
+from phasepoint.recorder.seam.guard import Guard
+from phasepoint.recorder.seam.redirection import Redirection, destination
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -287,7 +287,7 @@ def test_an_orbax_that_is_not_as_known_saves_nothing_there(tmp_path, protect, mo
     folder = tmp_path / "ckpt"
     ocp, np = managed(folder, [10])
     original = content_of(folder)
-    monkeypatch.setattr("phasepoint.recorder.orbax_saves._USED", ("_of_another_version",))
+    monkeypatch.setattr("phasepoint.recorder.resume.orbax_saves._USED", ("_of_another_version",))
     protect(checkpoint=folder / "10")
     with ocp.CheckpointManager(folder) as manager:
         assert not manager.save(20, args=ocp.args.StandardSave({"w": np.zeros(3)}))

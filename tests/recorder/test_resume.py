@@ -9,8 +9,8 @@ import pytest
 from recorder_fakes import FakeClock, FakeSession, fake_record, still
 
 from phasepoint.core.errors import ReplayError
-from phasepoint.recorder import resume
-from phasepoint.recorder.resume import VARIABLE, ReplayRequest, Resume
+from phasepoint.recorder.resume import request as resume
+from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest, Resume
 from phasepoint.store import open_run
 
 __all__ = ["still"]

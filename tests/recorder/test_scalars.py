@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
 
-from phasepoint.recorder import scalars
+from phasepoint.recorder.clock import scalars
+from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.recording import record
-from phasepoint.recorder.scalars import ScalarLog
 from phasepoint.store import open_run
 
 __all__ = ["still"]

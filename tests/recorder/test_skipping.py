@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorder_fakes import FakeClock, FakeSession, fake_record, still
 
-from phasepoint.recorder import resume
-from phasepoint.recorder.loader_state import LoaderState, restore_state, take_state
-from phasepoint.recorder.loop_place import LoopPlace, PastLoops
-from phasepoint.recorder.random_state import RandomState
-from phasepoint.recorder.resume import VARIABLE, ReplayRequest
+from phasepoint.recorder.resume import request as resume
+from phasepoint.recorder.resume.loader_state import LoaderState, RandomState, restore_state, take_state
+from phasepoint.recorder.resume.loop_place import LoopPlace, PastLoops
+from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest
 from phasepoint.store import open_run
 
 __all__ = ["still"]

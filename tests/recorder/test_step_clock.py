@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorder_fakes import MS, FakeClock
 
-from phasepoint.recorder.step_clock import StepClock
+from phasepoint.recorder.clock.step_clock import StepClock
 
 
 def rows_of(clock):

@@ -16,7 +16,7 @@ STOPS = 40
 JOB = """
 import sys, threading
 import torch
-from phasepoint.recorder.torch_session import TorchSession
+from phasepoint.recorder.profilers.torch import TorchSession
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -11,7 +11,7 @@ from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, st
 
 from phasepoint.core.units import PS_PER_S, PS_PER_US
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
-from phasepoint.recorder.budget import CAPTURE_BYTES
+from phasepoint.recorder.windows.budget import CAPTURE_BYTES
 from phasepoint.store import open_run
 
 __all__ = ["still"]

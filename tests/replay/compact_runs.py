@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from phasepoint.phases.captured import PARTS, Captured
-from phasepoint.phases.strata import StepTimes
-from phasepoint.replay.compact import HostSteps
+from phasepoint.estimates.captured import PARTS, Captured
+from phasepoint.estimates.strata import StepTimes
+from phasepoint.replay.compact.compact import HostSteps
 
 MS = 10**9
 

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from phasepoint.recorder.resume import VARIABLE, ReplayRequest
+from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest
 from phasepoint.store import open_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.replay.fidelity import compare_replay
+from phasepoint.replay.fidelity.fidelity import compare_replay
 from phasepoint.replay.record import ReplayRecord
-from phasepoint.sources.convert import convert_windows
+from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import analyse_run
 
 JOBS = Path(__file__).with_name("exact_jobs.py")
 PARTS = ("params", "optimizer", "random", "loss")

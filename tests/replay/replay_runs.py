@@ -6,8 +6,8 @@ from typing import Any
 
 from phasepoint.core.tables import table_from_rows
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.phases.analysis import Analysis, analyse_run
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import Analysis, analyse_run
 
 EPOCH_NS = 1_700_000_000_000_000_000
 FIRST_START_PS = 250 * PS_PER_MS

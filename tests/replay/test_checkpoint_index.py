@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from phasepoint.core.tables import table_from_columns, table_from_rows
-from phasepoint.phases.analysis import analyse_run
 from phasepoint.replay.checkpoints import index_checkpoints
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
 
 MS = 10**9
 EPOCH_NS = 1_700_000_000 * 10**9
@@ -161,7 +161,7 @@ def test_a_bucket_that_does_not_answer_is_asked_once(tmp_path, monkeypatch):
         asked.append(path)
         raise OSError("no network")
 
-    monkeypatch.setattr("phasepoint.sources.checkpoints.open_place", refuse)
+    monkeypatch.setattr("phasepoint.checkpoints.formats.open_place", refuse)
     rows = [wrote(f"gs://bucket/{step}", step, start_ms=step) for step in (1, 2, 3)]
     found = index_of(write_run(tmp_path, [*rows, wrote("s3://other/4", 4, start_ms=4)])).checkpoints
     assert asked == ["gs://bucket/1", "s3://other/4"]

@@ -6,9 +6,9 @@ import pytest
 
 from phasepoint.core.errors import NoDataError, UsageError
 from phasepoint.core.tables import CATEGORIES, table_from_rows
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.replay.compact import compact_run
+from phasepoint.replay.compact.compact import compact_run
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
 
 MS = 10**9
 N = 200

@@ -8,9 +8,9 @@ from compact_runs import MS, PARTS, host_steps, oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.phases.captured import Captured
-from phasepoint.phases.strata import StepTimes
-from phasepoint.replay.compact_estimate import estimate_run
+from phasepoint.estimates.captured import Captured
+from phasepoint.estimates.strata import StepTimes
+from phasepoint.replay.compact.estimate import estimate_run
 
 SEEDS = st.integers(0, 10**6)
 CAPTURED = st.sampled_from(["all", "some", "none"])

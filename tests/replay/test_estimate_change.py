@@ -8,9 +8,9 @@ import pytest
 from change_runs import EVAL, MS, N_STEPS, usual_job, write_run
 
 from phasepoint.core.errors import NoDataError, ReplayError, UsageError
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.replay.estimate import estimate_change
+from phasepoint.replay.change.estimate import estimate_change
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import analyse_run
 
 TRAIN_STEPS = N_STEPS - len(EVAL) - 1
 """Training steps: all but the evaluation and the first, which compiles."""

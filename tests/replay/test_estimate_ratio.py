@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import f as fisher
 from scipy.stats import t as student
 
-from phasepoint.replay.change_ratio import compare_steps, scatter_of_place
+from phasepoint.replay.change.ratio import compare_steps, scatter_of_place
 
 MS = 10**9
 

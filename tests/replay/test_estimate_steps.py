@@ -3,9 +3,8 @@
 import numpy as np
 from change_runs import MS, write_run
 
-from phasepoint.phases.clock import read_clock
-from phasepoint.replay.clean_steps import CleanSteps, read_clean_steps
-from phasepoint.replay.step_means import mean_steps
+from phasepoint.phases.clock.steps import read_clock
+from phasepoint.replay.change.clean_steps import CleanSteps, mean_steps, read_clean_steps
 
 
 def steps(rows):

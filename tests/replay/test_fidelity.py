@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import NoDataError
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.replay.fidelity import DIFFERS, FAITHFUL, NOT_COMPARABLE, UNCLEAR, compare_replay
-from phasepoint.replay.fidelity_times import median_interval, stretch_noise
+from phasepoint.replay.fidelity.fidelity import DIFFERS, FAITHFUL, NOT_COMPARABLE, UNCLEAR, compare_replay
+from phasepoint.replay.fidelity.times import median_interval, stretch_noise
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import analyse_run
 
 
 @pytest.fixture

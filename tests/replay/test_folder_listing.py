@@ -1,6 +1,6 @@
 """Which checkpoints are gone, by the listing of their folders."""
 
-from phasepoint.replay.folder_listing import MOST_FOLDERS, find_gone
+from phasepoint.replay.checkpoints import MOST_FOLDERS, find_gone
 
 
 def test_what_its_folder_does_not_list_is_gone(tmp_path):

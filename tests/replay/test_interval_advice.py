@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.replay.interval_advice import best_interval_ps, interval_cost_ps
-from phasepoint.replay.plan_words import advise_interval
+from phasepoint.replay.plan.words import advise_interval, best_interval_ps, interval_cost_ps
 
 
 @given(write_ps=st.integers(0, 500), run_ps=st.integers(1, 4000), replays=st.integers(1, 20))

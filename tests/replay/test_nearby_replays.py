@@ -9,7 +9,7 @@ import pytest
 from replay_runs import analysed, write_run
 
 from phasepoint.cli.main import run as command_line
-from phasepoint.replay.nearby_replays import MOST_REPLAYS, find_replays, hold_against
+from phasepoint.replay.fast_forward import MOST_REPLAYS, find_replays, hold_against
 from phasepoint.replay.record import RECORD_NAME, ReplayRecord, write_replay
 from phasepoint.store import open_run
 

@@ -8,7 +8,7 @@ from replay_runs import FIRST_START_PS, analysed
 from phasepoint.core.errors import NoDataError, ReplayError, UsageError
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
-from phasepoint.replay.plan import plan_phases, plan_replay
+from phasepoint.replay.plan.plan import plan_phases, plan_replay
 
 N = 300
 SLOW = range(150, 250)

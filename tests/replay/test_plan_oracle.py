@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from plan_oracle import best_plan
 from replay_runs import analysed
 
-from phasepoint.phases.phase_summary import representative_row
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
-from phasepoint.replay.plan import plan_phases
-from phasepoint.replay.targets import MOST_STEPS
+from phasepoint.replay.plan.plan import plan_phases
+from phasepoint.replay.plan.targets import MOST_STEPS
+from phasepoint.summary.summary import representative_row
 
 PATTERN = (10, 10, 10, 10, 30, 30, 30, 10)
 """Milliseconds of blocks of steps, in turns."""

@@ -12,9 +12,9 @@ import pytest
 
 from phasepoint.cli.main import run as cli
 from phasepoint.core.errors import OutputExistsError, RecordError, ReplayError, StoreError, UsageError
-from phasepoint.replay.plan import ReplayPlan
+from phasepoint.replay.plan.plan import ReplayPlan
 from phasepoint.replay.record import ReplayRecord, read_replay, write_replay
-from phasepoint.replay.runner import ReplayLimits, ReplayOutcome, run_replay
+from phasepoint.replay.run.runner import ReplayLimits, ReplayOutcome, run_replay
 from phasepoint.store import open_run
 
 PROGRAM = """
@@ -296,7 +296,8 @@ def test_the_record_of_a_replay(tmp_path):
 @pytest.mark.parametrize(("how", "code"), [("ordinary", 0), ("ignores", 17), ("crashes", 1)])
 def test_the_command_line(job, tmp_path, monkeypatch, capsys, how, code):
     from phasepoint.cli import opening
-    from phasepoint.replay import fidelity, plan
+    from phasepoint.replay.fidelity import fidelity
+    from phasepoint.replay.plan import plan
 
     class Analysis:
         run = open_run(job.run)

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from phasepoint.replay.clean_steps import CleanSteps
-from phasepoint.replay.slow_stretches import without_slow
-from phasepoint.replay.step_means import StepMeans
+from phasepoint.replay.change.clean_steps import CleanSteps, StepMeans
+from phasepoint.replay.change.ratio import without_slow
 
 
 def kept(replay_ps, original_ps, clean=None):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from phasepoint.replay.step_strata import LEAST_SAMPLE, allot_sample, stratify_steps
+from phasepoint.replay.compact.choice import LEAST_SAMPLE, allot_sample, stratify_steps
 
 
 @st.composite

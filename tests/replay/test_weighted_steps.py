@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from phasepoint.replay.weighted_steps import ChosenSteps, estimate_from_steps, half_widths, round_closing, welch_freedom
+from phasepoint.replay.compact.weighted_steps import (
+    ChosenSteps,
+    estimate_from_steps,
+    half_widths,
+    round_closing,
+    welch_freedom,
+)
 
 
 @st.composite

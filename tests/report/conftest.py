@@ -26,8 +26,8 @@ def opened(tmp_path_factory):
     from made_run import made_run
 
     from phasepoint.phases import summarize_run
-    from phasepoint.phases.timeline import build_timeline
     from phasepoint.store import open_run
+    from phasepoint.summary.timeline import build_timeline
 
     run = open_run(made_run(tmp_path_factory.mktemp("report") / "made"))
     summary = summarize_run(run)
@@ -37,8 +37,8 @@ def opened(tmp_path_factory):
 @pytest.fixture(scope="session")
 def near(opened):
     """Details of the same run; the step that stands for its largest phase is one whose events were kept."""
-    from phasepoint.phases.analysis import analyse_run
-    from phasepoint.phases.report_details import build_details
+    from phasepoint.summary.analysis import analyse_run
+    from phasepoint.summary.details import build_details
 
     run, summary, _ = opened
     shown = replace(summary.phases[0], representative_window=0, representative_step=10)
@@ -48,8 +48,8 @@ def near(opened):
 @pytest.fixture(scope="session")
 def forward(opened):
     """What can be replayed of the same run."""
-    from phasepoint.phases.analysis import analyse_run
     from phasepoint.replay.fast_forward import build_fast_forward
+    from phasepoint.summary.analysis import analyse_run
 
     return build_fast_forward(analyse_run(opened[0]))
 

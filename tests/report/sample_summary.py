@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
-from phasepoint.phases.breakdown import Breakdown, OpTime, PartTime
-from phasepoint.phases.cost import RecordingCost
-from phasepoint.phases.hosts import HostSummary
-from phasepoint.phases.summary_types import (
+from phasepoint.phases.clock.accounting import RecordingCost
+from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.clock.hosts import HostSummary
+from phasepoint.summary.types import (
     SUMMARY_VERSION,
     CheckpointSummary,
     GapSummary,

@@ -1,5 +1,5 @@
-from phasepoint.phases.cost import RecordingCost
-from phasepoint.report.wording import cost_parts
+from phasepoint.phases.clock.accounting import RecordingCost
+from phasepoint.report.words.wording import cost_parts
 
 
 def test_the_parts_of_the_recordings_cost_add_up_to_it():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sample_findings import EVIL_TITLE, sample_findings
 
-from phasepoint.report.html import summary_html
+from phasepoint.report.html.page import summary_html
 
 pytestmark = pytest.mark.browser
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.phases.phase_ops import measure_phases
-from phasepoint.report.csv_tables import CSV_TABLES, csv_tables
-from phasepoint.report.csv_text import csv_text
+from phasepoint.report.export.csv_tables import CSV_TABLES, csv_tables
+from phasepoint.report.tables import csv_text
+from phasepoint.summary.roofline import measure_phases
 
 
 def test_null_is_empty_and_dictionaries_are_text():

@@ -12,15 +12,22 @@ from made_run import EVAL, OPS, WINDOW_STEPS, WINDOWS, step_rows
 from sample_findings import sample_findings
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.phases.distribution import BINS, build_distribution
-from phasepoint.phases.layers import LEAST_SHARE, MAX_DEPTH, NO_LAYER, build_layer_tree
-from phasepoint.phases.method_comparison import WHY_NOT, adjusted_rand_index, compare_methods
-from phasepoint.phases.op_costs import OpCost, read_op_costs
-from phasepoint.phases.representative import MAX_SPANS, _rows_at, _trace
-from phasepoint.phases.roofline import find_peaks, roofline_points
 from phasepoint.report.documents import to_json
-from phasepoint.report.html_data import page_data
+from phasepoint.report.html.data import page_data
+from phasepoint.summary.analysis import analyse_run
+from phasepoint.summary.details import (
+    BINS,
+    LEAST_SHARE,
+    MAX_DEPTH,
+    NO_LAYER,
+    WHY_NOT,
+    adjusted_rand_index,
+    build_distribution,
+    build_layer_tree,
+    compare_methods,
+)
+from phasepoint.summary.representative import MAX_SPANS, _rows_at, _trace
+from phasepoint.summary.roofline import OpCost, find_peaks, read_op_costs, roofline_points
 
 SMALL = st.integers(0, 10**6)
 
@@ -234,7 +241,7 @@ def test_every_number_on_the_page_is_in_the_document(opened, near):
 def test_every_exact_value_in_a_table_is_in_the_document(opened, near):
     import re
 
-    from phasepoint.report.html import summary_html
+    from phasepoint.report.html.page import summary_html
 
     _, summary, timeline = opened
     document = {"summary": summary, "timeline": timeline, "details": near, "findings": sample_findings()}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_summary import EVIL, sample_summary
 
-from phasepoint.phases.summary_types import RunSummary
 from phasepoint.report.documents import phases_document, plain, to_json
+from phasepoint.summary.types import RunSummary
 
 
 def test_version_and_kind_come_first():

@@ -8,15 +8,14 @@ from replay_runs import analysed
 from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
-from phasepoint.phases.analysis import analyse_run
-from phasepoint.phases.timeline import build_timeline
 from phasepoint.replay import fast_forward
-from phasepoint.replay.compact_result import Compact, PartEstimate
+from phasepoint.replay.compact.compact import Compact, PartEstimate
 from phasepoint.replay.fast_forward import build_fast_forward
-from phasepoint.report.checkpoint_words import checkpoint_text, contents, tell_checkpoints
-from phasepoint.report.html import summary_html
-from phasepoint.report.markdown import summary_markdown
-from phasepoint.report.replay_commands import replay_command
+from phasepoint.report.export.markdown import summary_markdown
+from phasepoint.report.html.page import summary_html
+from phasepoint.report.words.wording import checkpoint_text, contents, replay_command, tell_checkpoints
+from phasepoint.summary.analysis import analyse_run
+from phasepoint.summary.timeline import build_timeline
 
 
 def test_every_phase_has_its_plan_or_the_reason(opened, forward):

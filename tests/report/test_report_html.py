@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import pytest
 from sample_summary import EVIL, sample_summary
 
-from phasepoint.report.html import summary_html
-from phasepoint.report.html_data import script_data
-from phasepoint.report.markup import element, escape, join
+from phasepoint.report.html.data import script_data
+from phasepoint.report.html.markup import element, escape, join
+from phasepoint.report.html.page import summary_html
 
 EVIL_SHOWN = EVIL.replace("\x1b", "\\x1b")
 

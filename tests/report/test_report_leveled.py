@@ -4,10 +4,10 @@ import io
 
 from rich.console import Console
 
-from phasepoint.report.leveled_terminal import render_measurement
-from phasepoint.stack.level_samples import Evidence, LayerKey, LayerTime, OpKey, OpTime, Sample
-from phasepoint.stack.leveling import level_samples
-from phasepoint.stack.measured_command import MeasuredRegion
+from phasepoint.measure.command import MeasuredRegion
+from phasepoint.measure.levels import level_samples
+from phasepoint.measure.result import Evidence, LayerKey, LayerTime, OpKey, OpTime, Sample
+from phasepoint.report.terminal.stack import render_measurement
 
 MS = 10**9
 CONV, HEAD = LayerKey("Net/conv", "forward"), LayerKey("Net/[red]head", "forward")

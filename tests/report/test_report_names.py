@@ -3,7 +3,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.report.names import printable, shorten
+from phasepoint.report.words.names import printable, shorten
 
 
 def test_plain_names_stay_as_they_are():

@@ -11,12 +11,12 @@ sys.path.append(str(Path(__file__).parents[1] / "stack"))  # stack_runs.py
 from sample_summary import sample_summary
 from stack_runs import kernel, run_of, span
 
-from phasepoint.report.html import summary_html
-from phasepoint.report.html_data import page_data
-from phasepoint.report.html_stack import stack_section
-from phasepoint.report.stack_document import overview_document
-from phasepoint.stack.analyses import ANALYSES, analyse
-from phasepoint.stack.overview import MOST_ROWS, build_overview
+from phasepoint.report.documents import overview_document
+from phasepoint.report.html.data import page_data
+from phasepoint.report.html.page import summary_html
+from phasepoint.report.html.stack import stack_section
+from phasepoint.stack.analyses.overview import MOST_ROWS, build_overview
+from phasepoint.stack.analyses.table import ANALYSES, analyse
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -104,7 +104,7 @@ def test_a_run_without_spans_has_no_stack(tmp_path):
 
 
 def test_of_many_spans_the_newest_windows_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr("phasepoint.stack.overview.MOST_SPANS", 3)
+    monkeypatch.setattr("phasepoint.stack.analyses.overview.MOST_SPANS", 3)
     spans = [kernel(i, i + 1, window=i // 2, name=f"k{i}") for i in range(6)]
     made = run_of(tmp_path / "run", spans)
     overview = build_overview(made)

@@ -3,8 +3,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.phases.summary_types import StripSegment
-from phasepoint.report.strip import strip_cells
+from phasepoint.report.terminal.summary import strip_cells
+from phasepoint.summary.types import StripSegment
 
 
 def _strip(lengths):

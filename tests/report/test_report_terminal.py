@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 from sample_summary import sample_summary
 
-from phasepoint.report.terminal import render_phases, render_summary
+from phasepoint.report.terminal.summary import render_phases, render_summary
 
 
 def _text(render, summary, *, width=80, colour=None):

@@ -4,8 +4,8 @@ import pytest
 from made_run import STALL, step_rows
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.phases import timeline as module
-from phasepoint.phases.timeline import MAX_MARKS, Mark, _merge_marks, build_timeline
+from phasepoint.summary import timeline as module
+from phasepoint.summary.timeline import MAX_MARKS, Mark, _merge_marks, build_timeline
 
 
 def test_every_step_is_a_point_where_they_are_few(opened):

@@ -6,10 +6,10 @@ import pytest
 from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S, format_counted, parse_ratio
-from phasepoint.phases.cost import RecordingCost
-from phasepoint.phases.summary_types import Recorded, Shortfall
-from phasepoint.report.recorded_line import processes_text, recorded_line, tally_of
-from phasepoint.report.wording import cost_line, headline, hosts_title, steps_line
+from phasepoint.phases.clock.accounting import RecordingCost
+from phasepoint.report.words.recorded_line import processes_text, recorded_line, tally_of
+from phasepoint.report.words.wording import cost_line, headline, hosts_title, steps_line
+from phasepoint.summary.types import Recorded, Shortfall
 
 COST = RecordingCost(0, 0, 0, 0, 0, 8 * PS_PER_MS, 0.008, 0.01, True)
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 from rich.console import Console
 
 from phasepoint.core.tables import Column
-from phasepoint.report.stack_terminal import render_stack
-from phasepoint.stack.result import StackTable, rows_of
+from phasepoint.report.terminal.stack import render_stack
+from phasepoint.stack.shard.shard import StackTable, rows_of
 
 COLUMNS = (
     Column("name", pa.string(), "a name"),

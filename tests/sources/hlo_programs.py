@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.schema import load_schema
 
 F32, S32, PRED, TUPLE = 11, 4, 1, 13
 

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from phasepoint.sources.import_shards import import_shard
+from phasepoint.sources.ingest.import_run import import_shard
 from phasepoint.store.writer import ShardWriter
 
 STOPPED_HOST = 1

@@ -1,6 +1,6 @@
 import pytest
 
-from phasepoint.sources.categories import category_of_name, category_of_opcode, strip_clone_suffix
+from phasepoint.hlo.categories import category_of_name, category_of_opcode, strip_clone_suffix
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import zipfile
 
 import pytest
 
+from phasepoint.checkpoints.facts import CheckpointContents, tell_contents
+from phasepoint.checkpoints.formats import FORMATS, inspect_checkpoint
+from phasepoint.checkpoints.ocdbt import crc32c
+from phasepoint.checkpoints.pickle_outline import Call, Mapped, outline_pickle
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.checkpoint_facts import CheckpointContents, tell_contents
-from phasepoint.sources.checkpoints import FORMATS, inspect_checkpoint
-from phasepoint.sources.ocdbt import crc32c
-from phasepoint.sources.pickle_outline import Call, Mapped, outline_pickle
 
 ALL = CheckpointContents(True, True, True, False)
 NONE = CheckpointContents()

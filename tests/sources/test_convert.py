@@ -11,8 +11,8 @@ import pytest
 from xplane_schema.build import PlaneBuilder, environment, new_space
 
 from phasepoint.core.tables import TABLES, table_from_columns, table_from_rows
-from phasepoint.sources import convert
-from phasepoint.sources.convert import convert_windows, keeps_spans, main
+from phasepoint.sources.ingest import convert
+from phasepoint.sources.ingest.convert import convert_windows, keeps_spans, main
 from phasepoint.store import create_run, open_run, open_shard, write_part
 
 US = 1_000_000
@@ -243,7 +243,7 @@ def test_spans_are_only_written_for_kept_windows(run_path):
 
 
 def test_the_converter_process_converts(run_path):
-    command = [sys.executable, "-m", "phasepoint.sources.convert", run_path]
+    command = [sys.executable, "-m", "phasepoint.sources.ingest.convert", run_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert open_run(run_path).table("conversions").num_rows == 3

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.sources.damaged_json import close_json, read_json
+from phasepoint.sources.events.damaged_json import close_json, read_json
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.sources.dense import number_chosen, spread_numbers, sum_by_pair
+from phasepoint.core.dense import number_chosen, spread_numbers, sum_by_pair
 
 rows_strategy = st.lists(
     st.tuples(st.integers(-1, 3), st.integers(0, 4), st.integers(-3, 3), st.integers(-(2**40), 2**40)), max_size=30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.detect import HEAD_BYTES, detect_format, unpack
+from phasepoint.sources.ingest.formats import HEAD_BYTES, detect_format, unpack
 
 DATA = os.environ.get("PHASEPOINT_DATA")
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
-from phasepoint.sources.hlo import read_programs
-from phasepoint.sources.hlo_layers import direction_of_op_name, layer_of_op_name
-from phasepoint.sources.hlo_shapes import read_shape
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.layers import direction_of_op_name, layer_of_op_name
+from phasepoint.hlo.schema import load_schema
+from phasepoint.hlo.shapes import read_shape
+from phasepoint.sources.events.programs import read_programs
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_fingerprint_is_of_the_instructions_alone():
 PRINT_FINGERPRINT = """
 import jax
 from hlo_programs import compiled
-from phasepoint.sources.hlo import read_programs
+from phasepoint.sources.events.programs import read_programs
 
 unrelated = compiled(lambda x: x + 1, jax.ShapeDtypeStruct((3,), "float32"))  # shifts ids and names
 data = compiled(lambda y: jax.nn.softmax(y @ y.T), jax.ShapeDtypeStruct((8, 4), "float32"))[0]

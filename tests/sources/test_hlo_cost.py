@@ -7,9 +7,9 @@ from hlo_programs import Builder, compiled, wrap_module
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.sources.hlo import read_programs
-from phasepoint.sources.hlo_windows import valid_positions
-from phasepoint.sources.proto.schema import load_schema
+from phasepoint.hlo.schema import load_schema
+from phasepoint.hlo.work import valid_positions
+from phasepoint.sources.events.programs import read_programs
 
 X, W = (8, 14, 14, 8), (3, 3, 8, 16)
 

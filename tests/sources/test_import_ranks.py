@@ -11,9 +11,9 @@ from rank_traces import STOPPED_HOST, rank_folder, rank_trace, stopping_import_s
 
 from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.core.tables import TABLES
-from phasepoint.sources import import_shards
-from phasepoint.sources.import_shards import import_traces
-from phasepoint.stack.analyses import analyse
+from phasepoint.sources.ingest import import_run as import_shards
+from phasepoint.sources.ingest.import_run import import_traces
+from phasepoint.stack.analyses.table import analyse
 from phasepoint.store import open_run
 
 N_RANKS = 4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.jaeger import read_jaeger
+from phasepoint.sources.tracing.jaeger import read_jaeger
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "jaeger"
 US = 10**6

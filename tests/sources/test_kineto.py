@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import CATEGORIES, TABLES, validate_table
-from phasepoint.sources.kineto import read_kineto
+from phasepoint.sources.chrome.reader import read_kineto
 
 US = 1_000_000
 

@@ -2,7 +2,7 @@
 
 import json
 
-from phasepoint.sources.kineto import read_kineto
+from phasepoint.sources.chrome.reader import read_kineto
 
 US = 1_000_000
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.kineto import KinetoReading, read_kineto
-from phasepoint.sources.kineto_blocks import PlainBytes
+from phasepoint.sources.chrome.blocks import PlainBytes
+from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
 
 EVENT = '{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {"a": [1, "b"]}}'
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from phasepoint.sources.kineto import read_kineto
+from phasepoint.sources.chrome.reader import read_kineto
 
 US = 1_000_000
 

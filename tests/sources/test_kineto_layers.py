@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from phasepoint.sources.kineto import KinetoReading, read_kineto
-from phasepoint.sources.kineto_blocks import PlainBytes
-from phasepoint.sources.torch_layers import path_of_hierarchy
+from phasepoint.sources.chrome.blocks import PlainBytes
+from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
+from phasepoint.sources.events.layers import path_of_hierarchy
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "kineto"
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.sources import kineto_scan as scan
-from phasepoint.sources import kineto_slices
-from phasepoint.sources.json_bytes import NO_NUMBER
-from phasepoint.sources.kineto import KinetoReading, read_kineto
-from phasepoint.sources.kineto_blocks import PlainBytes, TraceFile, block_of
-from phasepoint.sources.kineto_gather import decode_text, scan_block
+from phasepoint.sources.chrome import scan
+from phasepoint.sources.chrome import slices as kineto_slices
+from phasepoint.sources.chrome.blocks import PlainBytes, TraceFile, block_of
+from phasepoint.sources.chrome.gather import decode_text, scan_block
+from phasepoint.sources.chrome.json_bytes import NO_NUMBER
+from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
 
 DATA = os.environ.get("PHASEPOINT_DATA", "")
 TABLES = ("spans", "ops", "breakdowns", "launches", "metrics", "collectives", "allocations", "counters", "accounts")

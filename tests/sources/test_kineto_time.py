@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.sources.kineto import read_kineto
-from phasepoint.sources.kineto_time import exact_ps
+from phasepoint.sources.chrome.gather import exact_ps
+from phasepoint.sources.chrome.reader import read_kineto
 
 
 def starts_ps(texts, *, epoch_unix_ns=0, base_ns=0):

@@ -12,7 +12,7 @@ from nsys_export import GLOBAL_TID, PROCESS, Export
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.nsys import read_nsys
+from phasepoint.sources.nsys.reader import read_nsys
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "nsys"
 NS = 1000

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.otel import read_otel
+from phasepoint.sources.tracing.otel import read_otel
 
 START = 1_700_000_000_000_000_000
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.rocprof import read_rocprof
+from phasepoint.sources.rocprof.reader import read_rocprof
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "rocprof"
 NS = 1000

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from phasepoint.sources.scratch import Scratch
+from phasepoint.sources.xplane.decode import Scratch
 
 
 def test_arrays_stand_apart_and_keep_what_is_written():

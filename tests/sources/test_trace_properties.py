@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from trace_encoders import BASE_NS, COPY_NAMES, KERNELS, NS, as_kineto, as_xplane, made_runs
 
 from phasepoint.core.tables import CATEGORIES
-from phasepoint.sources.kineto import read_kineto
-from phasepoint.sources.xplane import read_xplane
-from phasepoint.stack.device_time import of_shard
+from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.xplane.reader import read_xplane
+from phasepoint.stack.analyses.timelines.device_time import of_shard
 
 ENCODERS = {"kineto": as_kineto, "xplane": as_xplane}
 READERS = {"kineto": read_kineto, "xplane": read_xplane}

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from phasepoint.sources.checkpoint_facts import CheckpointContents
-from phasepoint.sources.checkpoints import inspect_checkpoint
+from phasepoint.checkpoints.facts import CheckpointContents
+from phasepoint.checkpoints.formats import inspect_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -11,7 +11,7 @@ from xplane_schema.messages import XSpace
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.xplane.reader import read_xplane
 
 
 def check(data):

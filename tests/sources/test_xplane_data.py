@@ -8,7 +8,7 @@ import pytest
 from slow_oracle import busy_ns
 from xplane_schema.messages import XSpace
 
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.xplane.reader import read_xplane
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "xplane"
 pytestmark = [

@@ -3,7 +3,7 @@
 import pytest
 from xplane_schema.build import PlaneBuilder, environment, new_space
 
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.xplane.reader import read_xplane
 
 US = 1_000_000
 

@@ -8,8 +8,8 @@ from recorded_jax import STEPS, record
 from xplane_schema import oracle
 
 from phasepoint.core.tables import CATEGORIES, validate_table
-from phasepoint.sources.xplane import read_xplane
-from phasepoint.sources.xplane_lines import is_wait
+from phasepoint.sources.xplane.lines import is_wait
+from phasepoint.sources.xplane.reader import read_xplane
 
 pytestmark = [pytest.mark.jax, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 modes = pytest.mark.parametrize("wait_each_step", [True, False])
@@ -147,7 +147,7 @@ def test_spans_can_be_left_out():
 def test_two_threads_read_what_one_reads(wait_each_step, monkeypatch):
     data = record(wait_each_step=wait_each_step)
     one = read_xplane(data, window=0)
-    monkeypatch.setattr("phasepoint.sources.xplane_decode._MANY_EVENTS", 1)
+    monkeypatch.setattr("phasepoint.sources.xplane.decode._MANY_EVENTS", 1)
     two = read_xplane(data, window=0)
     for name in ("spans", "ops", "breakdowns", "steps"):
         assert getattr(two, name).to_pylist() == getattr(one, name).to_pylist()

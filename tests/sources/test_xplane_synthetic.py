@@ -9,8 +9,8 @@ from xplane_schema import oracle
 from xplane_schema.build import PlaneBuilder, environment, new_space
 
 from phasepoint.core.tables import table_from_columns
-from phasepoint.sources.capture import find_steps
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.events.capture import find_steps
+from phasepoint.sources.xplane.reader import read_xplane
 
 US = 1_000_000
 

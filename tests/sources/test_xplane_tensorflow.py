@@ -11,8 +11,8 @@ from slow_oracle import busy_ns
 from xplane_schema.build import PlaneBuilder, new_space
 from xplane_schema.messages import XSpace
 
-from phasepoint.sources.tf_names import TfOp, category_of_type, layers_and_directions, read_op
-from phasepoint.sources.xplane import read_xplane
+from phasepoint.sources.xplane.lines import TfOp, category_of_type, layers_and_directions, read_op
+from phasepoint.sources.xplane.reader import read_xplane
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "tensorflow_cpu.xplane.pb.gz"

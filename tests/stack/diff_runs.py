@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_rows
-from phasepoint.stack.op_keys import OpKey
-from phasepoint.stack.step_samples import StepSamples
+from phasepoint.stack.diff.alignment import OpKey
+from phasepoint.stack.diff.step_samples import StepSamples
 from phasepoint.store import create_run, open_run, open_shard
 
 START_NS = 1_700_000_000_000_000_000

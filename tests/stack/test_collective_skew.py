@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, START_NS, ShardOf, kernel, run_of
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.clock_alignment import align_clocks
-from phasepoint.stack.collective_skew import COLUMNS, finish, merge, of_shard
+from phasepoint.stack.analyses.table import analyse
+from phasepoint.stack.analyses.timelines.collective_skew import COLUMNS, finish, merge, of_shard
+from phasepoint.stack.shard.clock_alignment import align_clocks
 
 NAMES = {"all_reduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "broadcast": "ncclDevKernel_Broadcast_RING_LL"}
 MS = 1_000_000

@@ -3,8 +3,8 @@
 import pytest
 from stack_runs import kernel, run_of
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.counted_kernels import COUNTED_NOTE
+from phasepoint.stack.analyses.table import analyse
+from phasepoint.stack.work.counters import COUNTED_NOTE
 
 
 def metric(name, value, *, span=None, of=None):

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.critical_path import of_shard
-from phasepoint.stack.longest_path import heaviest_path
+from phasepoint.stack.analyses.table import analyse
+from phasepoint.stack.analyses.timelines.critical_path import of_shard
+from phasepoint.stack.analyses.timelines.path_graph import heaviest_path
 
 MAIN = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
 

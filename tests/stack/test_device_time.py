@@ -2,8 +2,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import ShardOf, kernel, run_of, span
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.device_time import of_shard
+from phasepoint.stack.analyses.table import analyse
+from phasepoint.stack.analyses.timelines.device_time import of_shard
 
 CATEGORIES = ("compute", "communication", "data_movement")
 

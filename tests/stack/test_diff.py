@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import NoDataError
-from phasepoint.stack.diff import compare_runs, compare_samples
-from phasepoint.stack.diff_result import (
+from phasepoint.stack.diff.diff import compare_runs, compare_samples
+from phasepoint.stack.diff.result import (
     CHANGED,
     EVERYTHING,
     NOT_JUDGED,

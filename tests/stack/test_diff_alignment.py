@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phasepoint.stack.alignment import align
-from phasepoint.stack.diff_layers import layers_to_name
-from phasepoint.stack.diff_noise import discoveries, jackknife
-from phasepoint.stack.expected_change import weighted_median
-from phasepoint.stack.locations import contiguous_groups, locate
-from phasepoint.stack.op_keys import OpKey, base_name, direction_of, plain_shape
+from phasepoint.stack.diff.alignment import OpKey, align, base_name, direction_of, plain_shape
+from phasepoint.stack.diff.measure import weighted_median
+from phasepoint.stack.diff.noise import contiguous_groups, discoveries, jackknife, locate
+from phasepoint.stack.diff.rows import layers_to_name
 
 DOT = OpKey("cpu", "Net/A", "forward", "dot", "f32[8,640]")
 

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.stack.formulas import op_work
-from phasepoint.stack.sharing import share_out
+from phasepoint.stack.work.quantities import op_work, share_out
 
 ATTENTION = "aten::_scaled_dot_product_flash"
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stack_runs import span
 
 from phasepoint.core.tables import LEVELS, table_from_rows
-from phasepoint.stack.hierarchy import NONE, enclosing, find_rows, inherited, layer_of
+from phasepoint.stack.shard.hierarchy import NONE, enclosing, find_rows, inherited, layer_of
 
 
 def spans_of(*rows):

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
-from phasepoint.stack.analyses import analyse, find_analysis
-from phasepoint.stack.idle_causes import CAUSES, of_shard
+from phasepoint.stack.analyses.table import analyse, find_analysis
+from phasepoint.stack.analyses.timelines.idle_causes import CAUSES, of_shard
 
 HOST = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
 

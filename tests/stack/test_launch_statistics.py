@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.launch_statistics import of_shard
+from phasepoint.stack.analyses.table import analyse
+from phasepoint.stack.analyses.timelines.launch_statistics import of_shard
 
 
 def call(start_ns, end_ns, name="cudaLaunchKernel", **fields):

@@ -5,11 +5,10 @@ import gc
 import pytest
 
 from phasepoint.core.errors import MissingExtraError, RecordError, UsageError
+from phasepoint.measure.instrument import LevelClocks, Sampler, frameworks_of, make_instrument
+from phasepoint.measure.measure import choose_levels
+from phasepoint.measure.result import Evidence, LayerKey, LayerTime
 from phasepoint.stack import measure
-from phasepoint.stack.level_frameworks import frameworks_of, make_instrument
-from phasepoint.stack.level_instrument import LevelClocks, Sampler
-from phasepoint.stack.level_samples import Evidence, LayerKey, LayerTime
-from phasepoint.stack.leveled import choose_levels
 
 NET = LayerKey("Net", "forward")
 WORK_NS = {"M": 100, "L": 120, "K": 180}

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from phasepoint.core.errors import NoDataError, RecordError, UsageError
-from phasepoint.stack import regions
-from phasepoint.stack.level_samples import Evidence, LayerKey, LayerTime, Sample, sample_to_plain
-from phasepoint.stack.measured_command import measure_command
-from phasepoint.stack.regions import VARIABLE, MeasureOptions, region
+from phasepoint.measure import regions
+from phasepoint.measure.command import measure_command
+from phasepoint.measure.regions import VARIABLE, MeasureOptions, region
+from phasepoint.measure.result import Evidence, LayerKey, LayerTime, Sample, sample_to_plain
 
 
 class FakeInstrument:
@@ -44,7 +44,7 @@ def launched(monkeypatch, tmp_path):
     """Begins a process of the command at a level; gives the lines that it writes."""
 
     def begin(instrument, level="L"):
-        monkeypatch.setattr("phasepoint.stack.level_frameworks.make_instrument", lambda name: instrument)
+        monkeypatch.setattr("phasepoint.measure.instrument.make_instrument", lambda name: instrument)
         out = tmp_path / "out.jsonl"
         monkeypatch.setenv(VARIABLE, MeasureOptions(level, str(out), "torch").to_environ())
         regions._sampler_of.cache_clear()

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from phasepoint.core.errors import RecordError
-from phasepoint.stack import level_counters
-from phasepoint.stack.level_counters import EVENTS, available_counters, counting
+from phasepoint.measure import counters as level_counters
+from phasepoint.measure.counters import EVENTS, available_counters, counting
 
 
 @pytest.fixture(autouse=True)

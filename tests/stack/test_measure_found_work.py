@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
+from phasepoint.measure.automatic_regions import OutermostModule, StepRegions
+from phasepoint.measure.regions import FORWARD, STEP
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
-from phasepoint.stack.found_work import OutermostModule, StepRegions
-from phasepoint.stack.regions import FORWARD, STEP
 
 
 class FakeLaunched:

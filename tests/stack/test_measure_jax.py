@@ -3,8 +3,8 @@
 import pytest
 
 from phasepoint.core.tables import table_from_rows
-from phasepoint.stack.level_jax import OP_COST_PS, evidence_of_spans
-from phasepoint.stack.level_samples import LayerKey, LayerTime, OpKey, OpTime
+from phasepoint.measure.jax import OP_COST_PS, evidence_of_spans
+from phasepoint.measure.result import LayerKey, LayerTime, OpKey, OpTime
 
 
 def span(number, name, start_ps, dur_ps, *, layer, level="op", step=0):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.stack.level_samples import (
+from phasepoint.measure.levels import collapse, level_samples
+from phasepoint.measure.result import (
     Evidence,
     LayerKey,
     LayerTime,
@@ -15,7 +16,6 @@ from phasepoint.stack.level_samples import (
     sample_from_plain,
     sample_to_plain,
 )
-from phasepoint.stack.leveling import collapse, level_samples
 
 CONV, HEAD = LayerKey("Net/conv", "forward"), LayerKey("Net/head", "forward")
 

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.stack.level_marks import OUTSIDE, LayerMarks, MarkCost, charge_marks
+from phasepoint.measure.marks import OUTSIDE, LayerMarks, MarkCost, charge_marks
 
 
 class FakeClock:

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from phasepoint.measure.instrument import frameworks_of
 from phasepoint.stack import measure
-from phasepoint.stack.level_frameworks import frameworks_of
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

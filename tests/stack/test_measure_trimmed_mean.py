@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.stack.trimmed_mean import trimmed_count, trimmed_interval_ps, trimmed_mean_ps
+from phasepoint.measure.levels import trimmed_count, trimmed_interval_ps, trimmed_mean_ps
 
 TIMES = st.lists(st.integers(0, 10**15), min_size=1, max_size=40)
 

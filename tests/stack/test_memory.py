@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, run_of, span
 
-from phasepoint.stack.analyses import analyse, find_analysis
-from phasepoint.stack.memory_peak import match_releases
-from phasepoint.stack.memory_timeline import STRETCHES
+from phasepoint.stack.analyses.table import analyse, find_analysis
+from phasepoint.stack.analyses.timelines.memory_peak import match_releases
+from phasepoint.stack.analyses.timelines.memory_timeline import STRETCHES
 
 HOST = {"device": "host", "track": "main", "category": "host"}
 

@@ -1,8 +1,8 @@
 import pytest
 from stack_runs import run_of
 
-from phasepoint.stack.analyses import analyse
-from phasepoint.stack.model_information import best_batch_size
+from phasepoint.stack.analyses.model_information import best_batch_size
+from phasepoint.stack.analyses.table import analyse
 
 MS = 10**9
 

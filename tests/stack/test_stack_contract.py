@@ -16,12 +16,10 @@ from stack_runs import kernel, run_of, span
 import phasepoint.stack
 from phasepoint.cli.main import run as run_command
 from phasepoint.core.tables import table_from_rows
-from phasepoint.report.csv_text import csv_text
-from phasepoint.report.documents import to_json
-from phasepoint.report.stack_document import stack_document
-from phasepoint.stack.analyses import ANALYSES, analyse, find_analysis
-from phasepoint.stack.result import schema_of
-from phasepoint.stack.shard import StackShard, shards_of
+from phasepoint.report.documents import stack_document, to_json
+from phasepoint.report.tables import csv_text
+from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
+from phasepoint.stack.shard.shard import StackShard, schema_of, shards_of
 from phasepoint.store import open_run
 
 CODES = [f"A{i}" for i in range(1, 16)]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from phasepoint.recorder import record
-from phasepoint.sources.convert import convert_windows
-from phasepoint.sources.importing import import_file
+from phasepoint.sources.ingest.convert import convert_windows
+from phasepoint.sources.ingest.import_run import import_file
 from phasepoint.stack import ANALYSES, analyse
-from phasepoint.stack.layers import STAND_IN_NOTE
+from phasepoint.stack.shard.layers import STAND_IN_NOTE
 from phasepoint.store import open_run
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from stack_runs import NS, run_of, span
 
 from phasepoint.core.tables import table_from_rows
-from phasepoint.stack.analyses import find_analysis
-from phasepoint.stack.shard import StackShard
+from phasepoint.stack.analyses.table import find_analysis
+from phasepoint.stack.shard.shard import StackShard
 
 LAYERS = ("M/a", "M/b", "M/c")
 

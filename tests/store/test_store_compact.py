@@ -15,9 +15,8 @@ from store_builders import gap, kill_writer, new_run, parts_of, run_with_steps, 
 from phasepoint.core.errors import StoreError
 from phasepoint.core.tables import table_from_rows
 from phasepoint.store import CompactResult, compact, compact_run, open_run, open_shard, write_part
-from phasepoint.store.compaction_lock import compaction_lock
-from phasepoint.store.merged import merged_metadata, merged_name, merged_sources, select_parts
-from phasepoint.store.parts import encode_part
+from phasepoint.store.compact import compaction_lock
+from phasepoint.store.parts import encode_part, merged_metadata, merged_name, merged_sources, select_parts
 
 
 class Interrupted(Exception):

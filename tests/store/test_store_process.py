@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from phasepoint.store.process import ProcessIdentity, is_alive, this_process
+from phasepoint.store.session import ProcessIdentity, is_alive, this_process
 
 _ASK = (
-    "import sys, msgspec; from phasepoint.store.process import this_process;"
+    "import sys, msgspec; from phasepoint.store.session import this_process;"
     "print(msgspec.json.encode(this_process()).decode(), flush=True); sys.stdin.read()"
 )
 

@@ -10,9 +10,9 @@ from store_builders import gap, steps
 
 from phasepoint.core.errors import FormatVersionError, NotARunError, ShardBusyError, StoreError
 from phasepoint.store import compact_run, create_run, drop_raw, open_run, open_shard, run_sql, write_part
-from phasepoint.store.compaction_lock import compaction_lock
+from phasepoint.store.compact import compaction_lock
 from phasepoint.store.filesystem import list_directory, open_location, write_file
-from phasepoint.store.staging import (
+from phasepoint.store.writer import (
     discard_shards,
     discard_staging,
     is_vacant,

@@ -3,7 +3,7 @@ from pathlib import Path
 from store_builders import steps
 
 from phasepoint.store import create_run, open_run, open_shard
-from phasepoint.store.staging import discard_staging, is_vacant, new_staging, publish_shard
+from phasepoint.store.writer import discard_staging, is_vacant, new_staging, publish_shard
 
 
 def staged(run: Path, *, n_steps: int, close: bool = True) -> str:

@@ -1,8 +1,19 @@
-"""The commands, one row each. A command's module is imported when it is used, so that `--help` stays fast."""
+"""The commands, one row each. A command's module is imported when it is used, so that `--help` stays fast.
+
+The command group: lists the commands from their table and imports one only when it is called.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from phasepoint.core.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -30,95 +41,169 @@ _WRAPS_A_COMMAND = {"allow_interspersed_args": False}
 COMMANDS: tuple[Command, ...] = (
     Command(
         "record",
-        "phasepoint.cli.record",
+        "phasepoint.cli.record.record",
         "record",
         "Record a training job: phasepoint record --out RUN -- python train.py",
         _WRAPS_A_COMMAND,
     ),
-    Command("import", "phasepoint.cli.import_", "import_", "Turn traces of other profilers into a run."),
-    Command("demo", "phasepoint.cli.demo", "demo", "Train a small network under the recorder and explain its run."),
-    Command("summary", "phasepoint.cli.summary", "summary", "Say what a run's time went into."),
-    Command("phases", "phasepoint.cli.phases", "phases", "List the phases of a run: what recurs, how long, how often."),
-    Command("findings", "phasepoint.cli.findings", "findings", "Say what could be won in a run, and how."),
-    Command("explain", "phasepoint.cli.explain", "explain", "Explain a finding's code: formula, thresholds, remedy."),
+    Command("import", "phasepoint.cli.record.import_", "import_", "Turn traces of other profilers into a run."),
+    Command("demo", "phasepoint.cli.record.demo", "demo", "Train a small network under the recorder and explain its run."),
+    Command("summary", "phasepoint.cli.answers.summary", "summary", "Say what a run's time went into."),
+    Command("phases", "phasepoint.cli.answers.summary", "phases", "List the phases of a run: what recurs, how long, how often."),
+    Command("findings", "phasepoint.cli.answers.findings", "findings", "Say what could be won in a run, and how."),
+    Command("explain", "phasepoint.cli.answers.findings", "explain", "Explain a finding's code: formula, thresholds, remedy."),
     Command("stack", "phasepoint.cli.stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
     Command(
         "stack measure",
-        "phasepoint.cli.stack_measure",
+        "phasepoint.cli.stack",
         "measure",
         "Measure a script at several levels: phasepoint stack measure -- python infer.py",
         _WRAPS_A_COMMAND,
     ),
     Command(
         "replay check",
-        "phasepoint.cli.replay_check",
+        "phasepoint.cli.replay.check",
         "check",
         "Hold a replay against the run that it replays: faithful, or what is other.",
     ),
     Command(
         "replay compact",
-        "phasepoint.cli.replay_compact",
+        "phasepoint.cli.replay.compact",
         "compact",
         "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
     ),
     Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
     Command(
         "learn collect",
-        "phasepoint.cli.learn_collect",
+        "phasepoint.cli.learn",
         "collect",
         "Measure kernels of programs into a corpus: phasepoint learn collect --out corpus/ --programs zoo",
     ),
-    Command("learn train", "phasepoint.cli.learn_train", "train", "Train a performance model from measured times."),
+    Command("learn train", "phasepoint.cli.learn", "train", "Train a performance model from measured times."),
     Command(
         "learn evaluate",
-        "phasepoint.cli.learn_evaluate",
+        "phasepoint.cli.learn",
         "evaluate",
         "Hold a performance model against measurements: error, order, what its choices cost.",
     ),
-    Command("diff", "phasepoint.cli.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
+    Command("diff", "phasepoint.cli.answers.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
     Command(
         "replay",
-        "phasepoint.cli.replay",
+        "phasepoint.cli.replay.plan",
         "replay",
         "List a run's checkpoints: what is left of each, and which phases it leads to.",
     ),
     Command(
         "replay plan",
-        "phasepoint.cli.replay_plan",
+        "phasepoint.cli.replay.plan",
         "plan",
         "Say which checkpoint and steps reach a phase again, and at what cost.",
     ),
     Command(
         "replay run",
-        "phasepoint.cli.replay_run",
+        "phasepoint.cli.replay.run",
         "run",
         "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
     ),
     Command(
         "replay estimate",
-        "phasepoint.cli.replay_estimate",
+        "phasepoint.cli.replay.compact",
         "estimate",
         "Say what the whole run would take and cost if a phase went as in its replay.",
     ),
     Command(
         "predict",
-        "phasepoint.cli.predict",
+        "phasepoint.cli.answers.predict",
         "predict",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
-    Command("report", "phasepoint.cli.report", "report", "Write the summary with its timeline as one HTML file."),
-    Command("sql", "phasepoint.cli.sql", "sql", "Ask a run's tables in SQL."),
-    Command("export", "phasepoint.cli.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
-    Command("compact", "phasepoint.cli.compact", "compact", "Merge a run's small files."),
-    Command("convert", "phasepoint.cli.convert", "convert", "Turn a run's raw captures into tables now."),
-    Command("tables", "phasepoint.cli.tables", "tables", "Print the reference of the tables: columns, types, units."),
+    Command("report", "phasepoint.cli.answers.report", "report", "Write the summary with its timeline as one HTML file."),
+    Command("sql", "phasepoint.cli.answers.sql", "sql", "Ask a run's tables in SQL."),
+    Command("export", "phasepoint.cli.answers.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
+    Command("compact", "phasepoint.cli.record.convert", "compact", "Merge a run's small files."),
+    Command("convert", "phasepoint.cli.record.convert", "convert", "Turn a run's raw captures into tables now."),
+    Command("tables", "phasepoint.cli.answers.sql", "tables", "Print the reference of the tables: columns, types, units."),
     Command(
-        "devices", "phasepoint.cli.devices", "devices", "Print what devices can do at most, each number with source."
+        "devices", "phasepoint.cli.answers.devices", "devices", "Print what devices can do at most, each number with source."
     ),
-    Command("version", "phasepoint.cli.version", "version", "Print the version."),
+    Command("version", "phasepoint.cli.answers.devices", "version", "Print the version."),
 )
 
 
 def find_command(name: str) -> Command | None:
     """The command of that name, None where there is none."""
     return next((command for command in COMMANDS if command.name == name), None)
+
+
+class LazyGroup(TyperGroup):
+    """`phasepoint` itself."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the commands, in the order of the table."""
+        return [command.name for command in COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, built from its module.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        command = find_command(cmd_name)
+        if command is None:
+            raise UsageError(_no_such_command(cmd_name))
+        function = getattr(import_module(command.module), command.function)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        settings = {"help_option_names": ["-h", "--help"], **command.settings}
+        app.command(command.name, context_settings=settings)(function)
+        return get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command and its words; a name of two words (`stack measure`) goes before that of the first."""
+        if find_command(" ".join(args[:2])) is not None:
+            args = [" ".join(args[:2]), *args[2:]]
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with their one-line helps, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name, command.help) for command in COMMANDS])
+
+
+def _no_such_command(name: str) -> str:
+    names = [command.name for command in COMMANDS]
+    near = get_close_matches(name, names, n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    return f"no command named {name!r}. {meant}The commands are {', '.join(names)}"
+
+
+def build_group() -> LazyGroup:
+    """The command line's root, with its options."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Find out where a training run's time went.",
+        epilog="Exit codes, JSON layouts and examples: docs/cli.md.",
+    )
+    app.callback()(_root)
+    group = get_command(app)
+    assert isinstance(group, LazyGroup)
+    return group
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from phasepoint.cli.answers.devices import version
+
+        version()
+        raise typer.Exit
+
+
+def _root(
+    _show_version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    """Nothing to do before a command."""

@@ -1,13 +1,110 @@
-"""Where commands write: results to stdout, progress and notes to stderr, colour only on a terminal."""
+"""Where commands write: results to stdout, progress and notes to stderr, colour only on a terminal.
+
+Writing results to files: never half a file, and it says what it wrote.
+
+One rule for what is there already: a result that Phasepoint itself has written into the run's folder is made again;
+any other file, and any run, is left alone unless --force is given.
+"""
 
 import os
+import secrets
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from phasepoint.core.errors import OutputExistsError, StoreError
+from phasepoint.core.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_REPORT, _EXPORTS = "report.html", "export"
+"""Where results stand in a run's folder: a page, and a folder that is Phasepoint's."""
+
+_MARK = b'<meta name="generator" content="Phasepoint">'
+_HEAD_BYTES = 4096
+"""The mark stands at the head of a page that Phasepoint has written."""
+
+
+def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
+    """Write text to a file that appears only when it is complete, and return its size in bytes.
+
+    Raises:
+        OutputExistsError: the file is there and `force` is not given.
+        StoreError: it cannot be written; nothing of it is left.
+    """
+    check_output(path, force=force)
+    return _write_by_rename(path, lambda temporary: _write_chunks(temporary, chunks))
+
+
+def is_ours(path: Path, run: str) -> bool:
+    """Whether a file is a result that Phasepoint has written into this run's folder: one that it may make again.
+
+    Args:
+        path: the file.
+        run: the run, as the user gave it; nothing lies in a run elsewhere (`s3://…`).
+    """
+    folder = run.removeprefix("file://")
+    if "://" in folder or not path.is_file() or path.is_symlink():
+        return False
+    try:
+        inside = path.resolve().relative_to(Path(folder).resolve())
+        return inside.parts[0] == _EXPORTS or (str(inside) == _REPORT and _MARK in path.read_bytes()[:_HEAD_BYTES])
+    except (OSError, ValueError):
+        return False
+
+
+def check_output(path: Path, *, force: bool) -> None:
+    """Refuse an output that exists, before any work is done for it.
+
+    Raises:
+        OutputExistsError: it is there and `force` is not given.
+        StoreError: a folder stands where a file shall be written.
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder; expected the name of a file to write (--output)")
+    if not force:
+        raise OutputExistsError(f"{path}: exists already; give --force to replace it, or --output for another place")
+
+
+def announce(kind: str, written: Sequence[tuple[Path, int]], *, as_json: bool, more: dict[str, Any]) -> None:
+    """Say what was written, as text or as a JSON document."""
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        files = [{"path": str(path), "bytes": size_bytes} for path, size_bytes in written]
+        typer.echo(to_json(kind, {**more, "written": files}))
+        return
+    for path, size_bytes in written:
+        typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
+
+
+def _write_by_rename(path: Path, write: Callable[[Path], None]) -> int:
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path.stat().st_size
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path}: cannot be written: {reason}; choose another place with --output") from error
+
+
+def _write_chunks(path: Path, chunks: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for chunk in chunks:
+            file.write(chunk)
+
 
 PIPED_WIDTH = 120
 """Columns of text that goes into a file or a pipe, where there is no terminal to ask."""
@@ -41,7 +138,7 @@ def busy(what: str) -> Iterator[None]:
 def write_data(text: str) -> None:
     """Write data to stdout as it is; on a terminal, what could steer it is shown as an escape."""
     if sys.stdout.isatty():
-        from phasepoint.report.names import printable
+        from phasepoint.report.words.names import printable
 
         text = "".join(f"{printable(line)}\n" for line in text.splitlines())
     sys.stdout.write(text)
@@ -49,7 +146,7 @@ def write_data(text: str) -> None:
 
 def write_notes(notes: Iterable[str]) -> None:
     """What the reader of a result must know beside it, one line each, on stderr."""
-    from phasepoint.report.names import printable
+    from phasepoint.report.words.names import printable
 
     for note in notes:
         sys.stderr.write(f"note: {printable(note)}\n")

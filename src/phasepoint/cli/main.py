@@ -47,12 +47,12 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         if arguments[:1] == ["record"]:
-            from phasepoint.cli.record_run import read_plain, record_command
+            from phasepoint.cli.record.record_run import read_plain, record_command
 
             words = read_plain(arguments[1:])
             if words is not None:
                 return record_command(words)
-        from phasepoint.cli.group import build_group
+        from phasepoint.cli.commands import build_group
 
         code = build_group().main(list(arguments), prog_name="phasepoint", standalone_mode=False)
         sys.stdout.flush()
@@ -104,7 +104,7 @@ def _refusal(error: OSError) -> str:
 
 
 def _say(message: str, code: int, error: Exception) -> int:
-    from phasepoint.report.names import printable
+    from phasepoint.report.words.names import printable
 
     if os.environ.get(DEBUG_VARIABLE):
         traceback.print_exception(error, file=sys.stderr)

@@ -1,23 +1,40 @@
-"""Opening a run for reading: raw captures are converted first, with a progress bar, whichever command asks."""
+"""Opening a run for reading: raw captures are converted first, with a progress bar, whichever command asks.
+
+What gates share: none passes on a run that is empty, killed, not whole or too short to judge.
+"""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phasepoint.cli.console import busy, progress_console, write_notes
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import NotEnoughError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.progress import Progress
 
-    from phasepoint.phases.analysis import Analysis
-    from phasepoint.phases.summary_types import RunSummary
-    from phasepoint.sources.convert import ConvertResult
+    from phasepoint.sources.ingest.convert import ConvertResult
     from phasepoint.store import Run
+    from phasepoint.summary.analysis import Analysis
+    from phasepoint.summary.types import RunSummary, Shortfall
+
+def refuse_shortfalls(gate: str, found: "Iterable[tuple[str, Shortfall | None]]") -> None:
+    """End a gate that would pass where a run is no ground for a verdict.
+
+    Args:
+        gate: the option, as the user wrote it.
+        found: path of each run, and what it lacks.
+
+    Raises:
+        NotEnoughError: one of them lacks something.
+    """
+    for path, short in found:
+        if short is not None:
+            raise NotEnoughError(f"{gate}: cannot be judged: {path}: {short.text}. {short.remedy}")
 
 
 def open_converted(path: str, *, say_empty: bool = True) -> "Run":
@@ -41,7 +58,7 @@ def open_converted(path: str, *, say_empty: bool = True) -> "Run":
     run = converted.over(open_run(path))
     write_notes((*converted.problems, *run.notes))
     if say_empty and not run.has_part("steps"):
-        from phasepoint.phases.enough import shortfall_of
+        from phasepoint.summary.enough import shortfall_of
 
         short = shortfall_of(run)
         write_notes([f"{path}: {short.text}. {short.remedy}"] if short is not None else [])
@@ -70,7 +87,7 @@ def open_analysis(path: str, method: str, *, say_empty: bool = True) -> "Analysi
     check_method(method)
     run = open_converted(path, say_empty=say_empty)
     with busy("finding phases"):
-        from phasepoint.phases.analysis import analyse_run
+        from phasepoint.summary.analysis import analyse_run
 
         return analyse_run(run, method=method)
 
@@ -83,7 +100,7 @@ def open_summary(path: str, method: str, *, say_empty: bool = True) -> "tuple[Ru
         StoreError: as `open_converted`.
     """
     analysis = open_analysis(path, method, say_empty=say_empty)
-    from phasepoint.phases.summary import summarize
+    from phasepoint.summary.summary import summarize
 
     return analysis.run, summarize(analysis)
 
@@ -96,7 +113,7 @@ def local_folder(path: str) -> Path:
 
 def convert_with_progress(path: str | os.PathLike[str]) -> "ConvertResult":
     """Convert what is not converted yet, with a progress bar where stderr is a terminal."""
-    from phasepoint.sources.convert import convert_windows
+    from phasepoint.sources.ingest.convert import convert_windows
 
     with progress_bar("converting captures") as advance:
         return convert_windows(path, progress=advance)

@@ -1,15 +1,57 @@
-"""`phasepoint stack`."""
+"""`phasepoint stack`.
+
+`phasepoint stack measure`.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phasepoint.cli.options import AsJson, RayAddress, RunPath, Workers
+from phasepoint.core.units import format_counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from phasepoint.stack.analyses import Analysis as Row
+    from phasepoint.stack.analyses.table import Analysis as Row
+
+def measure(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The script to run and its arguments.")],
+    *,
+    levels: Annotated[
+        str, typer.Option(metavar="M,L,K,C", help="Levels: model, layers, ops and kernels, counters.")
+    ] = "M,L,K",
+    repeats: Annotated[int, typer.Option(min=1, help="Processes at each level.")] = 3,
+    warmups: Annotated[int, typer.Option(min=0, help="First runs of each process that do not count.")] = 1,
+    framework: Annotated[
+        str | None, typer.Option(metavar="NAME", help="torch or jax, where the script imports both.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Layers and ops shown.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a script at several levels: phasepoint stack measure -- python infer.py
+
+    The script runs once for each level and repeat, in turns, and marks its work by `with phasepoint.stack.region():` or
+    calls phasepoint.stack.measure. Model latency is that of the runs with no profiler, a layer's that of the runs with
+    layers alone.
+    """
+    from phasepoint.cli.console import busy, result_console
+    from phasepoint.measure.command import measure_command
+    from phasepoint.measure.measure import choose_levels
+
+    chosen = choose_levels(levels.split(","))
+    with busy(f"running {format_counted(len(chosen) * repeats, 'process', 'processes')}"):
+        regions = measure_command(command, levels=chosen, repeats=repeats, warmups=warmups, framework=framework)
+    if as_json:
+        from phasepoint.report.documents import to_json
+
+        typer.echo(to_json("stack measure", {"command": command, "regions": regions}))
+    else:
+        from phasepoint.report.terminal.stack import render_measurement
+
+        for region in regions:
+            render_measurement(region, result_console(), top=top)
+
 
 Analysis = Annotated[
     str | None,
@@ -33,7 +75,7 @@ def stack(
     """
     from phasepoint.cli.console import result_console, write_data, write_notes
     from phasepoint.core.errors import UsageError
-    from phasepoint.stack.analyses import ANALYSES, analyse, find_analysis
+    from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
 
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one")
@@ -48,16 +90,15 @@ def stack(
         table = analyse(run, analysis, workers=workers, ray_address=ray, progress=advance)
     write_notes((*run.problems, *table.notes))
     if as_json:
-        from phasepoint.report.documents import to_json
-        from phasepoint.report.stack_document import stack_document
+        from phasepoint.report.documents import stack_document, to_json
 
         typer.echo(to_json("stack", stack_document(table)))
     elif as_csv:
-        from phasepoint.report.csv_text import csv_text
+        from phasepoint.report.tables import csv_text
 
         write_data(csv_text(table.rows))
     else:
-        from phasepoint.report.stack_terminal import render_stack
+        from phasepoint.report.terminal.stack import render_stack
 
         render_stack(table, result_console())
 

@@ -24,8 +24,8 @@ from flax import linen as nn
 from scipy.ndimage import rotate
 from sklearn.datasets import load_digits
 
+from phasepoint.demo.planted import TruthLog
 from phasepoint.demo.schedule import Block, plan_schedule
-from phasepoint.demo.truth import TruthLog
 from phasepoint.recorder import Recording, record
 
 Batch = tuple[np.ndarray, np.ndarray]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import PhasepointError
-from phasepoint.phases.summary_types import Shortfall
+from phasepoint.summary.types import Shortfall
 
 FINDINGS_VERSION = 1
 """Version of the JSON layout; it grows when a field changes its meaning or goes."""

@@ -1,12 +1,80 @@
-"""`judge_run`: every rule over one view of the run."""
+"""`judge_run`: every rule over one view of the run.
 
-from phasepoint.findings.finding import CannotJudge, Finding, Findings, Unavailable
-from phasepoint.findings.rank import rank_findings
-from phasepoint.findings.rules import RULES
+Ranking: the most recoverable time first, and no picosecond counted twice.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.findings.finding import CannotJudge, Finding, Findings, RankedFinding, Unavailable
+from phasepoint.findings.table import RULES
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.analysis import Analysis, analyse_run
-from phasepoint.phases.enough import find_shortfall
 from phasepoint.store import Run
+from phasepoint.summary.analysis import Analysis, analyse_run
+from phasepoint.summary.enough import find_shortfall
+
+
+def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> tuple[RankedFinding, ...]:
+    """Findings by the time each wins beyond those before it; one that wins nothing more is left in, with 0.
+
+    In each turn the finding that still wins most is taken. Of the same part of a step only the larger claim counts, and
+    all claims on a step together win no more than it lasted; claims between steps are taken one after another up to the
+    time that there is.
+
+    Args:
+        findings: of one run.
+        dur_ps: `[n_steps]` durations.
+        wall_ps: wall time of the run.
+    """
+    left_ps = dur_ps.copy()
+    outside_ps = max(wall_ps - int(dur_ps.sum()), 0)
+    taken: dict[str, Int64s] = {}
+    waiting, ranked = list(findings), []
+    while waiting:
+        wins = [_win(finding, taken.get(finding.claim.part), left_ps, outside_ps) for finding in waiting]
+        best = max(range(len(waiting)), key=lambda i: (wins[i][0].sum() + wins[i][1], -i))
+        finding, (by_step, between_ps) = waiting.pop(best), wins[best]
+        part = finding.claim.part
+        taken[part] = np.maximum(taken.get(part, np.zeros_like(dur_ps)), finding.claim.by_step)
+        left_ps -= by_step
+        outside_ps -= between_ps
+        ranked.append(_ranked(finding, int(by_step.sum()) + between_ps, wall_ps))
+    return tuple(ranked)
+
+
+def _win(finding: Finding, taken: Int64s | None, left_ps: Int64s, outside_ps: int) -> tuple[Int64s, int]:
+    """What a claim wins now: of each step, and between steps."""
+    mine = finding.claim.by_step if taken is None else np.maximum(finding.claim.by_step - taken, 0)
+    return np.minimum(mine, left_ps), min(finding.claim.outside_ps, outside_ps)
+
+
+def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
+    alone_ps = finding.claim.total_ps
+    scale = saved_ps / alone_ps if alone_ps else 0.0
+    low_ps, high_ps = min(int(finding.low_ps * scale), saved_ps), max(round(finding.high_ps * scale), saved_ps)
+    return RankedFinding(
+        code=finding.code,
+        title=_sentence(finding.title),
+        phase=finding.phase,
+        saved_ps=saved_ps,
+        low_ps=low_ps,
+        high_ps=high_ps,
+        alone_ps=alone_ps,
+        share=saved_ps / wall_ps if wall_ps else 0.0,
+        layers=finding.layers,
+        remedy=_sentence(finding.remedy),
+        evidence=finding.evidence,
+        confidence=finding.confidence,
+        wrong_if=finding.wrong_if,
+    )
+
+
+def _sentence(text: str) -> str:
+    """With a capital at its start where that is a word and not a name of the code (`jit_step`, `torch.compile`)."""
+    return text[:1].upper() + text[1:] if text.split(maxsplit=1)[0].rstrip(",:;").isalpha() else text
+
 
 LEAST_SHARE = 0.005
 """Findings worth less than 0.5 % of the run's time are not told: nobody acts on them, and noise makes some. One

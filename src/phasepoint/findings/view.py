@@ -13,14 +13,13 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
+from phasepoint.estimates.captured import PARTS, Captured, StepKeys
 from phasepoint.findings.finding import Unavailable
-from phasepoint.phases.analysis import Analysis
-from phasepoint.phases.breakdown import Breakdown, PartTime
-from phasepoint.phases.capture_advice import advise_capture
-from phasepoint.phases.captured import PARTS, Captured, StepKeys
-from phasepoint.phases.checkpoint_time import checkpoint_stretches
-from phasepoint.phases.clock import RunClock
-from phasepoint.phases.enough import LEAST_STEPS
+from phasepoint.phases.clock.accounting import checkpoint_stretches
+from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.steps import RunClock
+from phasepoint.summary.analysis import Analysis
+from phasepoint.summary.enough import LEAST_STEPS, advise_capture
 
 T = TypeVar("T")
 

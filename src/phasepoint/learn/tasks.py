@@ -1,12 +1,132 @@
-"""The tasks, one row each: how a model is trained for it and how it is evaluated. Modules are imported when used."""
+"""The tasks, one row each: how a model is trained for it and how it is evaluated. Modules are imported when used.
 
+What an evaluation says, and the four measures it uses.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import UsageError
-from phasepoint.learn.evaluation import Evaluation
-from phasepoint.learn.model_file import Model, Progress, read_model
+from phasepoint.learn.models.model_file import Model, Progress, read_model
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """How well a model did on one group.
+
+    Attributes:
+        group: what was put to it: an operator class and device, a kernel, a split.
+        n: measurements or problems compared.
+        mape: mean absolute relative error of the predicted times, ratio; None where no time is predicted.
+        tau: Kendall's tau-b between predicted and measured times; None where nothing is ranked.
+        regret: how much slower the choice is than the best, mean ratio; None where nothing is chosen.
+        top1: share of problems where the best was chosen; None where nothing is chosen.
+    """
+
+    group: str
+    n: int
+    mape: float | None = None
+    tau: float | None = None
+    regret: float | None = None
+    top1: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """An evaluation of one model on one folder.
+
+    Attributes:
+        model: the model's name or path.
+        task: what was asked: runtime, rank, gpu_ops, conv_solvers, tile_sweeps.
+        rows: one per group.
+        notes: what the reader must know: files left out, devices without a model, noise floor.
+    """
+
+    model: str
+    task: str
+    rows: tuple[EvaluationRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+def mean_absolute_relative_error(predicted: Any, measured: Any) -> float | None:
+    """Mean of |predicted − measured| / measured, None of nothing.
+
+    Args:
+        predicted: shape [n], any unit.
+        measured: shape [n], the same unit, above 0.
+
+    Raises:
+        ValueError: a measured value is not above 0.
+    """
+    guess, truth = _pair(predicted, measured)
+    if not len(truth):
+        return None
+    if (truth <= 0).any():
+        raise ValueError("measured times must be above 0")
+    return float(np.mean(np.abs(guess - truth) / truth))
+
+
+def kendall_tau(predicted: Any, measured: Any) -> float | None:
+    """Kendall's tau-b, which counts ties on either side out; None below two values or where one side is constant.
+
+    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
+    """
+    from scipy.stats import kendalltau  # comes with scikit-learn
+
+    guess, truth = _pair(predicted, measured)
+    if len(truth) < 2 or np.ptp(guess) == 0 or np.ptp(truth) == 0:
+        return None
+    return float(kendalltau(guess, truth).statistic)
+
+
+def choice_regret(chosen: Any, best: Any) -> float | None:
+    """Mean of chosen / best − 1 over problems: 0 where always the best was taken; None of nothing."""
+    taken, least = _pair(chosen, best)
+    return float(np.mean(taken / least - 1.0)) if len(least) else None
+
+
+def share_best(chosen: Any, best: Any) -> float | None:
+    """Share of problems whose choice is as fast as the best, None of nothing."""
+    taken, least = _pair(chosen, best)
+    return float(np.mean(taken <= least)) if len(least) else None
+
+
+def error_rows(groups: Sequence[str], predicted: Any, measured: Any) -> tuple[EvaluationRow, ...]:
+    """One row per group, in order of first appearance: n, error and tau.
+
+    Args:
+        groups: shape [n].
+        predicted: shape [n].
+        measured: shape [n], above 0.
+    """
+    guess, truth = _pair(predicted, measured)
+    names = np.asarray(groups, dtype=object)
+    rows = []
+    for group in dict.fromkeys(groups):
+        of = names == group
+        rows.append(
+            EvaluationRow(
+                group,
+                int(of.sum()),
+                mape=mean_absolute_relative_error(guess[of], truth[of]),
+                tau=kendall_tau(guess[of], truth[of]),
+            )
+        )
+    return tuple(rows)
+
+
+def _pair(a: Any, b: Any) -> tuple[Floats, Floats]:
+    left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if left.shape != right.shape or left.ndim != 1:
+        raise ValueError(f"two lists of one length are compared, not shapes {left.shape} and {right.shape}")
+    return left, right
+
 
 BUILTIN = "builtin"
 
@@ -28,11 +148,11 @@ class Task:
 
 
 TASKS: tuple[Task, ...] = (
-    Task("runtime", "phasepoint.learn.kernel_tasks", "a corpus made by `phasepoint learn collect`"),
-    Task("rank", "phasepoint.learn.tpu_tiles", "op_tuning_data.pb of TpuGraphs (kernels with measured tiles)"),
-    Task("gpu_ops", "phasepoint.learn.operators", "one parquet file per operator: device, latency_ms, dimensions"),
-    Task("conv_solvers", "phasepoint.learn.solvers", "one parquet file per device: problem, solver, time_ms"),
-    Task("tile_sweeps", "phasepoint.learn.tile_sweeps", "one parquet file KERNEL_DEVICE: tile parameters, time_ms"),
+    Task("runtime", "phasepoint.learn.kernels.task", "a corpus made by `phasepoint learn collect`"),
+    Task("rank", "phasepoint.learn.choosing.tpu_tiles", "op_tuning_data.pb of TpuGraphs (kernels with measured tiles)"),
+    Task("gpu_ops", "phasepoint.learn.operators.task", "one parquet file per operator: device, latency_ms, dimensions"),
+    Task("conv_solvers", "phasepoint.learn.choosing.solvers", "one parquet file per device: problem, solver, time_ms"),
+    Task("tile_sweeps", "phasepoint.learn.choosing.tile_sweeps", "one parquet file KERNEL_DEVICE: tile parameters, time_ms"),
 )
 
 

@@ -3,18 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phasepoint.recorder.cost import RecorderCost as RecorderCost
-    from phasepoint.recorder.recording import Recording as Recording
-    from phasepoint.recorder.recording import record as record
+    from phasepoint.recorder.clock.cost import RecorderCost
+    from phasepoint.recorder.recording import Recording, record
 
-_HOMES = {"RecorderCost": "cost", "Recording": "recording", "record": "recording"}
+_HOMES = {"RecorderCost": "clock.cost", "Recording": "recording", "record": "recording"}
 
 __all__ = ["RecorderCost", "Recording", "record"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        from phasepoint.recorder.import_cost import timed_import
+        from phasepoint.recorder.clock.cost import timed_import
 
         return getattr(timed_import(f"phasepoint.recorder.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'phasepoint.recorder' has no attribute {name!r}")

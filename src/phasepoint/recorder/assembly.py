@@ -9,26 +9,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
-from phasepoint.recorder import import_cost, process_age
-from phasepoint.recorder.background import Background, Inbox, Parts
-from phasepoint.recorder.budget import BudgetController
-from phasepoint.recorder.cost import CostAccount
-from phasepoint.recorder.epoch import Clock, Epoch, start_epoch
-from phasepoint.recorder.flusher import Flusher
-from phasepoint.recorder.gc_clock import GcClock
-from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
-from phasepoint.recorder.identity import framework_versions, git_commit, job_command, job_folder
-from phasepoint.recorder.idle_converter import IdleConverter
-from phasepoint.recorder.late_session import LateSession
+from phasepoint.recorder.background import Background, Flusher, Inbox, Parts
+from phasepoint.recorder.clock import epoch as process_age
+from phasepoint.recorder.clock import importing as import_cost
+from phasepoint.recorder.clock.cost import CostAccount
+from phasepoint.recorder.clock.epoch import Clock, Epoch, start_epoch
+from phasepoint.recorder.clock.gc_clock import GcClock
+from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.recorder.output import RunOutput
-from phasepoint.recorder.planner import WindowPlanner
+from phasepoint.recorder.process.identity import framework_versions, git_commit, job_command, job_folder
+from phasepoint.recorder.process.idle_converter import IdleConverter
+from phasepoint.recorder.profilers.late import LateSession
 from phasepoint.recorder.recorder import Recorder
-from phasepoint.recorder.requested_window import RequestedWindow
-from phasepoint.recorder.resume import ReplayRequest
-from phasepoint.recorder.session import ProfilerSession
-from phasepoint.recorder.step_clock import StepClock
-from phasepoint.recorder.window_costs import WindowCost
-from phasepoint.recorder.windows import WindowRunner
+from phasepoint.recorder.resume.request import ReplayRequest
+from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
+from phasepoint.recorder.seam.session import ProfilerSession
+from phasepoint.recorder.windows.budget import BudgetController, WindowCost
+from phasepoint.recorder.windows.planner import RequestedWindow, WindowPlanner
+from phasepoint.recorder.windows.runner import WindowRunner
 
 if TYPE_CHECKING:
     from phasepoint.store import ShardWriter
@@ -131,10 +129,10 @@ class _Assembly:
         )
 
     def _install(self, recorder: Recorder, session: ProfilerSession, stack: ExitStack) -> None:
-        from phasepoint.recorder.checkpoint_hooks import watch_checkpoints
+        from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
 
         if self._options.request is not None:
-            from phasepoint.recorder.replay_saves import protect_checkpoints
+            from phasepoint.recorder.resume.saves import protect_checkpoints
 
             protect_checkpoints(self._options.request, self.guard)  # until the process ends
         stack.callback(session.watch_compiles(recorder.on_compile))
@@ -176,26 +174,26 @@ def _framework_session(framework: str | None, guard: Guard) -> ProfilerSession:
 
 def _used_framework() -> str:
     """Of JAX and PyTorch, both imported, the one that works: JAX once its backends run."""
-    from phasepoint.recorder.jax_session import backends_started
+    from phasepoint.recorder.profilers.jax import backends_started
 
     return "jax" if backends_started() else "torch"
 
 
 def _jax_session() -> ProfilerSession:
-    from phasepoint.recorder.jax_session import JaxSession
+    from phasepoint.recorder.profilers.jax import JaxSession
 
     return JaxSession()
 
 
 def _torch_session() -> ProfilerSession:
-    from phasepoint.recorder.torch_session import TorchSession
+    from phasepoint.recorder.profilers.torch import TorchSession
 
     return TorchSession()
 
 
 def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
     """Create the run where there is none and become the writer of this rank's shard."""
-    from phasepoint.recorder.ranks import open_ranked_shard
+    from phasepoint.recorder.process.identity import open_ranked_shard
     from phasepoint.store import create_run
 
     probe = session.probe()

@@ -11,17 +11,15 @@ from functools import partial
 from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.recorder.background import Background, Parts
-from phasepoint.recorder.flusher import Flusher
-from phasepoint.recorder.guard import guarded, guarded_even_off
-from phasepoint.recorder.loop_place import LoopInProgress, LoopPlaces
-from phasepoint.recorder.planner import Situation, WindowPlanner
-from phasepoint.recorder.random_state import RandomState
-from phasepoint.recorder.requested_window import RequestedWindow
-from phasepoint.recorder.rows import Row, gap_row
-from phasepoint.recorder.session import CheckpointWaited, CheckpointWritten, CompiledProgram
-from phasepoint.recorder.step_clock import CAPACITY, CUT, lower_quartile
-from phasepoint.recorder.windows import CapturedWindow, EndedBy
+from phasepoint.recorder.background import Background, Flusher, Parts
+from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, lower_quartile
+from phasepoint.recorder.output import Row, gap_row
+from phasepoint.recorder.resume.loader_state import RandomState
+from phasepoint.recorder.resume.loop_place import LoopInProgress, LoopPlaces
+from phasepoint.recorder.seam.guard import guarded, guarded_even_off
+from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, CompiledProgram
+from phasepoint.recorder.windows.planner import RequestedWindow, Situation, WindowPlanner
+from phasepoint.recorder.windows.runner import CapturedWindow, EndedBy
 
 Status = Literal["ok", "failed"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from phasepoint.recorder.assembly import RecordOptions, assemble, dismantle
 from phasepoint.recorder.background import Background
-from phasepoint.recorder.cost import RecorderCost
-from phasepoint.recorder.epoch import Clock
-from phasepoint.recorder.guard import Guard
-from phasepoint.recorder.loop_place import LoopInProgress
+from phasepoint.recorder.clock.cost import RecorderCost
+from phasepoint.recorder.clock.epoch import Clock
 from phasepoint.recorder.recorder import Recorder, Status
-from phasepoint.recorder.resume import ReplayRequest, Resume, end_process, take_request, tell
-from phasepoint.recorder.session import ProfilerSession
+from phasepoint.recorder.resume.loop_place import LoopInProgress
+from phasepoint.recorder.resume.request import ReplayRequest, Resume, end_process, take_request, tell
+from phasepoint.recorder.seam.guard import Guard
+from phasepoint.recorder.seam.session import ProfilerSession
 
 if TYPE_CHECKING:
     from phasepoint.recorder.replaying import Replaying

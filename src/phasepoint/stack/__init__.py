@@ -10,27 +10,26 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phasepoint.stack.analyses import ANALYSES as ANALYSES
-    from phasepoint.stack.analyses import analyse as analyse
-    from phasepoint.stack.leveled import measure as measure
-    from phasepoint.stack.regions import region as region
-    from phasepoint.stack.result import StackTable as StackTable
+    from phasepoint.measure.measure import measure
+    from phasepoint.measure.regions import region
+    from phasepoint.stack.analyses.table import ANALYSES, analyse
+    from phasepoint.stack.shard.shard import StackTable
 
 _HOMES = {
-    "ANALYSES": "analyses",
-    "analyse": "analyses",
-    "StackTable": "result",
-    "measure": "leveled",
-    "region": "regions",
+    "ANALYSES": "phasepoint.stack.analyses.table",
+    "analyse": "phasepoint.stack.analyses.table",
+    "StackTable": "phasepoint.stack.shard.shard",
+    "measure": "phasepoint.measure.measure",
+    "region": "phasepoint.measure.regions",
 }
 
-__all__ = list(_HOMES)
+__all__ = ["ANALYSES", "StackTable", "analyse", "measure", "region"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"phasepoint.stack.{_HOMES[name]}"), name)
-    from phasepoint.stack.analyses import ANALYSES, analyse
+        return getattr(import_module(_HOMES[name]), name)
+    from phasepoint.stack.analyses.table import ANALYSES, analyse
 
     if name.replace("_", "-") in {analysis.name for analysis in ANALYSES}:
         return partial(analyse, name=name)

@@ -3,34 +3,112 @@
 A merged part is written first and names its sources; they are deleted afterwards. Killed in between, nothing is lost
 and nothing counts twice, because a reader passes over sources that a merged part names. Merging is associative: a
 merged part can be merged again, and names the first sources.
+
+One compaction of a run at a time.
 """
 
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 
+import msgspec
 import pyarrow as pa
 
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TABLES, TableSpec
-from phasepoint.store.compaction_lock import compaction_lock
 from phasepoint.store.filesystem import (
     Location,
+    create_file,
     delete_file,
     delete_temporaries,
     list_directory,
     read_file,
     write_file,
 )
-from phasepoint.store.merged import (
+from phasepoint.store.manifest import MANIFEST_NAME
+from phasepoint.store.parts import (
     MERGED_PREFIX,
+    PART_SUFFIX,
+    decode_part,
+    encode_part,
     merged_metadata,
     merged_name,
     merged_sources,
     select_parts,
 )
-from phasepoint.store.parts import PART_SUFFIX, decode_part, encode_part
 from phasepoint.store.reader import Shard, open_run
+from phasepoint.store.session import ProcessIdentity, is_alive, this_process
 from phasepoint.store.shard_table import order_rows, part_names
+
+LOCK_NAME = "compacting.json"
+
+STALE_AFTER_NS = 3_600_000_000_000
+"""On an object store, a compaction of another machine that has run for longer is taken for dead."""
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    process: ProcessIdentity
+    since_unix_ns: int
+
+
+@contextmanager
+def compaction_lock(location: Location) -> Iterator[None]:
+    """Keep other compactions out of a run.
+
+    On a local file system by a lock on run.json, which ends with its process. An object store has no locks: there
+    it is an object that names its owner, which keeps out all but those that start at the same instant.
+
+    Raises:
+        StoreError: another compaction is under way, or run.json may not be written.
+    """
+    if location.is_local:
+        with _local_lock(location):
+            yield
+        return
+    owner = _Owner(this_process(), time.time_ns())
+    data = msgspec.json.encode(owner)
+    if not create_file(location, LOCK_NAME, data):
+        _take_over(location, owner)
+    try:
+        yield
+    finally:
+        delete_file(location, LOCK_NAME)
+
+
+@contextmanager
+def _local_lock(location: Location) -> Iterator[None]:
+    name = location.show(MANIFEST_NAME)
+    try:
+        descriptor = os.open(location.path(MANIFEST_NAME), os.O_RDWR)
+    except OSError as error:
+        raise StoreError(f"{name} cannot be locked for compaction: {error}; make the run writable") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise StoreError(f"{location.show()}: another process is compacting this run; wait for it to end") from None
+    finally:
+        os.close(descriptor)
+
+
+def _take_over(location: Location, owner: _Owner) -> None:
+    try:
+        other = msgspec.json.decode(read_file(location, LOCK_NAME), type=_Owner)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return
+    alive = is_alive(other.process)
+    if alive is None:
+        alive = owner.since_unix_ns - other.since_unix_ns < STALE_AFTER_NS
+    if alive:
+        raise StoreError(
+            f"{location.show(LOCK_NAME)}: process {other.process.pid} on {other.process.hostname} is compacting this "
+            "run; wait for it to end, or delete that file if it has died"
+        )
+
 
 TARGET_BYTES = 64 << 20
 """A part of this size is not merged further: rewriting it would cost more than one file less is worth."""

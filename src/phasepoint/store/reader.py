@@ -1,23 +1,88 @@
-"""Reading a run: while it is written, after its writer was killed, and when parts of it are broken."""
+"""Reading a run: while it is written, after its writer was killed, and when parts of it are broken.
+
+Which attempts of each rank make up the run's history.
+"""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from os import PathLike
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TABLES, TableSpec, table_spec
 from phasepoint.store.filesystem import Location, list_directory, open_location
-from phasepoint.store.history import select_history
-from phasepoint.store.lost import LostPart, lost_part_gaps
 from phasepoint.store.manifest import Manifest, read_manifest
-from phasepoint.store.process import ProcessIdentity
 from phasepoint.store.raw import read_raw_file
-from phasepoint.store.session import BrokenSession, Session, ShardState, parse_shard_name, read_session, shard_state
-from phasepoint.store.shard_table import ShardTable, join_tables, order_rows, part_names, read_shard_table
+from phasepoint.store.session import (
+    BrokenSession,
+    ProcessIdentity,
+    Session,
+    ShardState,
+    parse_shard_name,
+    read_session,
+    shard_state,
+)
+from phasepoint.store.shard_table import (
+    LostPart,
+    ShardTable,
+    join_tables,
+    lost_part_gaps,
+    order_rows,
+    part_names,
+    read_shard_table,
+)
+
+
+class Attempt(Protocol):
+    """What is asked of a shard to place it."""
+
+    @property
+    def host(self) -> int:
+        """Rank."""
+
+    @property
+    def attempt(self) -> int:
+        """How often the rank was started before."""
+
+    @property
+    def started_unix_ns(self) -> int:
+        """When it was started."""
+
+    @property
+    def ended_well_unix_ns(self) -> int | None:
+        """When it was closed with status `ok`, None if it was not."""
+
+
+_A = TypeVar("_A", bound=Attempt)
+
+
+def select_history(shards: Sequence[_A]) -> tuple[_A, ...]:
+    """Of each rank the newest attempt and, back from it, those that did not end well; by host and attempt.
+
+    An attempt that ended well and was followed by another is a different recording into the same directory: it and
+    all before it are kept on disk, but not mixed in. Nor is a rank that took part in that recording only (the job
+    was started again with fewer ranks), which shows in that its newest attempt began before the recording ended.
+    """
+    chosen: dict[int, list[_A]] = {}
+    ends_unix_ns: dict[int, int] = {}
+    for host, attempts in groupby(sorted(shards, key=lambda s: (s.host, -s.attempt)), key=lambda s: s.host):
+        newest, *before = attempts
+        chosen[host] = [newest]
+        for shard in before:
+            if shard.ended_well_unix_ns is not None:
+                ends_unix_ns[host] = shard.ended_well_unix_ns
+                break
+            chosen[host].insert(0, shard)
+    if ends_unix_ns:
+        earliest_end = min(ends_unix_ns.values())
+        for host in set(chosen).difference(ends_unix_ns):
+            if chosen[host][-1].started_unix_ns < earliest_end:
+                del chosen[host]
+    return tuple(shard for host in sorted(chosen) for shard in chosen[host])
 
 
 @dataclass(frozen=True)

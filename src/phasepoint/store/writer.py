@@ -1,5 +1,14 @@
-"""Writing a shard: rows are buffered, and a flush makes one part of each table's rows."""
+"""Writing a shard: rows are buffered, and a flush makes one part of each table's rows.
 
+The converter's door to a run: parts with a name that the window gives, so that converting twice is harmless.
+
+Shards that are written aside, by any number of processes, and moved into the run when they are whole.
+
+A writer that is killed leaves nothing that a reader sees, and the shard may be written again: it is no new attempt of
+the job. The run's manifest comes last, so that a run which is not all there is none.
+"""
+
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +20,20 @@ import pyarrow as pa
 
 from phasepoint.core.errors import ShardBusyError, StoreError
 from phasepoint.core.tables import TABLES, validate_table
-from phasepoint.store.filesystem import Location, claim_directory, list_directory, open_location, write_file
+from phasepoint.store.filesystem import (
+    Location,
+    claim_directory,
+    delete_directory,
+    delete_file,
+    list_directory,
+    move_directory,
+    open_location,
+    write_file,
+)
 from phasepoint.store.manifest import read_manifest
 from phasepoint.store.parts import write_table_part
-from phasepoint.store.process import this_process
-from phasepoint.store.raw import write_raw_file
+from phasepoint.store.raw import check_raw_path, write_raw_file
+from phasepoint.store.reader import Run
 from phasepoint.store.session import (
     HEARTBEAT_INTERVAL_NS,
     HEARTBEAT_LIMIT_NS,
@@ -27,8 +45,109 @@ from phasepoint.store.session import (
     read_session,
     shard_name,
     shard_state,
+    this_process,
     write_heartbeat,
 )
+
+STAGING_FOLDER = ".staging"
+"""Readers pass over names that begin with a dot."""
+
+
+def is_vacant(path: str | PathLike[str]) -> bool:
+    """Whether nothing is at a path or URL but, perhaps, an empty folder.
+
+    Raises:
+        StoreError: it cannot be looked up.
+    """
+    location = open_location(path)
+    if location.is_local:
+        place = Path(location.root)
+        return not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    return not list_directory(location)
+
+
+def new_staging(path: str | PathLike[str], host: int) -> str:
+    """Path or URL at which to write a run of one shard, of a name that no other call returns."""
+    location = open_location(path)
+    base, mark, query = location.url.partition("?")
+    return f"{base}/{STAGING_FOLDER}/{host:05d}-{secrets.token_hex(8)}{mark}{query}"
+
+
+def publish_shard(path: str | PathLike[str], staging: str, host: int) -> None:
+    """Move the shard from its staging into the run; of two that were written from the same input the first stays.
+
+    Raises:
+        StoreError: it cannot be moved.
+    """
+    location = open_location(path)
+    move_directory(location, f"{_relative(staging)}/{shard_name(host, 0)}", shard_name(host, 0))
+
+
+def discard_staging(path: str | PathLike[str], staging: str | None = None) -> None:
+    """Delete what one writer, or all of them, left aside.
+
+    Raises:
+        StoreError: it cannot be deleted.
+    """
+    delete_directory(open_location(path), STAGING_FOLDER if staging is None else _relative(staging))
+
+
+def discard_shards(path: str | PathLike[str]) -> None:
+    """Delete all shards of a run that has no manifest yet, and what is left aside.
+
+    Raises:
+        StoreError: they cannot be deleted.
+    """
+    location = open_location(path)
+    delete_directory(location, STAGING_FOLDER)
+    for name in _shards(location):
+        delete_directory(location, name)
+
+
+def published_sessions(path: str | PathLike[str]) -> tuple[Session, ...]:
+    """The sessions of the shards that were published, by host.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    location = open_location(path)
+    found = [read_session(location, name) for name in _shards(location)]
+    return tuple(session for session in found if not isinstance(session, BrokenSession))
+
+
+def _shards(location: Location) -> list[str]:
+    return [entry.name for entry in list_directory(location) if parse_shard_name(entry.name) is not None]
+
+
+def _relative(staging: str) -> str:
+    return f"{STAGING_FOLDER}/{staging.partition('?')[0].rpartition('/')[2]}"
+
+
+def write_part(run: Run, shard_name: str, table_name: str, part_name: str, table: pa.Table) -> int:
+    """Write a part under a given name, complete when it appears, and return its size in bytes.
+
+    Writing the same part again replaces it. A part that compaction has merged already stays covered by the merged one.
+
+    Args:
+        part_name: without suffix, such as `part-window-000012`.
+
+    Raises:
+        TableError: the rows do not fit the table's declaration.
+        StoreError: no such shard, a bad name, or the file cannot be written.
+    """
+    return write_table_part(run.location, run.shard(shard_name).name, table_name, part_name, table)
+
+
+def drop_raw(run: Run, shard_name: str, relative_path: str) -> None:
+    """Delete a raw capture that is no longer needed; one that is gone already is no error.
+
+    Raises:
+        StoreError: no such shard, a path that leads out of `raw/`, or it cannot be deleted.
+    """
+    shard = run.shard(shard_name).name
+    check_raw_path(run.location, shard, relative_path)
+    delete_file(run.location, f"{shard}/{relative_path}")
+
 
 _CLAIM_TRIES = 100
 

@@ -128,7 +128,7 @@ JOB = """
     import jax, jax.numpy as jnp
     import functools
     from phasepoint.recorder.autosteps.late_recording import AutoOptions, LateRecording
-    from phasepoint.recorder.autosteps.jax_clock import JaxClock
+    from phasepoint.recorder.autosteps.sources.jax import JaxClock
 
     seen = []
     late = LateRecording(AutoOptions("unused", 0.01, 5))

@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from phasepoint.recorder.autosteps.torch_clock import TorchClock  # noqa: E402
-from phasepoint.recorder.guard import Guard  # noqa: E402
+from phasepoint.recorder.autosteps.sources.torch_clock import TorchClock  # noqa: E402
+from phasepoint.recorder.seam.guard import Guard  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank
-from phasepoint.recorder.autosteps.jax_identity import program_key, program_name
-from phasepoint.recorder.guard import Guard, guarded
-from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.autosteps.jax_programs import program_key, program_name
+from phasepoint.recorder.seam.guard import Guard, guarded
+from phasepoint.recorder.seam.patch import patch_attribute
 
 
 @dataclass

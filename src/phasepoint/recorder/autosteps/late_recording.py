@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
-from phasepoint.recorder.autosteps.options import AutoOptions
-from phasepoint.recorder.gc_pause import collector_paused
-from phasepoint.recorder.guard import Guard, guarded, guarded_even_off
+from phasepoint.recorder.clock.importing import collector_paused
+from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
+from phasepoint.recorder.seam.options import AutoOptions
 
 if TYPE_CHECKING:
     from phasepoint.recorder.recorder import Recorder
@@ -139,9 +139,9 @@ class LateRecording:
         self, evidence: StepEvidence, past: Sequence[PastStep], finish: Callable[[], object], began_ns: int
     ) -> None:
         from phasepoint.recorder.assembly import RecordOptions
-        from phasepoint.recorder.epoch import Clock
+        from phasepoint.recorder.clock.epoch import Clock
+        from phasepoint.recorder.clock.step_clock import NOT_KNOWN
         from phasepoint.recorder.recording import Recording
-        from phasepoint.recorder.step_clock import NOT_KNOWN
 
         clock = self._clock = StandingClock(past[0].asked_ns)
         options = self._options

@@ -8,24 +8,24 @@ from importlib import import_module
 from typing import Any
 
 from phasepoint.recorder.autosteps.late_recording import LateRecording
-from phasepoint.recorder.autosteps.options import VARIABLE, AutoOptions
-from phasepoint.recorder.guard import guarded
-from phasepoint.recorder.import_watch import when_imported
-from phasepoint.recorder.patch import patch_attribute
+from phasepoint.recorder.seam.guard import guarded
+from phasepoint.recorder.seam.import_watch import when_imported
+from phasepoint.recorder.seam.options import VARIABLE, AutoOptions
+from phasepoint.recorder.seam.patch import patch_attribute
 
 SOURCES: Mapping[str, str] = {
     "torch": "torch_clock",
     "torch.autograd": "torch_updates",
-    "torch.profiler": "torch_profiler_steps",
-    "jax": "jax_clock",
-    "jax.profiler": "step_annotation",
-    "optax": "optax_updates",
-    "keras.src.callbacks.callback_list": "keras_loop",
-    "lightning.pytorch.loops.training_epoch_loop": "lightning_loop",
-    "pytorch_lightning.loops.training_epoch_loop": "lightning_loop",
-    "transformers.trainer_callback": "transformers_loop",
+    "torch.profiler": "torch_profiler",
+    "jax": "jax",
+    "jax.profiler": "jax_annotation",
+    "optax": "optax",
+    "keras.src.callbacks.callback_list": "keras",
+    "lightning.pytorch.loops.training_epoch_loop": "lightning",
+    "pytorch_lightning.loops.training_epoch_loop": "lightning",
+    "transformers.trainer_callback": "transformers",
 }
-"""By module whose import brings it in, the file of this folder whose `install(late, module)` puts the hooks in."""
+"""By module whose import brings it in, the file of `sources` whose `install(late, module)` puts the hooks in."""
 
 
 class AutoRecorder:
@@ -76,7 +76,7 @@ class _Installation:
 
     @guarded
     def run(self, module: str) -> None:
-        import_module(f"phasepoint.recorder.autosteps.{self._source}").install(self._late, module)
+        import_module(f"phasepoint.recorder.autosteps.sources.{self._source}").install(self._late, module)
 
 
 def start_from_environ() -> None:

@@ -1,0 +1,1 @@
+"""Commands that read a run, or tell what is known."""

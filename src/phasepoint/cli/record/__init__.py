@@ -1,0 +1,1 @@
+"""Commands that make a run or change it."""

@@ -1,0 +1,1 @@
+"""`phasepoint replay`."""

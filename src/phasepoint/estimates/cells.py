@@ -1,0 +1,390 @@
+"""The cells of a run's time fitted to its windows: shares of each, and the sizes to which they apply.
+
+From the captured steps to what the others went into: a model whose sizes the step clock knows for every step.
+
+A step's time is cut into cells, each with a size that is known (or nearly so) for every step, captured or not:
+
+    input       its wait for input; the exposed part of it is `input`, the rest was hidden behind work
+    compiling   its compilation, likewise
+    base        work (time − input − compiling) up to 1.2 × the median work of its phase
+    long        work beyond that, up to 3 × the median
+    far         work beyond 3 × the median
+
+In each cell every part c has a share that is estimated from the captured steps (ratio estimator, windows as
+clusters): for base one set of shares per group of phases, for the others one for the run, since steps that last long
+are few and last long for reasons of the machine's. What the others went into is share × size, added over cells.
+
+The variance of a prediction is τ² · ((size of the others / size seen)² · Σ seen x² + Σ others x²), x the cells' sizes
+per window: the first term is how well the share is known, the second that what was not seen scatters too. The second
+is why sizes matter: one uncaptured step of a second weighs as it should. τ² is the relative scatter between windows,
+drawn towards that of the other groups (base) or towards the greatest a share can have, R (1 − R), with the weight of
+a few windows, since three windows that happen to agree prove little.
+
+Source: Cochran, Sampling Techniques (3rd ed.), ch. 6 (ratio), 9 (clusters of unequal size); Royall, "On Finite
+    Population Sampling Theory under Certain Linear Regression Models" (1970), for the variance of a prediction;
+    Bhatia and Davis, "A Better Bound on the Variance" (2000), for R (1 − R).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median as median_of
+from phasepoint.core.statistics import weighted_median
+from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS
+from phasepoint.estimates.strata import Sampled, group_strata
+
+BASE_REACH, LONG_REACH = 1.2, 3.0
+"""Ends of the cells base and long, in medians of a phase's work."""
+
+GROUP_PRIOR = 4.0
+"""Windows that the other groups' scatter counts for."""
+BOUND_PRIOR = 2.0
+"""Windows that the greatest possible scatter counts for."""
+BORROWED = 1 / 3
+"""Variance of a share that may as well be anything, as a part of the greatest at its mean: 1/12 of 1/4."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellSample:
+    """One cell of the windows that are used for its shares.
+
+    Attributes:
+        x: `[n]`, size per window, above 0.
+        y: `[n, k]`, quantities in it.
+        weight: `[n]`, 1 / probability up to a factor.
+    """
+
+    x: Floats
+    y: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class CellShares:
+    """Shares of one cell.
+
+    Attributes:
+        ratio: `[k]`.
+        scatter: `[k]`, τ²: variance of a window's share.
+        known: how well the ratio is known: variance of it over τ² (the sum of squared weights in it).
+        freedom: degrees of freedom of τ².
+    """
+
+    ratio: Floats
+    scatter: Floats
+    known: float
+    freedom: float
+
+    def variance(self, rest: float, rest_squares: float) -> Floats:
+        """Variance `[k]` of what is predicted for a rest of this size and sum of squares."""
+        return self.scatter * (rest**2 * self.known + rest_squares)
+
+
+def cell_shares(sample: CellSample, *, prior: Floats | None = None) -> CellShares:
+    """Ratios of one cell with their scatter.
+
+    Args:
+        sample: one window or more.
+        prior: `[k]`, scatter between windows of the other groups; None to lean on the bound R (1 − R).
+    """
+    wx = sample.weight * sample.x
+    ratio = (sample.weight[:, None] * sample.y).sum(axis=0) / wx.sum()
+    residual = sample.y - sample.x[:, None] * ratio
+    squares = float((sample.x**2).sum())
+    weight, lean = (BOUND_PRIOR, bounded_scatter(ratio, len(sample.x))) if prior is None else (GROUP_PRIOR, prior)
+    # Σ e² / Σ x² falls short by the ratio's own fit: n / (n − 1) for windows of equal size.
+    effective = squares and float(sample.x.sum()) ** 2 / squares
+    own = (residual**2).sum(axis=0) / squares * effective
+    freedom = effective - 1 + weight
+    return CellShares(ratio, (own + weight * lean) / freedom, float((wx**2).sum() / wx.sum() ** 2), freedom)
+
+
+def own_scatter(sample: CellSample) -> tuple[Floats, float]:
+    """Sum of squared relative residuals `[k]` of one cell, and its degrees of freedom."""
+    ratio = (sample.weight[:, None] * sample.y).sum(axis=0) / (sample.weight * sample.x).sum()
+    residual = sample.y - sample.x[:, None] * ratio
+    squares = float((sample.x**2).sum())
+    effective = float(sample.x.sum()) ** 2 / squares
+    return (residual**2).sum(axis=0) / squares * effective, effective - 1
+
+
+def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
+    """The greatest variance of a quantity between 0 and 1 with this mean: R (1 − R).
+
+    Args:
+        ratio: `[k]`, the first `N_WORK` of them shares of a step's parts; or `[1]`, the exposed share of a wait.
+        windows: how many the mean rests on. One more is added in which all parts that are known to occur have like
+            shares, so that a part which a few windows did not show is not taken to be impossible; likewise one in
+            which half of the wait was exposed.
+    """
+    inside = np.clip(ratio, 0, 1)
+    if np.isfinite(windows) and len(inside) == 1:
+        inside = (windows * inside + 0.5) / (windows + 1)
+    occurs = inside[:N_WORK] > 0
+    if np.isfinite(windows) and len(inside) >= N_WORK and occurs.any():
+        inside[:N_WORK] = (windows * inside[:N_WORK] + occurs / occurs.sum()) / (windows + 1)
+    return np.asarray(inside * (1 - inside), np.float64)
+
+
+def cut_work(work_ps: Floats, median_ps: Floats) -> tuple[Floats, Floats, Floats]:
+    """Work `[n]` as base, long and far, by the median work of each step's phase `[n]`."""
+    base = np.minimum(work_ps, BASE_REACH * median_ps)
+    long = np.minimum(work_ps, LONG_REACH * median_ps) - base
+    return base, long, work_ps - base - long
+
+
+BLOCK_STEPS = 5
+"""Uncaptured steps are taken by so many together when their scatter is added up: about a window's worth."""
+LEAST_EXCESS_WINDOWS = 4
+"""Time beyond base is rare: below so many random windows that hold some, those opened by choice are used too."""
+
+BASE, LONG, FAR, WAIT, COMPILE = range(5)
+N_CELLS = 5
+_INPUT, _COMPILING = PARTS.index(INPUT), PARTS.index(COMPILING)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Shares for every cell, and the sizes to which they apply.
+
+    Attributes:
+        group: `[n_strata]`, the group of each stratum.
+        base: shares of work per group; None for a group without any window.
+        long: shares of work beyond 1.2 medians.
+        far: shares of work beyond 3 medians.
+        input: share of the wait that is `input`.
+        compiling: share of the compilation that is `compiling`.
+        spread: `[k]`, variance of the base shares from one group to another.
+        rest: `[n_strata, N_CELLS]`, sizes of the uncaptured steps.
+        squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
+        borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
+        by_choice: per group, whether windows opened by choice had to stand in for random ones.
+        sizes: `[n_steps, N_CELLS]`, of every step.
+    """
+
+    group: Int64s
+    base: tuple[CellShares | None, ...]
+    long: CellShares | None
+    far: CellShares | None
+    input: CellShares | None
+    compiling: CellShares | None
+    spread: Floats
+    rest: Floats
+    squares: Floats
+    borrowed: NDArray[np.bool_]
+    by_choice: tuple[bool, ...]
+    sizes: Floats
+
+
+def fit_cells(sampled: Sampled, extra: Floats, *, stands_for: Floats | None = None) -> Fit:
+    """Estimate the shares of every cell from the captured steps.
+
+    Args:
+        sampled: the run seen through its windows.
+        extra: `[n_captured, k]`, further quantities that go with work.
+        stands_for: `[n_steps]`, steps of the run that each one stands for; None where each is itself.
+    """
+    row, weight = sampled.captured.row, sampled.captured.weight
+    parts = sampled.captured.parts_ps.astype(np.float64)
+    quantities = np.column_stack([parts[:, :N_WORK], extra])
+    exposed = _fit_waits(sampled, parts)
+    group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
+    sizes = _sizes(sampled, parts, exposed, (group, borrowed), stands_for)
+    base, long, far = (sizes[cell][row] for cell in (BASE, LONG, FAR))
+    shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
+    left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
+    long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
+    if long_shares is not None:
+        left = left - long[:, None] * long_shares.ratio
+    far_shares = _fit_excess(far, left, sampled.cluster, weight)
+    rest, squares = _rest(sizes, sampled.stratum, row, borrowed, stands_for)
+    return Fit(
+        group=group,
+        base=shares,
+        long=long_shares or _lent(far_shares),
+        far=far_shares or _lent(long_shares),
+        input=exposed[0],
+        compiling=exposed[1],
+        spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
+        rest=rest,
+        squares=squares,
+        borrowed=borrowed,
+        by_choice=by_choice,
+        sizes=np.column_stack(sizes),
+    )
+
+
+def exposed_part(shares: CellShares | None) -> float:
+    """Part of a wait during which the device does nothing; all of it where no captured step waited."""
+    return 1.0 if shares is None else float(shares.ratio[0])
+
+
+def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, CellShares | None]:
+    found = []
+    for wait_ps, part in ((sampled.times.input_ps, _INPUT), (sampled.times.compile_ps, _COMPILING)):
+        size = wait_ps[sampled.captured.row].astype(np.float64)
+        sample = _sample(size, parts[:, [part]], sampled.cluster, sampled.captured.weight)
+        found.append(None if sample is None else cell_shares(sample))
+    return found[0], found[1]
+
+
+def _sizes(
+    sampled: Sampled,
+    parts: Floats,
+    exposed: tuple[CellShares | None, CellShares | None],
+    groups: tuple[Int64s, Bools],
+    stands_for: Floats | None,
+) -> tuple[Floats, ...]:
+    """Sizes of all steps `[n_steps]` by cell; work is known of captured steps, predicted of others.
+
+    Args:
+        sampled: the run seen through its windows.
+        parts: of the captured steps.
+        exposed: shares of the waits.
+        groups: group of every stratum, and whether it has too few windows of its own. Such a stratum is taken to be
+            a slow form of the one that lends its windows: what its steps last longer counts as excess.
+        stands_for: `[n_steps]`, as for `fit_cells`.
+    """
+    waits = np.column_stack([sampled.times.input_ps, sampled.times.compile_ps]).astype(np.float64)
+    work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
+    work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
+    work = np.maximum(work, 0)
+    median = np.array([_median(work, sampled.stratum == i, stands_for) for i in range(len(sampled.strata))])
+    group, borrowed = groups
+    for lender in np.flatnonzero(~borrowed).tolist():
+        borrowers = borrowed & (group == group[lender])
+        median[borrowers] = np.minimum(median[borrowers], median[lender])
+    return (*cut_work(work, median[sampled.stratum] if len(median) else work), waits[:, 0], waits[:, 1])
+
+
+def _fit_base(
+    sampled: Sampled, group: Int64s, base: Floats, quantities: Floats, clean: Bools
+) -> tuple[tuple[CellShares | None, ...], tuple[bool, ...]]:
+    """Shares of base per group, from steps without excess where there are any, and whether by windows of choice."""
+    mine, chance = group[sampled.of_captured], np.isfinite(sampled.captured.weight)
+    samples, by_choice = [], []
+    for index in range(int(group.max(initial=-1)) + 1):
+        use = mine == index
+        use = use & clean if (use & clean).any() else use
+        random = len(np.unique(sampled.cluster[use & chance])) >= 2
+        samples.append(_sample(np.where(use, base, 0), quantities, sampled.cluster, sampled.captured.weight))
+        by_choice.append(not random and not bool(chance[use].all()))
+    return tuple(_base_shares(samples)), tuple(by_choice)
+
+
+def _explained(shares: Sequence[CellShares | None], mine: Int64s, base: Floats, quantities: Floats) -> Floats:
+    explained = np.zeros_like(quantities)
+    for index, found in enumerate(shares):
+        if found is not None:
+            explained[mine == index] = base[mine == index, None] * found.ratio
+    return explained
+
+
+def _sample(x: Floats, y: Floats, cluster: Int64s, weight: Floats, least: int = 2) -> CellSample | None:
+    """Sums per window, over windows opened by chance where there are enough, else over all, weighing alike."""
+    n = int(cluster.max(initial=-1)) + 1
+    use = x > 0
+    chance = use & np.isfinite(weight)
+    random = len(np.unique(cluster[chance])) >= least
+    use = chance if random else use
+    if not use.any():
+        return None
+    sums_x, sums_y = np.zeros(n), np.zeros((n, y.shape[1]))
+    np.add.at(sums_x, cluster[use], x[use])
+    np.add.at(sums_y, cluster[use], y[use])
+    of_window = np.ones(n)
+    if random:
+        of_window[cluster[use]] = weight[use]
+    kept = sums_x > 0
+    return CellSample(sums_x[kept], sums_y[kept], of_window[kept])
+
+
+def _base_shares(samples: Sequence[CellSample | None]) -> list[CellShares | None]:
+    """Shares per group, their scatter drawn towards that of all groups."""
+    known = [own_scatter(sample) for sample in samples if sample is not None]
+    freedom = sum(found[1] for found in known)
+    if freedom < 1:  # no group has two windows: nothing is known of the scatter but its bound
+        return [None if sample is None else cell_shares(sample) for sample in samples]
+    pooled = sum((found[0] for found in known[1:]), known[0][0]) / freedom
+    return [None if sample is None else cell_shares(sample, prior=pooled) for sample in samples]
+
+
+def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats) -> CellShares | None:
+    """Shares of the time beyond base: of what base left over, none below 0, those of a step's parts adding up to 1."""
+    sample = _sample(x, left, cluster, weight, LEAST_EXCESS_WINDOWS)
+    if sample is None:
+        return None
+    shares = cell_shares(sample)
+    ratio = np.maximum(shares.ratio, 0)
+    total = ratio[:N_WORK].sum()
+    if total > 0:
+        ratio[:N_WORK] /= total
+    # What is left over carries the scatter of base as well, and can seem to vary by more than a share can.
+    scatter = np.minimum(shares.scatter, bounded_scatter(ratio, len(sample.x)))
+    return CellShares(ratio, scatter, shares.known, shares.freedom)
+
+
+def _lent(shares: CellShares | None) -> CellShares | None:
+    """The shares of another cell, for one that no window saw: likely, but anything may be so.
+
+    What lasts longest is mostly a few events of tens of milliseconds each, and rarely what slows down many steps a bit.
+    """
+    if shares is None:
+        return None
+    return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
+
+
+def _median(work: Floats, mine: Bools, stands_for: Floats | None) -> float:
+    return median_of(work[mine]) if stands_for is None else weighted_median(work[mine], stands_for[mine])
+
+
+def _rest(
+    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats | None
+) -> tuple[Floats, Floats]:
+    """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps.
+
+    A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps. A step that
+    stands for others stands for blocks of steps like itself.
+    """
+    n = len(borrowed)
+    if stands_for is not None:
+        return _weighted_rest(sizes, stratum, row, borrowed, stands_for)
+    rest = np.ones(len(stratum), bool)
+    rest[row] = False
+    totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
+    where = np.flatnonzero(rest)
+    within = np.where(borrowed[stratum[where]], 0, where // BLOCK_STEPS)
+    most = len(stratum) // BLOCK_STEPS + 1
+    blocks, block = renumber(stratum[where] * most + within)
+    owner = blocks // most
+    for cell in range(N_CELLS):
+        size = np.bincount(block, sizes[cell][where], len(blocks))
+        totals[:, cell] = np.bincount(owner, size, n)
+        squares[:, cell] = np.bincount(owner, size**2, n)
+    return totals, squares
+
+
+def _weighted_rest(
+    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats
+) -> tuple[Floats, Floats]:
+    n, weight = len(borrowed), stands_for.copy()
+    weight[row] = 0
+    totals: Floats = np.column_stack([np.bincount(stratum, weight * size, n) for size in sizes]).astype(np.float64)
+    # What is in excess comes in single steps; base and waits last for blocks of steps.
+    block = [np.minimum(weight, 1 if cell in (LONG, FAR) else BLOCK_STEPS) for cell in range(N_CELLS)]
+    squares = np.column_stack([np.bincount(stratum, weight * b * x**2, n) for b, x in zip(block, sizes, strict=True)])
+    return totals, np.asarray(np.where(borrowed[:, None], totals**2, squares), np.float64)
+
+
+def _spread(ratios: Sequence[Floats], k: int) -> Floats:
+    """Variance of the base shares between groups, drawn towards that of a share that may be anything, as one group."""
+    if not len(ratios):
+        return np.zeros(k)
+    found = np.array(ratios)
+    squares = ((found - found.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray((squares + BORROWED * bounded_scatter(found.mean(axis=0), 1)) / len(found), np.float64)

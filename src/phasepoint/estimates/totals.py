@@ -1,0 +1,253 @@
+"""From strata to totals: what the captured steps went into, exactly, plus what the others are estimated to.
+
+What the uncaptured steps of some strata went into, by the shares of each cell, and how sure that is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
+from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED
+from phasepoint.estimates.cells import BASE, COMPILE, FAR, LONG, WAIT, CellShares, Fit, bounded_scatter, exposed_part
+from phasepoint.estimates.op_columns import OpKey
+from phasepoint.estimates.strata import Stratum
+from phasepoint.phases.clock.accounting import closed
+from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
+
+N_WAITS = len(PARTS) - N_WORK
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The uncaptured steps of every stratum.
+
+    Attributes:
+        parts_ps: `[n_strata, len(PARTS)]` integers that add up to each stratum's rest_ps.
+        extra: `[n_strata, k]`.
+        known: `[n_strata]`, False where no window says anything: those parts_ps are 0.
+    """
+
+    parts_ps: Int64s
+    extra: Floats
+    known: NDArray[np.bool_]
+
+
+def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
+    """Shares times sizes, made integers that close on each stratum's time."""
+    k = len(fit.spread) - N_WORK
+    parts = np.zeros((len(strata), len(PARTS)), np.int64)
+    extra, known = np.zeros((len(strata), k)), np.zeros(len(strata), bool)
+    for index, stratum in enumerate(strata):
+        base = fit.base[fit.group[index]]
+        if base is None:
+            continue
+        known[index] = True
+        sizes = fit.rest[index]
+        work = base.ratio * sizes[BASE]
+        for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
+            work = work + (shares or base).ratio * sizes[cell]
+        waits = [exposed_part(fit.input) * sizes[WAIT], exposed_part(fit.compiling) * sizes[COMPILE]]
+        exact = np.maximum(np.concatenate([work[:N_WORK], waits]), 0)
+        parts[index] = apportion(stratum.rest_ps, exact) if exact.any() else 0
+        extra[index] = np.maximum(work[N_WORK:], 0)
+    return Prediction(parts, extra, known)
+
+
+def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
+    """What each step's time went into by the shares of its cells: `[n_steps, len(PARTS)]`, adding up to dur_ps.
+
+    Args:
+        fit: shares and sizes; at least one step was captured.
+        stratum: `[n_steps]`.
+        dur_ps: `[n_steps]`.
+    """
+    exact = np.zeros((len(dur_ps), len(PARTS)))
+    for group, base in enumerate(fit.base):
+        mine = np.flatnonzero(fit.group[stratum] == group)
+        if base is None or not len(mine):
+            continue
+        for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
+            exact[mine, :N_WORK] += fit.sizes[mine, cell, None] * shares.ratio[:N_WORK]
+    exact[:, N_WORK] = exposed_part(fit.input) * fit.sizes[:, WAIT]
+    exact[:, N_WORK + 1] = exposed_part(fit.compiling) * fit.sizes[:, COMPILE]
+    exact = np.maximum(exact, 0)
+    scale = dur_ps / np.maximum(exact.sum(axis=1), 1e-300)
+    parts: Int64s = np.floor(exact * scale[:, None] * (1 - 1e-12)).astype(np.int64)
+    parts[np.arange(len(parts)), exact.argmax(axis=1)] += dur_ps - parts.sum(axis=1)
+    return parts
+
+
+def half_widths(fit: Fit, members: Sequence[int], confidence: float, *, summed: Floats | None = None) -> list[int]:
+    """Half the interval of each quantity over some strata, in ps, rounded up.
+
+    Args:
+        fit: shares and sizes.
+        members: the strata.
+        confidence: of the interval.
+        summed: `[len(PARTS) + k]` zeros and ones: the sum of these quantities instead of each; its scatter is taken
+            to be no more than that of its members together.
+    """
+    variances, freedoms = part_variances(fit, members)
+    if not len(variances):
+        return [0] * (N_WAITS + len(fit.spread))
+    freedom = satterthwaite_freedom(variances, freedoms)
+    deviation = np.sqrt(variances.sum(axis=0))
+    reach = np.array([t_quantile(0.5 + confidence / 2, min(f, 1e9)) for f in freedom.tolist()])
+    half = np.ceil(deviation * reach)
+    if summed is not None:
+        return [int(np.ceil(np.sqrt((half[summed > 0] ** 2).sum())))]
+    return [int(width) for width in half.tolist()]
+
+
+def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
+    """One row of variances `[len(PARTS) + k]` per source of error, and their degrees of freedom.
+
+    Args:
+        fit: shares and sizes.
+        members: the strata that are added up.
+    """
+    rows: list[Floats] = []
+    freedoms: list[float] = []
+    chosen = np.array(members, np.int64)
+    composition = np.zeros(len(fit.spread))
+    for group in np.unique(fit.group[chosen]).tolist():
+        mine = chosen[fit.group[chosen] == group]
+        base = fit.base[group]
+        if base is None:
+            continue
+        sizes, squares = fit.rest[mine].sum(axis=0), fit.squares[mine].sum(axis=0)
+        rows.append(_with_waits(base.variance(sizes[BASE], squares[BASE])))
+        freedoms.append(base.freedom)
+        lent = mine[fit.borrowed[mine]]
+        if len(lent):
+            rows.append(_with_waits(fit.spread * float((fit.rest[lent, BASE] ** 2).sum())))
+            freedoms.append(np.inf)
+        for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
+            if shares is None:
+                unknown = CellShares(base.ratio, bounded_scatter(base.ratio, 1), 1.0, np.inf)
+                rows.append(_with_waits(unknown.variance(sizes[cell], squares[cell])))
+                freedoms.append(np.inf)
+        composition = np.maximum(composition, base.ratio)
+    sizes, squares = fit.rest[chosen].sum(axis=0), fit.squares[chosen].sum(axis=0)
+    for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
+        if shares is not None:
+            rows.append(_with_waits(shares.variance(sizes[cell], squares[cell])))
+            freedoms.append(shares.freedom)
+    for column, (shares, cell) in enumerate(((fit.input, WAIT), (fit.compiling, COMPILE))):
+        if shares is not None:
+            variance = float(shares.variance(sizes[cell], squares[cell])[0])
+            # What is not exposed of a wait is work: the error moves from one to the other.
+            row = _with_waits(composition**2 * variance)
+            row[N_WORK + column] = variance
+            rows.append(row)
+            freedoms.append(shares.freedom)
+    return np.array(rows), np.array(freedoms)
+
+
+def _with_waits(work: Floats) -> Floats:
+    """Work and extras with room for the waits between them, in the order of PARTS."""
+    return np.insert(work, N_WORK, np.zeros(N_WAITS))
+
+
+OTHER = "other"
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Everything known and estimated of every stratum, ready to be added up for the run or for one phase.
+
+    Attributes:
+        strata: of the run.
+        fit: shares and sizes.
+        rest: of the uncaptured steps.
+        seen_parts: `[n_strata, len(PARTS)]` ps of the captured steps.
+        seen_extra: `[n_strata, 2 * len(op_keys)]`: self times, then executions, of the captured steps.
+        op_keys: the ops of the extras; the last one stands for all that are not named.
+        confidence: of the intervals.
+    """
+
+    strata: Sequence[Stratum]
+    fit: Fit
+    rest: Prediction
+    seen_parts: Int64s
+    seen_extra: Int64s
+    op_keys: Sequence[OpKey]
+    confidence: float
+
+    def breakdown(self, phase: int | None, counts: tuple[int, int], notes: tuple[str, ...]) -> Breakdown:
+        """The time of a phase, or of the run, by parts that add up to it.
+
+        Args:
+            phase: its id; None for the run.
+            counts: its windows and captured steps.
+            notes: for the reader.
+        """
+        members = self._members(phase)
+        total_ps = sum(self.strata[i].total_ps for i in members)
+        seen = self.seen_parts[members].sum(axis=0)
+        rest = self.rest.parts_ps[members].sum(axis=0)
+        half = half_widths(self.fit, members, self.confidence)
+        most_ps = self._most(members, seen, total_ps)
+        unknown_ps = sum(self.strata[i].rest_ps for i in members) - int(rest.sum())
+        parts = []
+        for index, name in enumerate(PARTS):
+            time_ps = int(seen[index]) + int(rest[index]) + (unknown_ps if name == UNATTRIBUTED else 0)
+            low_ps = min(max(int(seen[index]), time_ps - half[index]), time_ps)
+            high_ps = max(min(time_ps + half[index], most_ps[index]), time_ps)
+            share = time_ps / total_ps if total_ps else 0.0
+            basis = UNATTRIBUTED if name == UNATTRIBUTED else "estimated"
+            parts.append(PartTime(name, time_ps, low_ps, high_ps, share, basis))
+        return closed(Breakdown(total_ps, tuple(parts), *counts, self.confidence, notes))
+
+    def top_ops(self, phase: int | None, n_top: int) -> tuple[OpTime, ...]:
+        """The largest ops of a phase, or of the run, by self time, and `other`; empty where none was captured."""
+        members, n = self._members(phase), len(self.op_keys)
+        if not n:
+            return ()
+        seen = self.seen_extra[members].sum(axis=0)
+        rest = np.rint(self.rest.extra[members].sum(axis=0))
+        total = [int(a) + int(b) for a, b in zip(seen, rest, strict=True)]
+        half = half_widths(self.fit, members, self.confidence)[len(PARTS) :]
+        all_ps = sum(total[:n])
+        order = sorted((i for i in range(n - 1) if total[i]), key=lambda i: (-total[i], self.op_keys[i].op))[:n_top]
+        listed = [_op_time(self.op_keys[i], total[n + i], total[i], (int(seen[i]), half[i]), all_ps) for i in order]
+        left = [i for i in range(n) if i not in order]
+        other_ps = sum(total[i] for i in left)
+        if other_ps:
+            summed = np.zeros(len(PARTS) + 2 * n)
+            summed[[len(PARTS) + i for i in left]] = 1
+            half_ps = half_widths(self.fit, members, self.confidence, summed=summed)[0]
+            known = (sum(int(seen[i]) for i in left), half_ps)
+            listed.append(_op_time(OpKey(OTHER, "mixed", None, None), None, other_ps, known, all_ps))
+        return tuple(listed)
+
+    def _most(self, members: Sequence[int], seen: Int64s, total_ps: int) -> list[int]:
+        """What each part can be at most: `input` and `compiling` are parts of waits that the clock measured."""
+        most_ps = [total_ps] * len(PARTS)
+        for part, cell in ((INPUT, WAIT), (COMPILING, COMPILE)):
+            index = PARTS.index(part)
+            most_ps[index] = int(seen[index]) + int(self.fit.rest[members, cell].sum())
+        return most_ps
+
+    def _members(self, phase: int | None) -> list[int]:
+        return [i for i, stratum in enumerate(self.strata) if phase is None or stratum.phase == phase]
+
+
+def _op_time(key: OpKey, count: int | None, self_ps: int, known: tuple[int, int], all_ps: int) -> OpTime:
+    """`known`: the part that was captured, and half the interval."""
+    seen_ps, half_ps = known
+    return OpTime(
+        op=key.op,
+        category=key.category,
+        layer=key.layer,
+        program=key.program,
+        count=count,
+        self_ps=self_ps,
+        low_ps=min(max(seen_ps, self_ps - half_ps), self_ps),
+        high_ps=self_ps + half_ps,
+        share=self_ps / all_ps if all_ps else 0.0,
+    )

@@ -1,0 +1,1 @@
+"""What rules look at, each measured once for a run."""

@@ -1,0 +1,139 @@
+"""What each host does of a step itself, apart from waiting in collectives for the others.
+
+Collectives that a thread of the host runs (gloo, MPI, UCC), which PyTorch's profiler shows as the host's work.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.statistics import quantile_ps
+from phasepoint.estimates.captured import PARTS
+from phasepoint.findings.evidence.device_ops import Estimate, estimate_of_steps
+from phasepoint.findings.evidence.window_spans import COLLECTIVES
+from phasepoint.findings.view import FindingsView
+
+_NAMES = "^(gloo|mpi|ucc):"
+_EXPOSED_IN = tuple(PARTS.index(name) for name in ("communication", "host", "idle"))
+
+
+def host_collectives(view: FindingsView, undisturbed: float) -> tuple[Estimate, tuple[str, ...]] | None:
+    """What they take of the steps with nothing computed meanwhile, and their names; None where none ran.
+
+    Args:
+        view: the run.
+        undisturbed: quantile of the times of a step's collectives that is taken for the exchange: of the shortest
+            among the hosts, where several saw a step; what is beyond it is waiting.
+    """
+    ops, captured = view.table("ops"), view.captured
+    ops = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _NAMES))
+    index = captured.index_of(view.keys.rows_of(ops))
+    known = index >= 0
+    if not known.any():
+        return None
+    took_ps = np.bincount(index[known], ops.column("self_ps").to_numpy()[known], len(captured.row))
+    seen = np.flatnonzero(took_ps)
+    steps, met, hosts = np.unique(view.clock.step[captured.row[seen]], return_inverse=True, return_counts=True)
+    shortest = np.full(len(steps), np.inf)
+    np.minimum.at(shortest, met.ravel(), took_ps[seen])
+    several = hosts > 1 if (hosts > 1).any() else hosts > 0
+    usual_ps = quantile_ps(shortest[several].astype(np.int64), undisturbed)
+    exposed_ps = captured.parts_ps[:, _EXPOSED_IN].sum(axis=1)
+    saved_ps = np.minimum(np.minimum(took_ps, usual_ps), exposed_ps)
+    everywhere = np.arange(len(captured.row))
+    names = tuple(pc.unique(ops.column("op").cast(pa.string())).to_pylist())
+    return estimate_of_steps(view, "communication", everywhere, saved_ps.astype(np.float64)), names
+
+
+_MARKED = f"^({'|'.join(COLLECTIVES)})"
+"""Collectives as PyTorch's process groups mark them, whatever category they were given."""
+
+_OF_MEDIAN = 1.2533
+"""Standard error of a median, in those of a mean: √(π/2), for normal scatter."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnTime:
+    """One host's own part of its steps.
+
+    Attributes:
+        host: rank.
+        own_ps: median duration of all steps less the median wait, which scatters less than the steps do.
+        error_ps: its standard error.
+        wait_ps: median of the wait.
+        dur_ps: median step time, of all its steps.
+        parts_ps: `[len(PARTS)]` medians of what captured steps went into; zeros where none was captured.
+        parts_error_ps: `[len(PARTS)]` their standard errors.
+        windows: windows that these steps stand in.
+    """
+
+    host: int
+    own_ps: float
+    error_ps: float
+    wait_ps: float
+    dur_ps: float
+    parts_ps: Int64s
+    parts_error_ps: Floats
+    windows: int
+
+
+def own_times(view: FindingsView) -> tuple[OwnTime, ...]:
+    """By host; hosts of which no wait is known are left out.
+
+    The wait is `sync_ps` where the clock has it. Else it is that of the captured steps: the time charged to
+    communication, or the collectives that the framework marks, whichever is more.
+    """
+    sync = view.table("steps").column("sync_ps")
+    if sync.null_count < len(sync):
+        rows = np.flatnonzero(pc.is_valid(sync).to_numpy())
+        wait_ps = sync.take(rows).to_numpy().astype(np.int64)
+        cluster = rows
+    else:
+        rows, cluster = view.captured.row, view.captured.window
+        communication_ps = view.captured.parts_ps[:, PARTS.index("communication")]
+        wait_ps = np.minimum(np.maximum(communication_ps, _marked_ps(view)[rows]), view.clock.dur_ps[rows])
+    host = view.clock.host[rows]
+    return tuple(
+        _of_host(view, rows[host == one], wait_ps[host == one], cluster[host == one])
+        for one in np.unique(host).tolist()
+    )
+
+
+def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s) -> OwnTime:
+    clock, host = view.clock, int(view.clock.host[rows[0]])
+    at = np.flatnonzero(np.isin(view.captured.row, rows))
+    parts_ps = view.captured.parts_ps[at]
+    windows = len(np.unique(view.captured.window[at]))
+    dur_ps = clock.dur_ps[clock.host == host]
+    middle_ps, middle_wait_ps = float(np.median(dur_ps)), float(np.median(wait_ps))
+    # Steps of one window stand near one another and share what slowed them: only windows count as independent.
+    errors_ps = (_spread(wait_ps) / np.sqrt(len(np.unique(cluster))), _spread(dur_ps) / np.sqrt(len(dur_ps)))
+    return OwnTime(
+        host=host,
+        own_ps=middle_ps - middle_wait_ps,
+        error_ps=_OF_MEDIAN * float(np.hypot(*errors_ps)),
+        wait_ps=middle_wait_ps,
+        dur_ps=middle_ps,
+        parts_ps=np.median(parts_ps, axis=0).astype(np.int64) if len(at) else np.zeros(len(PARTS), np.int64),
+        parts_error_ps=_OF_MEDIAN
+        * np.array([_spread(part) if len(at) else 0 for part in parts_ps.T])
+        / np.sqrt(max(windows, 1)),
+        windows=windows,
+    )
+
+
+def _spread(values: Int64s) -> float:
+    """Robust standard deviation: 1.4826 × the median absolute deviation."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+
+
+def _marked_ps(view: FindingsView) -> Int64s:
+    """`[n_steps]` self time of the collectives that the framework marks."""
+    ops, found_ps = view.table("ops"), np.zeros(view.clock.n_steps, np.int64)
+    mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _MARKED))
+    rows = view.keys.rows_of(mine)
+    np.add.at(found_ps, rows[rows >= 0], mine.column("self_ps").to_numpy()[rows >= 0])
+    return found_ps

@@ -1,0 +1,112 @@
+"""Matrix products that ran in captured steps: element type, dimensions, work, bytes, and the device's peaks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from phasepoint.core.units import PS_PER_S
+from phasepoint.devices import DeviceSpec, device_spec
+from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops
+from phasepoint.findings.evidence.graphs import Graph, Node, graph_of
+from phasepoint.findings.view import FindingsView
+from phasepoint.hlo.shapes import parse_array
+
+_MATRIX = frozenset({"dot", "convolution"})
+
+
+@dataclass(frozen=True)
+class MatrixOp:
+    """An op that holds one matrix product (or convolution).
+
+    Attributes:
+        index: position of the op in `DeviceOps.kinds`.
+        kind: the op.
+        per_op_ps: self time of one execution, mean over the captured ones.
+        element_type: of both operands, the wider of the two: f32, bf16, …
+        flop: operations of one execution.
+        bytes: bytes that the whole op moves in one execution, None where unknown.
+        dims: batch, rows, columns and the dimension summed over; None for convolutions in space.
+        spec: the device's peaks, None where they are not known.
+    """
+
+    index: int
+    kind: OpKind
+    per_op_ps: float
+    element_type: str
+    flop: int
+    bytes: int | None
+    dims: tuple[int, int, int, int] | None
+    spec: DeviceSpec | None
+
+    @property
+    def flop_per_s(self) -> float:
+        """The rate that was reached."""
+        return self.flop / max(self.per_op_ps, 1.0) * PS_PER_S
+
+    def memory_ps(self, ratio: float = 1.0) -> float:
+        """How long the device's memory takes at least for so much of the op's bytes; 0 where either is unknown."""
+        if self.spec is None or self.bytes is None:
+            return 0.0
+        return ratio * self.bytes / self.spec.memory_bytes_per_s.value * PS_PER_S
+
+
+def matrix_ops(view: FindingsView) -> list[MatrixOp]:
+    """All ops whose program is known and that hold exactly one product of known work."""
+    ops = view.once(read_device_ops)
+    per_op = ops.of_kinds(ops.self_ps) / np.maximum(ops.of_kinds(ops.count), 1)
+    found = []
+    for index, kind in enumerate(ops.kinds):
+        graph = graph_of(view, kind)
+        node = graph.nodes.get(kind.op) if graph is not None else None
+        if graph is None or node is None or per_op[index] <= 0:
+            continue
+        products = [one for one in graph.inside(node) if _is_product(one)]
+        types = _operand_types(graph, products[0]) if len(products) == 1 else []
+        if types and products[0].flop:
+            widest = max(types, key=lambda name: int("".join(filter(str.isdigit, name)) or 0))
+            work, dims = products[0].flop, _dims(graph, products[0])
+            spec = spec_of(view, kind)
+            found.append(MatrixOp(index, kind, float(per_op[index]), widest, work, node.bytes, dims, spec))
+    return found
+
+
+def spec_of(view: FindingsView, kind: OpKind) -> DeviceSpec | None:
+    """The peaks of the device an op ran on; None where the table has none."""
+    name = device_name(view, kind)
+    return None if name is None else device_spec(name)
+
+
+def device_name(view: FindingsView, kind: OpKind) -> str | None:
+    """What the framework calls the device: `gpu:0 NVIDIA H200`; None where the run does not say."""
+    for shard in view.analysis.run.shards:
+        if (shard.host, shard.attempt) == (kind.host, kind.attempt):
+            return next((name for name in shard.session.devices if name.startswith(f"{kind.device} ")), None)
+    return None
+
+
+def _is_product(node: Node) -> bool:
+    """A product, or a library's call whose work is counted (of the custom calls only products are)."""
+    return node.opcode in _MATRIX or (node.opcode == "custom-call" and bool(node.flop))
+
+
+def _operand_types(graph: Graph, product: Node) -> list[str]:
+    shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
+    return [shape.element_type for shape in shapes if shape is not None]
+
+
+def _dims(graph: Graph, product: Node) -> tuple[int, int, int, int] | None:
+    """Batch, M, N, K from the number of elements of operands and result and the work: 2·B·M·N·K operations."""
+    shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
+    result = parse_array(product.shape)
+    if result is None or len(shapes) < 2 or not product.flop or not result.elements:
+        return None
+    if product.opcode == "convolution" and len(result.dims) > 2:
+        return None
+    left, right = (shape.elements if shape is not None else 0 for shape in shapes)
+    k, rest = divmod(product.flop, 2 * result.elements)
+    if rest or not k or left % k or right % k:
+        return None
+    batch, rest = divmod((left // k) * (right // k), result.elements)
+    if rest or not batch or (left // k) % batch or (right // k) % batch:
+        return None
+    return batch, left // k // batch, right // k // batch, k

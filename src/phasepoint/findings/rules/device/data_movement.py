@@ -1,0 +1,134 @@
+"""Time goes into moving data instead of computing: copies, transposes, reshapes, infeed, outfeed, transfers.
+
+**Formula.** Of the time that captured steps spend in data movement alone (`data_movement` in the breakdown), the share
+of the ops that need not be: copies, transposes and reshapes that run as ops of their own, and transfers between host
+and device (infeed, outfeed, HtoD, DtoH). What a program cannot do without is not claimed: gathers, slices,
+concatenation, padding, filling, and what a fusion moves while it computes. A copy that the compiler put in by itself
+(it carries no name of the framework's) counts on accelerators, where another layout of the data saves it; on a CPU it
+counts in the upper end alone.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: every program copies a little, and a compiler's own
+small copies stay below this.
+
+**Remedy.** Keep one layout from end to end. JAX: let `dot_general` and `einsum` take the axes as they are instead of
+`transpose`; channels last (`NHWC`) for convolutions; `donate_argnums` for what is updated. PyTorch:
+`model.to(memory_format=torch.channels_last)`, `einsum` instead of `permute(…).contiguous()`, transfers from pinned
+memory (`pin_memory=True`, `.to(device, non_blocking=True)`), nothing copied back in the loop.
+
+**Wrong when** the copy pays for itself: a matrix product on the data as it was would take longer than copy and product
+together.
+
+**Source.** TPUPoint (Wudenhe and Tseng, ISPASS 2021): infeed, outfeed, reshape and transpose among the most expensive
+ops of every model they ran. Opcodes: openxla/xla, `xla/hlo/ir/hlo_opcode.h`; PyTorch's copies: `aten::copy_`.
+"""
+
+import re
+
+import numpy as np
+
+from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.findings.evidence.device_ops import OpKind, estimate_of, read_device_ops
+from phasepoint.findings.evidence.element_chains import is_view
+from phasepoint.findings.evidence.graphs import Node, graph_of
+from phasepoint.findings.finding import Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.02
+
+LAYOUT, TRANSFER, COMPILER = "copies, transposes and reshapes", "transfers", "copies put in by the compiler"
+"""What a moving op is, where it need not be."""
+
+_NEUTRAL = frozenset({"parameter", "constant", "get-tuple-element", "tuple", "bitcast", "broadcast", "slice", "iota"})
+_LAYOUT = frozenset({"copy", "transpose", "reshape", "reverse", "copy-start", "copy-done"})
+_TRANSFER = frozenset({"infeed", "outfeed", "send", "recv"})
+_LAYOUT_NAME = re.compile(
+    r"(^|[:_])(copy_?|clone|contiguous|_to_copy|_reshape_copy|flip|roll|repeat|numpy_T)$|direct_copy|nchwtonhwc|nhwctonchw"
+    r"|transpose|memcpy ?(dtod|d2d)|copybuffer",
+    re.IGNORECASE,
+)
+_TRANSFER_NAME = re.compile(r"memcpy ?(htod|dtoh|h2d|d2h)|infeed|outfeed|pin_memory", re.IGNORECASE)
+
+_QUERY = """select device, op, layer, sum(count) as executions, sum(self_ps) as self_ps from ops
+where category = 'data_movement' and device <> 'host' and step is not null
+group by all order by self_ps desc limit 20"""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Data movement that need not be, of the whole run."""
+    view.need_windows()
+    ops = view.once(read_device_ops)
+    why = [_why(view, kind) for kind in ops.kinds]
+    sure = np.array([reason in (LAYOUT, TRANSFER) for reason in why], bool)[ops.kind]
+    possible = np.array([reason is not None for reason in why], bool)[ops.kind]
+    claimed = estimate_of(view, "data_movement", ops, np.where(sure, ops.self_ps, 0).astype(np.float64))
+    most = estimate_of(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
+    total_ps, wall_ps = claimed.claim.total_ps, view.clock.wall_ps
+    if total_ps < LEAST_SHARE * wall_ps:
+        return []
+    time_ps = dict(zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True))
+    largest = sorted((k for k, reason in zip(ops.kinds, why, strict=True) if reason), key=lambda k: -time_ps[k])[:5]
+    reasons = {reason: sum(time_ps[k] for k, r in zip(ops.kinds, why, strict=True) if r == reason) for reason in why}
+    told = [f"{reason} {format_ps(ps)}" for reason, ps in sorted(reasons.items(), key=lambda x: -x[1]) if reason]
+    share = format_ratio(total_ps / wall_ps)
+    return [
+        Finding(
+            code="DATA-MOVEMENT",
+            title=f"{format_ps(total_ps)} go into moving data that need not move, {share} of the run",
+            claim=claimed.claim,
+            low_ps=claimed.low_ps,
+            high_ps=max(most.high_ps, claimed.high_ps),
+            phase=view.phase_of_most(claimed.claim.by_step),
+            layers=tuple(dict.fromkeys(_place(view, kind) for kind in largest)),
+            remedy=_remedy(max(reasons, key=lambda r: reasons[r] if r else -1)),
+            evidence=(Evidence(f"in the captured steps: {'; '.join(told)}", "ops", _QUERY),),
+            confidence="high" if claimed.low_ps > total_ps // 2 else "medium",
+            wrong_if="the copy pays for itself: the op that follows would be slower on the data as it was",
+        )
+    ]
+
+
+def _why(view: FindingsView, kind: OpKind) -> str | None:
+    """Why an op's time could go; None for work that a program cannot do without."""
+    if kind.category != "data_movement":
+        return None
+    graph = graph_of(view, kind)
+    node = graph.nodes.get(kind.op) if graph is not None else None
+    if graph is None or node is None:
+        return _why_by_name(kind.op)
+    inside = [one for one in graph.inside(node) if one.opcode not in _NEUTRAL]
+    if any(one.opcode in _TRANSFER for one in inside):
+        return TRANSFER
+    if not inside or any(one.opcode not in _LAYOUT for one in inside):
+        return None
+    own = not kind.device.startswith("cpu") or any(_asked_for(one) for one in (node, *inside))
+    return LAYOUT if own else COMPILER
+
+
+def _why_by_name(op: str) -> str | None:
+    if _TRANSFER_NAME.search(op):
+        return TRANSFER
+    return LAYOUT if _LAYOUT_NAME.search(op) and not is_view(op) else None
+
+
+def _asked_for(node: Node) -> bool:
+    """Whether the program itself says so: what a compiler puts in has no name of the framework's."""
+    return node.op_name is not None
+
+
+def _place(view: FindingsView, kind: OpKind) -> str:
+    graph = graph_of(view, kind)
+    node = graph.nodes.get(kind.op) if graph is not None else None
+    return kind.layer or (node.source if node is not None else None) or kind.op
+
+
+def _remedy(reason: str | None) -> str:
+    if reason == TRANSFER:
+        return (
+            "keep data on the device: DataLoader(pin_memory=True) with .to(device, non_blocking=True), jax.device_put "
+            "of the next batch ahead of the step, and fetch nothing back in the loop"
+        )
+    return (
+        "keep one layout from end to end: einsum or dot_general over the axes as they are instead of transpose/permute "
+        "with contiguous(), channels last for convolutions (torch.channels_last, NHWC), donate_argnums for what is "
+        "updated"
+    )

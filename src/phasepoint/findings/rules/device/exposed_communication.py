@@ -1,0 +1,129 @@
+"""Collectives that no computation hides: the devices exchange data and compute nothing meanwhile.
+
+**Formula.** Of every step the time in which a device exchanges data with others and computes nothing (`communication`
+in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), less the wait for
+the last device to arrive, at most as much as the step computes: more than there is to compute cannot be hidden behind
+it. Whoever arrives last does not wait, so in a step that several devices or hosts saw, the shortest of their times for
+a collective is the exchange; of all such steps the lower quartile is taken, as a thread that sleeps too long
+lengthens them too. Of the exposed time no more than that counts. Collectives that a thread of the host runs (gloo, MPI)
+count where the device neither computes nor moves data. The lower end leaves out one of the step's
+collectives, on average the last, which has nothing left to hide behind.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every job,
+and less than this is seldom worth another schedule.
+
+**Remedy.** Start a collective as soon as its data is ready, in buckets, while the backward pass goes on. PyTorch:
+`DistributedDataParallel(bucket_cap_mb=25, gradient_as_bucket_view=True)`, for FSDP `backward_prefetch=BACKWARD_PRE`,
+`forward_prefetch=True`. JAX on GPU: `XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true`; on TPU asynchronous
+collectives are on. Fewer bytes help too: gradients in bfloat16, accumulation over several batches
+(`optax.MultiSteps`, `no_sync()`).
+
+**Wrong when** only one device was seen and waits for a late one: then the time is the other's (see STRAGGLER). On
+CPUs, where the collective needs the cores that compute, hiding it wins less.
+
+**Source.** Categories of a step: docs/estimates.md. Overlap by buckets: Li et al., PyTorch Distributed, VLDB 2020.
+"""
+
+import numpy as np
+
+from phasepoint.core.statistics import quantile_ps
+from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.estimates.captured import PARTS
+from phasepoint.findings.evidence.device_ops import Estimate, read_device_ops
+from phasepoint.findings.evidence.host_waits import host_collectives
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.02
+UNDISTURBED = 0.25
+"""Quantile of the shortest times of a collective that is taken for what the exchange takes."""
+
+_QUERY = """select host, device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
+where op in ({ops}) and step is not null group by all order by self_ps desc"""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Exposed collectives of the whole run."""
+    view.need_windows()
+    found, named, per_step = _of_devices(view)
+    of_host = host_collectives(view, UNDISTURBED)
+    if of_host is not None and of_host[0].claim.total_ps > found.claim.total_ps:
+        found, named, per_step = *of_host, 1.0
+    claimed_ps, wall_ps = found.claim.by_step, view.clock.wall_ps
+    total_ps = found.claim.total_ps
+    if total_ps < LEAST_SHARE * wall_ps:
+        return []
+    listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
+    return [
+        Finding(
+            code="EXPOSED-COMMUNICATION",
+            title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
+            claim=found.claim,
+            low_ps=int(found.low_ps * (1 - 1 / max(per_step, 1.0))),
+            high_ps=found.high_ps,
+            phase=view.phase_of_most(claimed_ps),
+            layers=named,
+            remedy="start collectives in buckets during the backward pass: DistributedDataParallel(bucket_cap_mb=25), "
+            "FSDP backward_prefetch=BACKWARD_PRE; JAX on GPU: --xla_gpu_enable_latency_hiding_scheduler=true; or "
+            "exchange less: bfloat16 gradients, accumulation over several batches",
+            evidence=(
+                Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _QUERY.format(ops=listed)),
+            ),
+            confidence="medium",
+            wrong_if="the collectives wait for a late device that was not captured, or (on CPUs) need the cores that "
+            "compute",
+        )
+    ]
+
+
+def _of_devices(view: FindingsView) -> tuple[Estimate, tuple[str, ...], float]:
+    """Exposed collectives of the devices, their names, and how many a step has."""
+    part = view.part("communication")
+    hideable_ps = sum(
+        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps) for phase in view.phases
+    )
+    claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * _exchange_share(view))))
+    total_ps = int(claimed_ps.sum())
+    scale = total_ps / part.total_ps if part.total_ps else 0.0
+    high_ps = max(int(part.high_ps * scale), total_ps)
+    found = Estimate(Claim("communication", claimed_ps), min(int(part.low_ps * scale), total_ps), high_ps)
+    return found, _largest(view), _per_step(view)
+
+
+def _per_step(view: FindingsView) -> float:
+    """Collectives that a device runs in a captured step that has any, on average."""
+    ops = view.once(read_device_ops)
+    mine = np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind]
+    devices = {kind.device for kind in ops.kinds if kind.category == "communication"}
+    steps = len(np.unique(ops.index[mine]))
+    return float(ops.count[mine].sum()) / max(steps * len(devices), 1)
+
+
+def _exchange_share(view: FindingsView) -> float:
+    """Ratio of the exposed time that the exchange itself accounts for; 1 where no step was seen by two devices."""
+    ops, captured = view.once(read_device_ops), view.captured
+    mine = np.flatnonzero(np.array([kind.category == "communication" for kind in ops.kinds], bool)[ops.kind])
+    names = sorted({kind.op for kind in ops.kinds})
+    name = np.array([names.index(kind.op) for kind in ops.kinds], np.int64)[ops.kind[mine]] if len(mine) else mine
+    index = ops.index[mine]
+    pairs = np.column_stack([view.clock.step[captured.row[index]], name])
+    meetings, met, devices = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    shortest = np.full(len(devices), np.iinfo(np.int64).max)
+    np.minimum.at(shortest, met.ravel(), ops.self_ps[mine])
+    several = devices[met.ravel()] > 1
+    exchange_ps = 0.0
+    for op in np.unique(name[several]).tolist():
+        usual_ps = quantile_ps(shortest[(meetings[:, 1] == op) & (devices > 1)], UNDISTURBED)
+        exchange_ps += usual_ps * len(np.unique(index[several & (name == op)]))
+    exposed_ps = int(captured.parts_ps[np.unique(index[several]), PARTS.index("communication")].sum())
+    return min(exchange_ps / exposed_ps, 1.0) if exposed_ps else 1.0
+
+
+def _largest(view: FindingsView) -> tuple[str, ...]:
+    """The five collectives with the most self time, by name."""
+    ops = view.once(read_device_ops)
+    self_ps: dict[str, int] = {}
+    for kind, time_ps in zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True):
+        if kind.category == "communication":
+            self_ps[kind.op] = self_ps.get(kind.op, 0) + time_ps
+    return tuple(sorted(self_ps, key=lambda op: -self_ps[op])[:5])

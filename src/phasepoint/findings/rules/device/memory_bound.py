@@ -1,0 +1,102 @@
+"""Chains of elementwise ops run as kernels of their own: each writes to memory what the next reads back.
+
+**Formula.** Two ways to see them. Within a compiled program: an elementwise instruction whose result only other
+elementwise instructions read, though they are not one fusion; its time counts in the ratio of the bytes that a fusion
+would not move (the result, written and read) to all it moves. Between kernels or programs of their own, one after
+another on a device: of a chain of n ops 1/n of the time stays, and with the rest go the gaps between them (at most
+{MOST_GAP_US} µs each). An op that may be bound by its arithmetic (exp, tanh) counts as much as the chain's median of
+the others. The lower end takes every op to read one operand more that no fusion saves (two thirds), and no gap.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on; less is not worth another way to compile. Ops shorter
+than {LEAST_OP_US} µs take their launch's time, not their bytes' (see TINY-KERNELS).
+
+**Remedy.** Let a compiler make one kernel of the chain. PyTorch: `torch.compile(model)`, or the fused function where
+there is one (`F.gelu`, `F.silu`, `F.layer_norm`, `Adam(fused=True)`). JAX: one `jax.jit` around the whole step instead
+of single operations; no `optimization_barrier` or `block_until_ready` between them.
+
+**Wrong when** what is written between two ops is kept for the backward pass, so that it must be written all the same
+(a compiler may compute it again instead); or where the ops follow each other by chance, on different arrays. Of
+PyTorch's ops the shapes are not known.
+
+**Source.** Operational intensity: Williams, Waterman and Patterson, Roofline, CACM 2009: an elementwise op does about
+one operation for 8 to 12 bytes, below what any device needs to be bound by arithmetic.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from phasepoint.core.units import PS_PER_US, format_ps, format_ratio
+from phasepoint.findings.evidence.device_ops import Estimate, estimate_of, estimate_of_steps, read_device_ops
+from phasepoint.findings.evidence.element_chains import (
+    LEAST_OP_PS,
+    MOST_GAP_PS,
+    ElementChains,
+    find_chains,
+    needless_time,
+)
+from phasepoint.findings.finding import Evidence, Finding, Unavailable
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.02
+SURE_OF_BYTES = 2 / 3
+"""A chain's op that reads a second operand moves three arrays, of which fusion saves two."""
+
+LEAST_OP_US = LEAST_OP_PS // PS_PER_US
+MOST_GAP_US = MOST_GAP_PS // PS_PER_US
+
+_QUERY = """select device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
+where op in ({ops}) and step is not null group by all order by self_ps desc"""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Chains within programs, and chains of kernels or programs."""
+    view.need_windows()
+    if not view.once(read_device_ops).kinds:
+        raise Unavailable("no op was captured on a device: record with the profiler of JAX or PyTorch at work")
+    return [*_within_programs(view), *_between_kernels(view)]
+
+
+def _within_programs(view: FindingsView) -> list[Finding]:
+    ops = view.once(read_device_ops)
+    wanted_ps = needless_time(view)
+    found = estimate_of(view, "compute", ops, wanted_ps)
+    time_ps = np.bincount(ops.kind, wanted_ps, len(ops.kinds))
+    names = [ops.kinds[i].op for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]
+    layers = [ops.kinds[i].layer or ops.kinds[i].op for i in np.argsort(-time_ps)[:5].tolist() if time_ps[i] > 0]
+    return _told(view, found, names, layers, "elementwise instructions that could be one fusion")
+
+
+def _between_kernels(view: FindingsView) -> list[Finding]:
+    chains: ElementChains = find_chains(view)
+    found = estimate_of_steps(view, "compute", chains.index, chains.bytes_ps + chains.launch_ps)
+    whole = float((chains.bytes_ps + chains.launch_ps).sum())
+    sure = SURE_OF_BYTES * float(chains.bytes_ps.sum()) / whole if whole else 0.0
+    names = list(chains.ops)[:8]
+    return _told(
+        view, replace(found, low_ps=int(found.low_ps * sure)), names, names[:5], "elementwise ops one after another"
+    )
+
+
+def _told(view: FindingsView, found: Estimate, ops: list[str], layers: list[str], what: str) -> list[Finding]:
+    total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
+    if total_ps < LEAST_SHARE * wall_ps:
+        return []
+    listed = ", ".join("'" + op.replace("'", "''") + "'" for op in ops)
+    return [
+        Finding(
+            code="MEMORY-BOUND",
+            title=f"{format_ps(total_ps)} go into arrays written between {what}, {format_ratio(total_ps / wall_ps)} of "
+            "the run",
+            claim=found.claim,
+            low_ps=found.low_ps,
+            high_ps=found.high_ps,
+            phase=view.phase_of_most(found.claim.by_step),
+            layers=tuple(dict.fromkeys(layers)),
+            remedy="make one kernel of the chain: torch.compile(model) or the fused function (F.gelu, F.layer_norm, "
+            "Adam(fused=True)); one jax.jit around the whole step, without optimization_barrier between the ops",
+            evidence=(Evidence(f"{what}: {', '.join(ops[:5])}", "ops", _QUERY.format(ops=listed)),),
+            confidence="medium",
+            wrong_if="what is written between the ops must be kept for the backward pass, or they work on other arrays",
+        )
+    ]

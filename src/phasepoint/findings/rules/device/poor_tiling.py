@@ -1,0 +1,113 @@
+"""Matrix products whose dimensions do not fill the device's tile: it computes with padding.
+
+**Formula.** A product of B × M × N × K is computed as if M were a multiple of the tile's rows and N and K of its
+columns (or M and N the other way round, whichever pads less). The share of that work which is padding is the share of
+the op's time that could go, where the padded work explains the time: at the peak rate of the element type it takes at
+least {LEAST_EXPLAINED:.0%} of it, and more than the memory takes for the op's bytes.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, and of ops with at least {LEAST_PADDING:.0%} of
+padding: less is lost to the tile in any model with an odd dimension somewhere.
+
+**Remedy.** Choose dimensions that are multiples of the tile: pad a vocabulary or the number of classes up, take head
+sizes of 128 (256 on TPU v6e and later), batches of multiples of 8 for each device; join small products into one
+(`einsum` with a batch dimension, one projection for query, key and value).
+
+**Wrong when** the compiler packs several small products into one tile, or splits the dimension in another way; or
+where padding is the model's own and another size would compute more.
+
+**Source.** Tiles: phasepoint/devices/specs.toml, each with its source: of TPUs the sublanes and the columns of the
+matrix unit, of GPUs the smallest instruction of the tensor cores. A GPU's libraries compute in larger tiles than that,
+so more than is claimed may be lost there.
+"""
+
+import numpy as np
+
+from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
+from phasepoint.findings.evidence.device_ops import estimate_of, read_device_ops
+from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops
+from phasepoint.findings.finding import Evidence, Finding, Unavailable
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.02
+LEAST_PADDING = 0.1
+LEAST_EXPLAINED = 0.3
+
+_QUERY = """select device, op, sum(count) as executions, sum(self_ps) as self_ps from ops
+where op in ({ops}) and device <> 'host' and step is not null group by all order by self_ps desc"""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Products of the whole run that compute with padding."""
+    view.need_windows()
+    products = [product for product in matrix_ops(view) if product.dims is not None]
+    if not products:
+        raise Unavailable("the capture holds no shapes of matrix products: they come with JAX's compiled programs")
+    if not any(product.spec is not None and product.spec.tile is not None for product in products):
+        name = device_name(view, products[0].kind) or products[0].kind.device
+        raise Unavailable(
+            f"no tile is known for device {name!r}; add it, with its source, to phasepoint/devices/specs.toml"
+        )
+    ops = view.once(read_device_ops)
+    padding = np.zeros(len(ops.kinds))
+    for product in products:
+        padding[product.index] = _padding(product)
+    found = estimate_of(view, "compute", ops, padding[ops.kind] * ops.self_ps)
+    total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
+    if total_ps < LEAST_SHARE * wall_ps:
+        return []
+    largest = sorted(
+        (p for p in products if padding[p.index]),
+        key=lambda p: -padding[p.index] * int(ops.self_ps[ops.kind == p.index].sum()),
+    )[:5]
+    listed = ", ".join("'" + product.kind.op.replace("'", "''") + "'" for product in largest)
+    return [
+        Finding(
+            code="POOR-TILING",
+            title=f"{format_ps(total_ps)} of products are padding, {format_ratio(total_ps / wall_ps)} of the run",
+            claim=found.claim,
+            low_ps=int(found.low_ps * LEAST_EXPLAINED),
+            high_ps=found.high_ps,
+            phase=view.phase_of_most(found.claim.by_step),
+            layers=tuple(dict.fromkeys(product.kind.layer or product.kind.op for product in largest)),
+            remedy=f"make dimensions multiples of the tile: {'; '.join(_advice(product) for product in largest[:3])}",
+            evidence=(
+                Evidence(
+                    "; ".join(f"{p.kind.op}: {padding[p.index]:.0%} padding" for p in largest),
+                    "ops",
+                    _QUERY.format(ops=listed),
+                ),
+            ),
+            confidence="medium",
+            wrong_if="the compiler packs several small products into one tile, or splits the dimension in another way",
+        )
+    ]
+
+
+def _padding(product: MatrixOp) -> float:
+    """Ratio of the op's time that goes into padding, 0 where the padded work does not explain the time."""
+    spec, dims = product.spec, product.dims
+    if spec is None or spec.tile is None or dims is None:
+        return 0.0
+    rate = spec.flop_per_s.get(product.element_type) or spec.flop_per_s.get("bf16")
+    if rate is None:
+        return 0.0
+    batch, m, n, k = dims
+    rows, columns = spec.tile.rows, spec.tile.columns
+    lying, standing = (_up(a, rows) * _up(b, columns) for a, b in ((m, n), (n, m)))
+    padded_flop = 2 * batch * min(lying, standing) * _up(k, columns)
+    padded_ps = padded_flop / rate.value * PS_PER_S
+    share = 1 - product.flop / padded_flop
+    if share < LEAST_PADDING or padded_ps < max(product.memory_ps(), LEAST_EXPLAINED * product.per_op_ps):
+        return 0.0
+    return share
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _advice(product: MatrixOp) -> str:
+    """`dot.1 (64 × 100 × 100): tile 8 × 128`."""
+    spec, dims = product.spec, product.dims or (0, 0, 0, 0)
+    tile = f"{spec.tile.rows} × {spec.tile.columns}" if spec is not None and spec.tile is not None else "unknown"
+    return f"{product.kind.op} ({' × '.join(map(str, dims[1:]))}): tile {tile}"

@@ -1,0 +1,72 @@
+"""Time goes into starting tiny executions, not into their work.
+
+**Formula.** In the captured steps: stretches of at least {ROW_TOLD} executions on the device of at most {TINY_TOLD}
+each, none more than {NEAR_TOLD} after the one before, from the first one's start to the last one's end, less one
+execution of each sort (what the same work takes when it is done at once). What captured steps last beyond their
+neighbours is taken off, since the profiler lengthens every execution. Raised to the run by phase. Where the device is
+idle for half of such stretches or more, it is the host that is slow: HOST-DISPATCH.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on. {TINY_TOLD}: starting a thunk, an ATen op or a kernel
+costs 1 to 10 µs, so what is shorter is mostly cost. {ROW_TOLD} in a row: fewer are the small change of any step. The
+lower end of the interval must reach a third of the claim.
+
+**Remedy.** Do the same work on larger arrays: batch the loop (`jax.vmap` instead of `jax.lax.map` or `scan`, or
+`jax.lax.map(…, batch_size=…)`; PyTorch `torch.bmm`, `torch._foreach_*`, a stacked tensor), unroll short loops
+(`jax.lax.scan(…, unroll=8)`), or fuse (`torch.compile`).
+
+**Wrong when** each piece needs the result of the one before (a recurrence), so that they cannot be done at once.
+
+**Source.** Device executions in the windows; costs of a start as measured with JAX 0.10 and PyTorch 2.13 on a CPU.
+"""
+
+import numpy as np
+
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
+from phasepoint.findings.evidence.host_time import HostTime, read_host_time
+from phasepoint.findings.evidence.sampled_share import RunTime, over_run, with_part_of_slowdown
+from phasepoint.findings.evidence.window_spans import LEAST_ROW, NEAR_PS, TINY_PS
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.04
+TINY_TOLD = format_ps(TINY_PS)
+NEAR_TOLD = format_ps(NEAR_PS)
+ROW_TOLD = str(LEAST_ROW)
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Stretches of tiny executions."""
+    view.need_steps()
+    host = view.once(read_host_time)
+    if host.is_host_bound:
+        return []
+    lost = over_run(view, host.row, host.window, with_part_of_slowdown(view, host, host.tiny_ps))
+    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
+        return []
+    return [_finding(view, host, lost)]
+
+
+def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:
+    share, tiny = lost.total_ps / view.clock.wall_ps, round(float(np.median(host.tiny)))
+    return Finding(
+        code="TINY-KERNELS",
+        title=f"{format_count(tiny)} tiny executions a step take {format_ps(lost.total_ps)}, {format_ratio(share)} of "
+        f"the run (mostly {', '.join(host.tiny_names[:2])})",
+        claim=Claim("host", lost.by_step),
+        low_ps=lost.low_ps,
+        high_ps=lost.high_ps,
+        phase=view.phase_of_most(lost.by_step),
+        layers=host.tiny_names,
+        remedy="do the work on larger arrays at once: jax.vmap instead of lax.map or a Python loop, "
+        "lax.scan(…, unroll=8); PyTorch a batched call (torch.bmm, torch._foreach_*) or torch.compile",
+        evidence=(
+            Evidence(
+                f"{format_counted(tiny, 'execution')} of at most {TINY_TOLD} in the median captured step",
+                "spans",
+                "select name, count(*) as executions, sum(dur_ps) as total_ps from spans where device <> 'host' "
+                f"and level in ('op', 'kernel') and dur_ps <= {TINY_PS} group by name order by executions desc",
+            ),
+        ),
+        confidence=lost.confidence,
+        wrong_if="each piece needs the result of the one before, so that they cannot be done at once",
+    )

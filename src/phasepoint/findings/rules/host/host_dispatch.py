@@ -1,0 +1,83 @@
+"""The host cannot issue work fast enough: the device waits while the training thread launches many small pieces.
+
+**Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
+between two launches less than {PIECE_TOLD} apart; with rows of {ROW_TOLD} or more launches and the tiny executions
+among them where these wait for their launch (nothing is executed for half of the time or more). A step counts with at
+most {MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
+their neighbours is taken off, since the profiler lengthens every call. Raised to the run by phase.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling thread
+executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at least
+{LEAST_LAUNCHES} launches a step: one program has to be launched once. The lower end of the interval must reach a third
+of the claim.
+
+**Remedy.** Issue fewer, larger pieces. JAX: put the whole step under one `jax.jit`, with the loop over small arrays
+inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mode="reduce-overhead")` or
+`torch.cuda.graphs`; fused and foreach optimizers; one call on a stacked tensor instead of a loop over tensors.
+
+**Wrong when** the pieces depend on values that Python has to look at between them.
+
+**Source.** Events of the training thread in the windows.
+"""
+
+import numpy as np
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
+from phasepoint.findings.evidence.sampled_share import RunTime, over_run, without_slowdown
+from phasepoint.findings.evidence.window_spans import LEAST_ROW
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.04
+LEAST_SHARE_INLINE = 0.12
+LEAST_LAUNCHES = 20
+MOST_RATIO = 3.0
+PIECE_TOLD = format_ps(OWN_PIECE_PS)
+ROW_TOLD = str(LEAST_ROW)
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Idle time while work is launched."""
+    view.need_steps()
+    host = view.once(read_host_time)
+    launches = float(np.median(host.launches))
+    if launches < LEAST_LAUNCHES:
+        return []
+    lost = over_run(view, host.row, host.window, without_slowdown(view, host, _issuing(host)))
+    least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
+    if not lost.is_worth(least * view.clock.wall_ps):
+        return []
+    return [_finding(view, lost, launches)]
+
+
+def _issuing(host: HostTime) -> Int64s:
+    time_ps = host.dispatch_ps + host.issue_ps if host.is_host_bound else host.dispatch_ps
+    return np.minimum(time_ps, int(MOST_RATIO * median_ps(time_ps)))
+
+
+def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
+    share = lost.total_ps / view.clock.wall_ps
+    return Finding(
+        code="HOST-DISPATCH",
+        title=f"the device waits {format_ps(lost.total_ps)} for the host to issue work, {format_ratio(share)} of the "
+        f"run: {format_count(round(launches))} launches a step",
+        claim=Claim("idle", lost.by_step),
+        low_ps=lost.low_ps,
+        high_ps=lost.high_ps,
+        phase=view.phase_of_most(lost.by_step),
+        remedy="issue fewer, larger pieces: JAX one jax.jit around the whole step, jax.vmap or jax.tree.map inside it; "
+        'PyTorch torch.compile(mode="reduce-overhead"), CUDA graphs, one call on a stacked tensor instead of a loop',
+        evidence=(
+            Evidence(
+                f"{format_count(round(launches))} launches in the median captured step",
+                "spans",
+                "select name, count(*) as launches, sum(dur_ps) as total_ps from spans where name like 'PjitFunction%' "
+                "or name like '%Launch%' or name like 'aten::%' group by name order by launches desc",
+            ),
+        ),
+        confidence=lost.confidence,
+        wrong_if="Python has to look at values between the pieces",
+    )

@@ -1,0 +1,78 @@
+"""The job waits for data: time between asking the loader for a batch and getting it in which the device did nothing.
+
+**Formula.** Of every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
+from the windows (`docs/estimates.md`). Where nothing was captured the whole wait counts.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing.
+
+**Remedy.** Produce batches in other processes or threads and ahead of time. PyTorch: `DataLoader(num_workers=…,
+prefetch_factor=4, persistent_workers=True, pin_memory=True)`. JAX: `grain` with worker processes, or `jax.device_put`
+of the next batch before the step. Where one stage is dear (decoding, augmentation), cache its result or move it to
+the device.
+
+**Wrong when** the loader itself waits for the step before (it reads what the model wrote), so that it cannot run
+ahead; or where the cores that would run the loader are busy with the training step: on a CPU the wait then becomes
+compute.
+
+**Source.** The step clock's definition of a wait: docs/how-it-works.md. TPUPoint (ISPASS 2021) found it the commonest
+limit.
+"""
+
+import numpy as np
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.units import format_counted, format_ps, format_ratio
+from phasepoint.estimates.captured import INPUT
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.steps import sum_ps
+
+LEAST_SHARE = 0.02
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """The exposed wait for input."""
+    clock = view.clock
+    view.need_steps()
+    if not clock.input_known:
+        raise Unavailable(
+            "the run holds no waits for input: iterate with `for batch in run.steps(loader)`, which times the loader"
+        )
+    claimed_ps = _exposed(view)
+    total_ps = sum_ps(claimed_ps)
+    if total_ps < LEAST_SHARE * clock.wall_ps:
+        return []
+    part = view.part(INPUT)
+    waited_ps, share = sum_ps(clock.input_ps), total_ps / clock.wall_ps
+    steps = int((clock.input_ps > 0.2 * clock.dur_ps).sum())
+    return [
+        Finding(
+            code="INPUT-STALL",
+            title=f"the device waits {format_ps(total_ps)} for data, {format_ratio(share)} of the run",
+            claim=Claim("input", claimed_ps),
+            low_ps=max(total_ps - (part.total_ps - part.low_ps), 0),
+            high_ps=total_ps + (part.high_ps - part.total_ps),
+            phase=view.phase_of_most(claimed_ps),
+            remedy="load ahead in other processes: PyTorch DataLoader(num_workers=4, prefetch_factor=4, "
+            "persistent_workers=True); JAX: grain worker processes, or a thread that puts the next batch on the device",
+            evidence=(
+                Evidence(
+                    f"{format_counted(steps, 'step')} waited for more than a fifth of the time, "
+                    f"{format_ps(waited_ps)} in all",
+                    "steps",
+                    "select step, input_ps, dur_ps from steps where input_ps > 0.2 * dur_ps order by input_ps desc",
+                ),
+            ),
+            confidence="high" if view.captured.row.size else "medium",
+            wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",
+        )
+    ]
+
+
+def _exposed(view: FindingsView) -> Int64s:
+    """`[n_steps]` the part of each wait in which the device did nothing."""
+    wait_ps = view.clock.input_ps
+    if not view.captured.row.size:
+        return wait_ps
+    share = min(view.part(INPUT).total_ps / max(sum_ps(wait_ps), 1), 1.0)
+    return np.asarray(np.floor(wait_ps * share), np.int64)

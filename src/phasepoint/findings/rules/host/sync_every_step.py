@@ -1,0 +1,73 @@
+"""The host waits for the device in every step (it fetches or logs a result), so that the device then waits for it.
+
+**Formula.** In the captured steps: idle stretches of the device in which a wait for it ended (`np.asarray` of an array,
+`block_until_ready`, `.item()`, `cudaStreamSynchronize`, …), until the next work begins; at most as long as the host had
+waited while the device worked, since without the wait the longer of the two sets the pace. Left out where that next
+work had been launched before the wait ended: the queue was not empty, the device was late. Raised to the run by phase.
+
+**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, if at least {LEAST_STEPS_SHARE:.0%} of the captured
+steps lose {LEAST_OF_STEP:.0%} or more: launching a step after a wait costs some 0.1 to 0.3 ms by itself, and a wait now
+and then does not set the pace. The lower end of the interval must reach a third of the claim.
+
+**Remedy.** Leave results on the device and fetch them every 50 or 100 steps: `losses.append(loss)` and one
+`jax.device_get(losses)`; PyTorch `total += loss.detach()` and `.item()` when it is logged. Where every step must be
+logged, fetch the result of the step before. JAX: `jax.config.update("jax_transfer_guard", "log")` says what fetches.
+
+**Wrong when** the next step needs the result (a schedule on the loss, early stopping, a loss scale in Python), or where
+the host works longer than the device, so that only part of it can be hidden; on a CPU both want the same cores.
+
+**Source.** Events of the training thread in the windows; two neighbouring `PjRtBuffer::Await` are one
+`block_until_ready` (seen in JAX 0.10, November 2026).
+"""
+
+import numpy as np
+
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.evidence.host_time import read_host_time
+from phasepoint.findings.evidence.sampled_share import RunTime, over_run
+from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.view import FindingsView
+
+LEAST_SHARE = 0.06
+LEAST_STEPS_SHARE = 0.5
+LEAST_OF_STEP = 0.02
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Waits for the device that let it run empty."""
+    view.need_steps()
+    host = view.once(read_host_time)
+    dur_ps = view.clock.dur_ps[host.row]
+    if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
+        return []
+    lost = over_run(view, host.row, host.window, host.sync_ps)
+    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
+        return []
+    return [_finding(view, lost, int(host.waits.sum()), len(host.row))]
+
+
+def _finding(view: FindingsView, lost: RunTime, waits: int, steps: int) -> Finding:
+    share = lost.total_ps / view.clock.wall_ps
+    return Finding(
+        code="SYNC-EVERY-STEP",
+        title=f"every step waits for the device's result; the device is then idle for {format_ps(lost.total_ps)}, "
+        f"{format_ratio(share)} of the run",
+        claim=Claim("idle", lost.by_step),
+        low_ps=lost.low_ps,
+        high_ps=lost.high_ps,
+        phase=view.phase_of_most(lost.by_step),
+        remedy="fetch results every 50 steps instead of every step: keep the loss on the device (losses.append(loss); "
+        "jax.device_get(losses); PyTorch loss.detach(), .item() only when logging), and call block_until_ready only "
+        "at the end",
+        evidence=(
+            Evidence(
+                f"{format_count(waits)} waits in {format_count(steps)} captured steps",
+                "spans",
+                'select "window", step, name, start_ps, dur_ps from spans where '
+                "name like '%asarray(jax.Array)%' or name like '%Await%' or name like '%ynchronize%' "
+                "or name like 'aten::item' order by host, \"window\", start_ps",
+            ),
+        ),
+        confidence=lost.confidence,
+        wrong_if="the next step needs the result on the host, or host and device share the same cores",
+    )

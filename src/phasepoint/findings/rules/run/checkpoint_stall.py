@@ -1,0 +1,193 @@
+"""Saving checkpoints holds the job up for longer than it must.
+
+**Formula.** Of every checkpoint, the time for which the job was held beyond what an asynchronous save would hold it.
+An asynchronous save holds the job while the state is copied: as long as the asynchronous saves of the same run did
+(their median); where there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. Of
+saves that are asynchronous already, what they held beyond {SLOW_RATIO:g} times their own median counts: they waited for
+the save before them. A wait for an asynchronous save counts whole, but for one after the last step: the program may
+not end before its checkpoint is written.
+
+**Thresholds.** Told from {LEAST_SHARE:.1%} of the run's time on: a save lost with the machine costs more than that.
+{COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's copy), so
+that the claim is rather too small. {COPY_MOST:.0%}: writing to a disk is slower than copying by that at least.
+
+**Remedy.** Save in the background: Orbax `ocp.AsyncCheckpointer` or a `CheckpointManager` with
+`CheckpointManagerOptions(enable_async_checkpointing=True)`; PyTorch `torch.distributed.checkpoint.async_save`, or
+`torch.save` of a copied state in a thread. Save to a local disk first. Save less often: the best interval is about
+√(2 × save time × mean time between failures). Where the job waits for saves that could go on: no
+`wait_until_finished()` after each save, only before the checkpoint is read and before the program ends.
+
+**Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save is not
+done when the next one begins; on a CPU, writing in the background takes cores from the training step.
+
+**Source.** The recorder's hooks around `torch.save`, Orbax's saves and its `wait_until_finished`; the interval: Young,
+"A first order approximation to the optimum checkpoint interval" (1974).
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
+from phasepoint.findings.evidence.held_time import HeldTime, held_time
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.accounting import checkpoint_stretches
+from phasepoint.phases.clock.steps import RunClock, sum_ps
+
+LEAST_SHARE = 0.015
+COPY_BYTES_PER_S = 2_000_000_000
+COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
+COPY_MOST = 0.2
+SLOW_RATIO = 3.0
+"""Asynchronous saves differ by that much from noise alone."""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """Time held by saves beyond what asynchronous ones hold, and by waits for asynchronous ones."""
+    saves, clock = view.table("checkpoints"), view.clock
+    if not saves.num_rows:
+        raise Unavailable(
+            "no checkpoint was seen: torch.save and Orbax are noticed by themselves; tell of others with "
+            "`run.checkpoint(path, step)`"
+        )
+    waits = _needless(clock, view.table("checkpoint_waits"))
+    stretches = checkpoint_stretches({"checkpoints": saves, "checkpoint_waits": waits})
+    no_time = np.zeros(waits.num_rows, np.int64)
+
+    def held_beyond(needed_ps: Int64s) -> HeldTime:
+        return held_time(clock, stretches, skip_ps=np.concatenate((needed_ps, no_time)))
+
+    needed_ps = _needed_ps(saves)
+    held, everything = held_beyond(needed_ps), held_beyond(np.zeros_like(needed_ps))
+    least = held_beyond(np.maximum(needed_ps, _most_needed_ps(saves)))
+    if held.total_ps < LEAST_SHARE * clock.wall_ps:
+        return []
+    return [
+        Finding(
+            code="CHECKPOINT-STALL",
+            title=f"{_told(saves)} held the job for {format_ps(everything.total_ps)}, "
+            f"{format_ratio(everything.total_ps / clock.wall_ps)} of the run{_interval(saves)}{_waited(waits)}",
+            claim=Claim("checkpoint", held.by_step, held.outside_ps),
+            low_ps=min(least.total_ps, held.total_ps),
+            high_ps=max(everything.total_ps, held.total_ps),
+            phase=view.phase_of_most(held.by_step),
+            remedy=_remedy(saves, waits),
+            evidence=(_evidence(saves), *_evidence_of_waits(waits)),
+            confidence="high" if waits.num_rows or not _asynchronous(saves).all() else "medium",
+            wrong_if="there is no memory for a second copy of the state, or writing in the background takes the cores "
+            "that the step needs",
+        )
+    ]
+
+
+def _needless(clock: RunClock, waits: pa.Table) -> pa.Table:
+    """The waits after which the job went on: those that began before the last step of their session did."""
+    last_ps = [clock.start_ps[session.rows].max(initial=-1) for session in clock.sessions]
+    begun_ps = {(session.host, session.attempt): ps for session, ps in zip(clock.sessions, last_ps, strict=True)}
+    rows = waits.select(["host", "attempt", "start_ps"]).to_pylist()
+    return waits.filter(
+        pa.array([row["start_ps"] < begun_ps.get((row["host"], row["attempt"]), -1) for row in rows], pa.bool_())
+    )
+
+
+def _needed_ps(saves: pa.Table) -> Int64s:
+    """`[n]` what each save has to hold the job for."""
+    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
+    is_async = _asynchronous(saves)
+    size = np.asarray(pc.fill_null(saves.column("bytes"), 0).to_numpy(), np.int64)
+    copy_ps = np.minimum(size * (PS_PER_S // COPY_BYTES_PER_S), (COPY_MOST * dur_ps).astype(np.int64))
+    if not is_async.any():
+        return np.asarray(copy_ps, np.int64)
+    usual_ps = median_ps(dur_ps[is_async])
+    needed = np.where(is_async, int(SLOW_RATIO * usual_ps), usual_ps)
+    return np.asarray(np.minimum(needed, dur_ps), np.int64)
+
+
+def _most_needed_ps(saves: pa.Table) -> Int64s:
+    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
+    return np.asarray(COPY_MOST * dur_ps, np.int64)
+
+
+def _asynchronous(saves: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(pc.fill_null(saves.column("asynchronous"), False).to_numpy(zero_copy_only=False), bool)
+
+
+def _told(saves: pa.Table) -> str:
+    n, n_async = saves.num_rows, int(_asynchronous(saves).sum())
+    sort = "asynchronous " if n_async == n else "synchronous " if not n_async else ""
+    return f"{format_count(n)} {sort}{'checkpoint' if n == 1 else 'checkpoints'}"
+
+
+def _interval(saves: pa.Table) -> str:
+    """`, one every 500 steps`: the median distance on one host; empty where it is not known."""
+    host = saves.column("host")
+    steps = saves.filter(pc.and_(pc.equal(host, host[0]), pc.is_valid(saves.column("step")))).column("step")
+    at: Int64s = np.unique(np.asarray(steps.to_numpy(), np.int64))
+    return f", one every {format_count(median_ps(at[1:] - at[:-1]))} steps" if len(at) > 1 else ""
+
+
+def _waited(waits: pa.Table) -> str:
+    if not waits.num_rows:
+        return ""
+    held_ps = sum_ps(np.asarray(waits.column("dur_ps").to_numpy(), np.int64))
+    return f"; it waited for them {format_count(waits.num_rows)} times, {format_ps(held_ps)} in all"
+
+
+_OF_TRAINERS = {
+    "lightning": "save in the background: Trainer(plugins=[AsyncCheckpointIO()]); or save less often",
+    "transformers": "save less often (save_steps), or what is needed alone (save_only_model=True where none restarts)",
+    "accelerate": "call save_state less often, or only save_model where nothing restarts from it",
+    "keras": "save less often (save_freq), or the weights alone (save_weights_only=True)",
+}
+"""By framework that saves for the job, which settings of its own make that cheaper."""
+
+
+def _remedy(saves: pa.Table, waits: pa.Table) -> str:
+    if waits.num_rows and _asynchronous(saves).all():
+        return (
+            "do not wait after each save: call wait_until_finished() only before the checkpoint is read and before the "
+            "program ends; a save waits by itself for the one before it"
+        )
+    if _asynchronous(saves).all():
+        return (
+            "save less often: each save waits for the one before it; or write to a local disk first and copy from there"
+        )
+    frameworks = pc.unique(saves.column("framework").cast(pa.string())).to_pylist()
+    for framework, remedy in _OF_TRAINERS.items():
+        if framework in frameworks:
+            return remedy
+    if "torch" in frameworks:
+        return (
+            "save in the background: torch.distributed.checkpoint.async_save(…), or torch.save of a copied state in a "
+            "thread; or save less often"
+        )
+    return (
+        "save in the background: Orbax ocp.AsyncCheckpointer, or "
+        "CheckpointManagerOptions(enable_async_checkpointing=True); or save less often"
+    )
+
+
+def _evidence(saves: pa.Table) -> Evidence:
+    longest_ps = pc.max(saves.column("dur_ps")).as_py()
+    return Evidence(
+        f"{_told(saves)}, the longest held the job for {format_ps(longest_ps)}",
+        "checkpoints",
+        "select host, step, path, dur_ps, bytes, asynchronous, framework from checkpoints order by dur_ps desc",
+    )
+
+
+def _evidence_of_waits(waits: pa.Table) -> list[Evidence]:
+    if not waits.num_rows:
+        return []
+    longest_ps = pc.max(waits.column("dur_ps")).as_py()
+    return [
+        Evidence(
+            f"the job waited for a checkpoint being written {format_count(waits.num_rows)} times, the longest "
+            f"{format_ps(longest_ps)}",
+            "checkpoint_waits",
+            "select host, step, start_ps, dur_ps, framework from checkpoint_waits order by dur_ps desc",
+        )
+    ]

@@ -1,0 +1,238 @@
+"""An HLO module as the profiler carries it, decoded into plain values.
+
+Everything below works from `Module`; only this file, the shapes and the fingerprint know the wire format.
+
+A program's HLO proto as it stands in the table `programs`: compressed, and unpacked with a bound.
+
+The order in which a computation's instructions run: the compiler's, or the one in which they stand.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from phasepoint.core.errors import SourceError
+from phasepoint.hlo.schema import load_schema
+from phasepoint.hlo.shapes import Shape, ShapeCache
+
+MAX_HLO_BYTES = 1 << 30
+"""Bound for one unpacked proto of an untrusted run."""
+
+_LEVEL = 6
+_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def pack_hlo(proto: bytes) -> bytes:
+    """A serialised `HloProto` as one frame of Zstandard."""
+    packed: bytes = pa.Codec("zstd", compression_level=_LEVEL).compress(proto, asbytes=True)
+    return packed
+
+
+def unpack_hlo(packed: bytes, *, max_bytes: int = MAX_HLO_BYTES) -> bytes:
+    """The serialised `HloProto` of a frame.
+
+    Raises:
+        SourceError: it is no such frame, damaged, or larger than `max_bytes`.
+    """
+    if not packed.startswith(_MAGIC):
+        raise SourceError(f"no frame of Zstandard in the {len(packed)} bytes of a program's HLO")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            proto: bytes = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise SourceError(f"a program's HLO of {len(packed)} bytes is damaged: {error}") from error
+    if len(proto) > max_bytes:
+        raise SourceError(f"a program's HLO unpacks to more than {max_bytes} bytes")
+    return proto
+
+
+MAX_NESTING = 100
+"""Depth of computations calling computations beyond which a module is taken for damaged."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """One HLO instruction.
+
+    Attributes:
+        name: unique in its module.
+        opcode: as HLO text writes it: `dot`, `all-reduce-start`.
+        shape: shape of the result.
+        operands: the instructions it reads, in order.
+        called: the computations it calls, in order.
+        op_name: the framework's name for it, empty where none was recorded.
+        source: file and line of the user's code, None where none was recorded.
+        proto: the decoded message, for attributes that few opcodes have.
+    """
+
+    name: str
+    opcode: str
+    shape: Shape
+    operands: tuple["Instruction", ...]
+    called: tuple["Computation", ...]
+    op_name: str
+    source: tuple[str, int] | None
+    proto: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computation:
+    """A named sequence of instructions in dependency order, with the one that is its result."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    root: Instruction
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A compiled program: its computations, callees before callers, and the one that runs.
+
+    `schedule` is the compiler's order of instructions, a serialised `HloScheduleProto`; empty where it made none.
+    """
+
+    name: str
+    computations: tuple[Computation, ...]
+    entry: Computation
+    schedule: bytes = b""
+
+
+def parse_module(data: bytes) -> Module:
+    """Decode a serialised `HloProto`, as the `Hlo Proto` stat of the trace's metadata plane holds it.
+
+    Raises:
+        SourceError: the bytes are no `HloProto`, or the module in them does not hang together.
+    """
+    return _link_module(_parse(data, "HloProto").hlo_module, len(data))
+
+
+def parse_module_proto(data: bytes) -> Module:
+    """Decode a serialised `HloModuleProto`, as a compiler gives it.
+
+    Raises:
+        SourceError: as `parse_module`.
+    """
+    return _link_module(_parse(data, "HloModuleProto"), len(data))
+
+
+def _parse(data: bytes, message: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    proto = load_schema("hlo")[message]()
+    try:
+        proto.ParseFromString(data)
+    except DecodeError as error:
+        raise SourceError(f"no HLO module in {len(data)} bytes: {error}") from error
+    return proto
+
+
+def _link_module(module: Any, size: int) -> Module:
+    if not module.computations:
+        raise SourceError(f"no HLO module in {size} bytes: it has no computations")
+    shapes = ShapeCache()
+    source_of = _source_reader(module.stack_frame_index)
+    done: dict[int, Computation] = {}
+    for proto in _callees_first(module):
+        done[proto.id] = _link_computation(proto, done, shapes, source_of)
+    if module.entry_computation_id not in done:
+        raise SourceError(f"module {module.name!r} has no computation {module.entry_computation_id}, its entry")
+    return Module(module.name, tuple(done.values()), done[module.entry_computation_id], module.schedule)
+
+
+def _callees_first(module: Any) -> Iterator[Any]:
+    """Computations so that callees come first, whatever their order in the proto; a cycle is an error."""
+    by_id = {computation.id: computation for computation in module.computations}
+    if len(by_id) != len(module.computations):
+        raise SourceError(f"module {module.name!r} has two computations with one id")
+    callees = {
+        key: [callee for one in computation.instructions for callee in one.called_computation_ids]
+        for key, computation in by_id.items()
+    }
+    depth: dict[int, int] = {}
+    stack = [(key, False) for key in reversed(by_id)]
+    while stack:
+        key, entered = stack.pop()
+        if entered:
+            depth[key] = 1 + max((depth[callee] for callee in callees[key]), default=0)
+            if not 0 < depth[key] <= MAX_NESTING:
+                raise SourceError(f"module {module.name!r}: computations call each other too deep, or in a circle")
+            yield by_id[key]
+        elif key not in depth:
+            depth[key] = MAX_NESTING  # in progress: whoever meets it now closes a circle
+            stack.append((key, True))
+            for callee in callees[key]:
+                if callee not in by_id:
+                    raise SourceError(f"module {module.name!r}: computation {callee} is called and missing")
+                stack.append((callee, False))
+
+
+def _link_computation(
+    proto: Any,
+    computations: dict[int, Computation],
+    shapes: ShapeCache,
+    source_of: Callable[[Any], tuple[str, int] | None],
+) -> Computation:
+    done: dict[int, Instruction] = {}
+    try:
+        for one in proto.instructions:
+            done[one.id] = Instruction(
+                one.name,
+                one.opcode,
+                shapes.shape(one.shape),
+                tuple([done[operand] for operand in one.operand_ids]),
+                tuple([computations[called] for called in one.called_computation_ids]),
+                one.metadata.op_name,
+                source_of(one.metadata),
+                one,
+            )
+        root = done[proto.root_id]
+    except KeyError as error:
+        raise SourceError(f"computation {proto.name!r}: instruction {error} is used before it is there") from error
+    return Computation(proto.name, tuple(done.values()), root)
+
+
+def _source_reader(index: Any) -> Callable[[Any], tuple[str, int] | None]:
+    """Reads file and line from the metadata itself, or (since 2025) from the module's table of stack frames."""
+    files, locations, frames = list(index.file_names), list(index.file_locations), list(index.stack_frames)
+
+    def source_of(metadata: Any) -> tuple[str, int] | None:
+        if metadata.source_file:
+            return metadata.source_file, metadata.source_line
+        frame = metadata.stack_frame_id
+        if not 0 < frame <= len(frames):
+            return None
+        location_id = frames[frame - 1].file_location_id
+        if not 0 < location_id <= len(locations):
+            return None
+        location = locations[location_id - 1]
+        if not 0 < location.file_name_id <= len(files):
+            return None
+        return files[location.file_name_id - 1], location.line
+
+    return source_of
+
+
+def scheduled_instructions(module: Module) -> Mapping[Computation, tuple[Instruction, ...]]:
+    """Instructions of each computation in the order in which they run.
+
+    Where the schedule is missing, damaged or not of this module, they run as they stand, operands before users.
+    """
+    from google.protobuf.message import DecodeError
+
+    proto = load_schema("hlo")["HloScheduleProto"]()
+    try:
+        proto.ParseFromString(module.schedule)
+    except DecodeError:
+        return {computation: computation.instructions for computation in module.computations}
+    orders = [tuple(entry.sequence.instruction_ids) for entry in proto.sequences]
+    by_members = {frozenset(order): order for order in orders}
+    return {computation: _ordered(computation, by_members) for computation in module.computations}
+
+
+def _ordered(computation: Computation, orders: Mapping[frozenset[int], tuple[int, ...]]) -> tuple[Instruction, ...]:
+    """By the sequence that holds exactly its instructions: an instruction's id is of one computation alone."""
+    by_id = {one.proto.id: one for one in computation.instructions}
+    order = orders.get(frozenset(by_id))
+    return computation.instructions if order is None else tuple(by_id[key] for key in order)

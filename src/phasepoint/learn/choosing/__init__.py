@@ -1,0 +1,1 @@
+"""Models that choose: solvers of convolutions, tiles, configurations of kernels."""

@@ -1,0 +1,1 @@
+"""Programs with measured times of their kernels: collected, stored, read, split."""

@@ -1,0 +1,190 @@
+"""The process that measures a batch: `python -m phasepoint.learn.corpus.child`, its batch as JSON on stdin.
+
+It says on stdout, a line each, what it is about to do and what it has done: whoever started it knows by that which
+program killed it. All programs of the batch stay loaded and are measured in turns, so that a slow spell of the
+machine falls on one round of each, not on all rounds of one.
+"""
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from phasepoint.core.errors import ModelError, PhasepointError
+from phasepoint.core.statistics import median_ps
+from phasepoint.learn.corpus.folder import (
+    FAILED,
+    KERNEL_ROWS,
+    MEASURED,
+    PROGRAMS,
+    ProgramHead,
+    read_kernel_rows,
+    read_program,
+    replace_rounds,
+    write_program,
+)
+from phasepoint.learn.corpus.measure import (
+    LoadedProgram,
+    SpanCost,
+    bind_core,
+    load_program,
+    measure_span_cost,
+    prepare_jax,
+)
+from phasepoint.learn.corpus.process import claim_core
+from phasepoint.learn.corpus.runs import ProgramReference, file_programs, find_specs
+from phasepoint.zoo.specs import ProgramSpec
+
+REASON_CHARACTERS = 500
+
+Say = Callable[..., None]
+
+_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    PhasepointError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a program's own code and the compiler raise."""
+
+
+def main() -> None:
+    """Measure the batch that stdin holds."""
+    task = json.loads(sys.stdin.read())
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a user's program prints must not be taken for an answer
+
+    def say(**fields: Any) -> None:
+        answers.write(json.dumps(fields) + "\n")
+        answers.flush()
+
+    try:
+        if "file" in task:
+            say(names=[spec.name for spec in file_programs(task["file"])])
+        elif "probe" in task:
+            with claim_core(task["cores"]) as core:
+                bind_core(core)
+                say(device=describe_device(prepare_jax(), cores=None if core is None else 1))
+        else:
+            _measure_batch(task, say)
+    except PhasepointError as error:
+        say(error=str(error), exit_code=error.exit_code)
+
+
+def describe_device(jax: Any, *, cores: int | None) -> dict[str, Any]:
+    """Name, kind and cores of the device that programs run on, and versions of what runs them."""
+    import jaxlib
+
+    from phasepoint.devices.cpu_peaks import cpu_identity
+
+    device = jax.devices()[0]
+    versions = {"jax": jax.__version__, "jaxlib": jaxlib.__version__}
+    if device.platform != "cpu":
+        return {"name": device.device_kind, "kind": device.platform, "cores": None, "versions": versions}
+    count = cores or len(os.sched_getaffinity(0))
+    name = f"{cpu_identity().model}, {count} core{'s' if count > 1 else ''}"
+    return {"name": name, "kind": "cpu", "cores": count, "versions": versions}
+
+
+def _measure_batch(task: Mapping[str, Any], say: Say) -> None:
+    specs = find_specs([ProgramReference(**one) for one in task["programs"]])
+    with claim_core(task["cores"]) as core:
+        bind_core(core)
+        jax = prepare_jax()
+        device = describe_device(jax, cores=None if core is None else 1)["name"]
+        if device != task["device"]:
+            raise ModelError(f"this process runs on {device!r}, the corpus is of {task['device']!r}")
+        loaded: dict[str, LoadedProgram] = {}
+        cost = measure_span_cost()
+        for name, spec in specs.items():
+            with _kept(spec, task, say, part="compiling"):
+                loaded[name] = _load(spec, task, cost)
+        gc.collect()
+        gc.disable()  # a collection would fall into a measured run
+        for number in range(task["rounds"]):
+            for name in list(loaded):
+                if number >= task["rounds"] - task["left"][name]:
+                    with _kept(specs[name], task, say, part="measuring"):
+                        _measure(loaded[name], specs[name], task, say)
+
+
+@contextmanager
+def _kept(spec: ProgramSpec, task: Mapping[str, Any], say: Say, *, part: str) -> Iterator[None]:
+    """Say what begins; keep a failure in the corpus. What is not caught here ends the process, which tells as much."""
+    say(begin=spec.name, part=part, family=spec.family, variant=spec.variant, mode=spec.mode)
+    try:
+        yield
+    except _FAILURES as error:
+        reason = f"{type(error).__name__} while {part}: {error}"[:REASON_CHARACTERS]
+        write_failed(task["out"], _head(spec, task["device"]), reason)
+        say(failed=spec.name, reason=reason)
+
+
+def _load(spec: ProgramSpec, task: Mapping[str, Any], cost: SpanCost) -> LoadedProgram:
+    function, shapes = spec.build()
+    return load_program(
+        function,
+        shapes,
+        rounds=task["rounds"],
+        repeats=task["repeats"],
+        integer_bound=spec.integer_bound,
+        cost=cost,
+    )
+
+
+def _measure(loaded: LoadedProgram, spec: ProgramSpec, task: Mapping[str, Any], say: Say) -> None:
+    """One round, written when it is done: whatever ends the process, the rounds before it stay."""
+    measured = replace(loaded.measurement, rounds=(loaded.measure_round(),))
+    out, folder = task["out"], Path(task["out"]) / PROGRAMS / spec.name
+    before = read_program(folder) if folder.is_dir() else None
+    if before is not None and (before.status != MEASURED or before.fingerprint != measured.fingerprint):
+        before = None
+    old = KERNEL_ROWS.empty_table() if before is None else read_kernel_rows(folder)
+    rounds = int(max(old["round"].to_pylist(), default=-1)) + 1
+    rows = pa.concat_tables([old, measured.rows(first_round=rounds)])
+    wall_ps = measured.rounds[0].wall_ps
+    walls = [*(() if before is None else before.walls_ps), (int(wall_ps.min()), median_ps(wall_ps))]
+    head = replace(
+        _head(spec, task["device"]),
+        wall_min_ps=min(least for least, _ in walls),
+        wall_median_ps=median_ps(np.array([middle for _, middle in walls], np.int64)),
+        walls_ps=tuple(walls),
+        runs=sum(one.repeats for one in measured.rounds) + (0 if before is None else before.runs),
+        fingerprint=measured.fingerprint,
+        not_traced=measured.not_traced(),
+        unlisted_ps=measured.unlisted_ps(),
+        span_cost_ps=measured.cost.span_ps,
+        call_ps=measured.cost.call_ps,
+        notes=measured.kernels.notes,
+    )
+    if before is None:
+        write_program(out, head, hlo=measured.hlo, rows=rows)
+    else:
+        replace_rounds(out, head, rows)
+    say(round=spec.name, rounds=rounds + 1)
+
+
+def _head(spec: ProgramSpec, device: str) -> ProgramHead:
+    return ProgramHead(spec.name, spec.family, spec.variant, spec.mode, device)
+
+
+def write_failed(out: str | Path, head: ProgramHead, reason: str) -> None:
+    """Keep that a program failed, and why."""
+    write_program(out, replace(head, status=FAILED, reason=reason), hlo=None, rows=KERNEL_ROWS.empty_table())
+
+
+if __name__ == "__main__":
+    main()

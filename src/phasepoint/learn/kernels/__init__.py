@@ -1,0 +1,1 @@
+"""The model of kernels of compiled programs."""

@@ -1,0 +1,1 @@
+"""Models: networks, trees and the roofline; how they are trained and stored."""

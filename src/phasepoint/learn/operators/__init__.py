@@ -1,0 +1,1 @@
+"""The model of frameworks' operators on devices that were never seen."""

@@ -1,0 +1,1 @@
+"""How long programs take on a device."""

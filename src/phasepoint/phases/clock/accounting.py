@@ -1,0 +1,281 @@
+"""The clock's account: where the wall time of all sessions went, exactly, from the step clock alone.
+
+It needs no window and has no interval. Inside a step, waiting for input, compiling and being held by checkpoints are
+measured and come first; what is left of the step belongs to its phase. Outside the steps, the recorder's own
+work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`.
+
+When checkpoints held the job: while they were saved, and while it waited for one written in the background.
+
+What recording cost the job, against its budget.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.encoding import renumber
+from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
+from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
+
+_PREFIX = "recorder.cost."
+"""Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
+
+_PURPOSES = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
+_WINDOW_COLUMNS = ("start", "slowdown", "stop", "write")
+
+
+@dataclass(frozen=True)
+class RecordingCost:
+    """What recording cost the job: the recorder's own account, or the windows' where it left none (killed, live).
+
+    Attributes:
+        start_ps: opening profiler sessions.
+        slowdown_ps: excess of captured steps over their neighbours, where measured.
+        stop_ps: closing sessions.
+        write_ps: CPU time of writing raw captures, off the job's thread.
+        convert_ps: CPU time of converting them beside the job.
+        total_ps: all parts added up.
+        share: total_ps as a ratio of the job's time (all hosts); None where that is 0.
+        budget: ratio the user allowed, None for continuous capture or where unknown.
+        within_budget: share ≤ budget, None where either is unknown, or where the account has holes and what is known
+            of it stays below the budget.
+        entry_ps: imports and opening the run.
+        clock_ps: the step clock and the planning of windows.
+        flush_ps: writing rows in the background.
+        killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
+        complete: whether every session has its account; where not, total_ps and share are the least they may be.
+    """
+
+    start_ps: int
+    slowdown_ps: int
+    stop_ps: int
+    write_ps: int
+    convert_ps: int
+    total_ps: int
+    share: float | None
+    budget: float | None
+    within_budget: bool | None
+    entry_ps: int = 0
+    clock_ps: int = 0
+    flush_ps: int = 0
+    complete: bool = True
+    killed_sessions: int = 0
+
+
+def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budget: float | None) -> RecordingCost:
+    """What recording cost, added over hosts and attempts.
+
+    Args:
+        clock: the run's steps and sessions.
+        windows: `Run.table("windows")`; their costs stand in for sessions that left no account.
+        counters: `Run.table("counters")`.
+        budget: share of the job's time allowed; None for continuous capture or where unknown.
+    """
+    totals = dict.fromkeys(_PURPOSES, 0)
+    complete = True
+    for session in clock.sessions:
+        spent = _account(_of_session(counters, session))
+        if not spent:
+            complete = complete and session.state == "closed"
+            spent = _from_windows(_of_session(windows, session))
+        for purpose, cost_ps in spent.items():
+            totals[purpose] += cost_ps
+    total_ps = sum(totals.values())
+    share = total_ps / clock.wall_ps if clock.wall_ps else None
+    return RecordingCost(
+        **{f"{purpose}_ps": cost_ps for purpose, cost_ps in totals.items()},
+        total_ps=total_ps,
+        share=share,
+        budget=budget,
+        within_budget=_within(share, budget, complete),
+        complete=complete,
+        killed_sessions=sum(session.state == "killed" for session in clock.sessions),
+    )
+
+
+def _within(share: float | None, budget: float | None, complete: bool) -> bool | None:
+    """What is known of the cost may exceed the budget already; that it stays within it takes the whole account."""
+    if share is None or budget is None:
+        return None
+    return False if share > budget else (True if complete else None)
+
+
+def _account(counters: pa.Table) -> dict[str, int]:
+    """The newest value of each purpose; empty where the recorder left none."""
+    mine = counters.filter(pc.starts_with(counters.column("name").cast(pa.string()), _PREFIX))
+    rows = sorted(mine.select(["name", "time_ps", "value"]).to_pylist(), key=lambda row: row["time_ps"])
+    newest = {row["name"].removeprefix(_PREFIX): round(row["value"]) for row in rows}
+    return {purpose: newest[purpose] for purpose in _PURPOSES if purpose in newest}
+
+
+def _from_windows(windows: pa.Table) -> dict[str, int]:
+    return {name: int(pc.sum(windows.column(f"{name}_cost_ps")).as_py() or 0) for name in _WINDOW_COLUMNS}
+
+
+def _of_session(table: pa.Table, session: SessionClock) -> pa.Table:
+    mine = pc.and_(pc.equal(table.column("host"), session.host), pc.equal(table.column("attempt"), session.attempt))
+    return table.filter(mine)
+
+
+_COLUMNS = ("host", "attempt", "start_ps", "dur_ps")
+
+
+def checkpoint_stretches(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Stretches of time, one row each: `host`, `attempt`, `start_ps`, `dur_ps`; they may overlap.
+
+    Args:
+        tables: `checkpoints` and `checkpoint_waits` as `Run.table` gives them.
+    """
+    return pa.concat_tables([tables[name].select(_COLUMNS) for name in ("checkpoints", "checkpoint_waits")])
+
+
+INPUT_WAIT = "input wait"
+COMPILING = "compiling"
+CHECKPOINT = "checkpoint"
+RECORDING = "recording"
+OUTSIDE = "outside steps"
+
+_RECORDING_GAP = "window-boundary"
+"""Why the recorder writes down the stretches between two steps in which it opens or closes a window."""
+
+
+def account_time(
+    clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]
+) -> Breakdown:
+    """Split the sessions' wall time into what the clock saw.
+
+    Args:
+        clock: the run's steps and sessions.
+        labels: `[n_steps]` phase id per row of the clock.
+        names: phase id → name; phases of one name are one part.
+        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
+
+    Returns:
+        Parts, largest first; they add up to the wall time to the picosecond.
+    """
+    totals: dict[str, int] = {}
+    held = checkpoint_stretches(tables)
+    for session in clock.sessions:
+        of_session = {name: _of_session(tables[name], session) for name in ("hints", "gaps")}
+        of_session["checkpoints"] = _of_session(held, session)
+        written = _intervals(of_session["checkpoints"])
+        for name, time_ps in _inside_parts(clock, session, labels, names, written):
+            _add(totals, name, time_ps)
+        _add_outside(totals, clock, session, of_session)
+    return measured_breakdown(clock.wall_ps, totals)
+
+
+def measured_breakdown(total_ps: int, totals: Mapping[str, int]) -> Breakdown:
+    """Exact parts of a total, largest first; the parts must add up to it.
+
+    Raises:
+        AssertionError: they do not: a fault of ours, never of the data.
+    """
+    parts = tuple(
+        PartTime(name, time_ps, time_ps, time_ps, time_ps / total_ps if total_ps else 0.0, "measured")
+        for name, time_ps in sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+        if time_ps
+    )
+    return closed(Breakdown(total_ps, parts))
+
+
+def closed(breakdown: Breakdown) -> Breakdown:
+    """The same breakdown, once its parts are seen to add up to its total.
+
+    Raises:
+        AssertionError: they do not: a fault of ours, never of the data.
+    """
+    found_ps = sum(part.total_ps for part in breakdown.parts)
+    if found_ps != breakdown.total_ps:
+        names = ", ".join(f"{part.name} {part.total_ps}" for part in breakdown.parts)
+        raise AssertionError(f"parts add up to {found_ps} ps, not to {breakdown.total_ps} ps: {names}")
+    return breakdown
+
+
+def checkpoint_time_in_steps(clock: RunClock, session: SessionClock, written: IntervalSet) -> Int64s:
+    """Time of each step `[n]` of a session that went into checkpoints, beside waiting for input and compiling."""
+    start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
+    free = dur - clock.input_ps[session.rows] - clock.compile_ps[session.rows]
+    return np.asarray(np.minimum(covered_ps(written, start, start + dur), free), np.int64)
+
+
+def outside_steps(clock: RunClock, session: SessionClock) -> IntervalSet:
+    """The time of a session that no step covers."""
+    start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
+    whole = union(np.array([0]), np.array([session.wall_ps]))
+    return subtract(whole, union(start, start + dur))
+
+
+def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]) -> IntervalSet:
+    """The time of a session that no step, checkpoint, stretch with a name or work of the recorder covers."""
+    hints, gaps = (_of_session(tables[name], session) for name in ("hints", "gaps"))
+    explained = [_intervals(_of_session(checkpoint_stretches(tables), session)), _intervals(hints)]
+    explained.append(_intervals(_boundaries(gaps)))
+    left = outside_steps(clock, session)
+    for one in explained:
+        left = subtract(left, one)
+    return left
+
+
+def _inside_parts(
+    clock: RunClock, session: SessionClock, labels: Int64s, names: Mapping[int, str], written: IntervalSet
+) -> Iterable[tuple[str, int]]:
+    rows = session.rows
+    written_ps = checkpoint_time_in_steps(clock, session, written)
+    rest_ps = clock.dur_ps[rows] - clock.input_ps[rows] - clock.compile_ps[rows] - written_ps
+    yield INPUT_WAIT, sum_ps(clock.input_ps[rows])
+    yield COMPILING, sum_ps(clock.compile_ps[rows])
+    yield CHECKPOINT, sum_ps(written_ps)
+    for phase in renumber(labels[rows])[0].tolist():
+        yield names[phase], sum_ps(rest_ps[labels[rows] == phase])
+
+
+def _add_outside(
+    totals: dict[str, int], clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]
+) -> None:
+    outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
+    names = sorted(set(hints.column("name").to_pylist()))
+    layers = [_intervals(_boundaries(gaps)), _intervals(tables["checkpoints"])]
+    layers += [_intervals(hints.filter(_equal(hints, "name", name))) for name in names]
+    split = partition(layers, outside.start_ps, outside.end_ps)
+    parts = [RECORDING, CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
+    outside_ps = session.wall_ps - sum_ps(clock.dur_ps[session.rows])
+    left_ps = outside_ps - int(split.sum())
+    for name, column in zip(parts, split.T, strict=True):
+        _add(totals, name, int(column.sum()))
+    # Steps that overlap (a clock that went back) cover less wall time than they add up to: the difference is taken
+    # from the time outside steps, which is then no longer known, so that the account closes on what was recorded.
+    if left_ps < 0:
+        _take(totals, parts[::-1], -left_ps)
+    else:
+        _add(totals, OUTSIDE, left_ps)
+
+
+def _boundaries(gaps: pa.Table) -> pa.Table:
+    """Stretches in which the recorder itself worked, at the edges of windows."""
+    return gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
+
+
+def _take(totals: dict[str, int], names: Iterable[str], time_ps: int) -> None:
+    for name in names:
+        taken = min(totals.get(name, 0), time_ps)
+        totals[name] = totals.get(name, 0) - taken
+        time_ps -= taken
+
+
+def _add(totals: dict[str, int], name: str, time_ps: int) -> None:
+    totals[name] = totals.get(name, 0) + time_ps
+
+
+def _intervals(table: pa.Table) -> IntervalSet:
+    start = np.asarray(table.column("start_ps").to_numpy(), np.int64)
+    return union(start, start + np.asarray(table.column("dur_ps").to_numpy(), np.int64))
+
+
+def _equal(table: pa.Table, column: str, text: str) -> pa.ChunkedArray:
+    return pc.equal(table.column(column).cast(pa.string()), text)

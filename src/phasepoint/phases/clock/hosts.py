@@ -1,0 +1,103 @@
+"""The job's hosts side by side, and which of them holds the others up."""
+
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import median_absolute_deviation_ps, median_ps
+from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.phases.clock.steps import RunClock, sum_ps
+
+STRAGGLER_RATIO = 0.05
+"""A host is called a straggler from 5 % over the hosts' median on: less is within what hosts differ by anyway."""
+
+
+@dataclass(frozen=True)
+class HostSummary:
+    """One host (process, rank) of the job, all its attempts together.
+
+    Attributes:
+        host: rank.
+        attempts: attempts that belong to the run's history.
+        state: closed, live or killed: of its newest attempt.
+        steps: steps recorded.
+        wall_ps: time of its sessions.
+        inside_ps: time inside steps.
+        median_ps: median step time, None with no steps.
+        input_ps: measured wait for input, None where not seen.
+        windows: windows captured.
+        slower: its own part of the median step (less the wait for others, where seen) over the hosts' median, less 1;
+            None on a single host.
+        straggler: whether it stands out from the other hosts.
+        note: what to look at, None where nothing stands out.
+    """
+
+    host: int
+    attempts: int
+    state: str
+    steps: int
+    wall_ps: int
+    inside_ps: int
+    median_ps: int | None
+    input_ps: int | None
+    windows: int
+    slower: float | None
+    straggler: bool
+    note: str | None
+
+
+def compare_hosts(clock: RunClock, steps: pa.Table, windows: pa.Table) -> tuple[HostSummary, ...]:
+    """One row per host. A straggler is judged by its own part of the step, where the wait for the device is known.
+
+    In a synchronous job every host's steps last equally long, since all wait for the slowest; what tells the slowest
+    apart is the time it does not spend waiting, `dur_ps − sync_ps`.
+    """
+    hosts = sorted({session.host for session in clock.sessions})
+    own = {host: own_ps for host in hosts if (own_ps := _own_median_ps(clock, steps, host)) is not None}
+    usual_ps = statistics.median(own.values()) if len(own) > 1 else None
+    return tuple(_summarize(clock, windows, host, own.get(host), usual_ps) for host in hosts)
+
+
+def _own_median_ps(clock: RunClock, steps: pa.Table, host: int) -> int | None:
+    mine = clock.host == host
+    if not mine.any():
+        return None
+    sync_ps = pc.fill_null(steps.column("sync_ps"), 0).to_numpy()
+    return median_ps((clock.dur_ps - sync_ps)[mine])
+
+
+def _summarize(
+    clock: RunClock, windows: pa.Table, host: int, own_ps: int | None, usual_ps: float | None
+) -> HostSummary:
+    sessions = clock.of_host(host)
+    mine = clock.host == host
+    dur_ps: Int64s = clock.dur_ps[mine]
+    slower = own_ps / usual_ps - 1 if own_ps is not None and usual_ps else None
+    straggler = slower is not None and slower > max(STRAGGLER_RATIO, _noise(dur_ps))
+    note = None
+    if straggler and own_ps is not None and usual_ps is not None:
+        note = f"its own part of a step takes {format_ps(own_ps)}, {format_ratio(slower)} more than the hosts' median"
+    return HostSummary(
+        host=host,
+        attempts=len(sessions),
+        state=sessions[-1].state,
+        steps=len(dur_ps),
+        wall_ps=sum(session.wall_ps for session in sessions),
+        inside_ps=sum_ps(dur_ps),
+        median_ps=median_ps(dur_ps) if len(dur_ps) else None,
+        input_ps=sum_ps(clock.input_ps[mine]) if clock.input_known else None,
+        windows=int(pc.sum(pc.equal(windows.column("host"), host)).as_py() or 0),
+        slower=slower,
+        straggler=straggler,
+        note=note,
+    )
+
+
+def _noise(dur_ps: Int64s) -> float:
+    """Standard error of the median, relative: 1.25 × 1.48 × MAD / √n for normal noise, three times over."""
+    middle_ps = median_ps(dur_ps)
+    return float(3 * 1.86 * median_absolute_deviation_ps(dur_ps) / max(middle_ps, 1) / np.sqrt(len(dur_ps)))

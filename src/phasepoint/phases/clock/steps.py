@@ -1,0 +1,227 @@
+"""The step clock of a whole run: every step of every host and attempt, and the sessions they stand in.
+
+When each session was last heard of, by anything but its steps: how long one lasted that never closed.
+
+Stretches of steps for which something holds: runs of true values, short interruptions bridged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.store import Shard
+
+LAST_SEEN = ("windows", "hints", "checkpoints", "checkpoint_waits", "gaps")
+"""Tables of stretches."""
+
+
+def last_seen_ps(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
+    """By host and attempt, the latest end of anything but steps, in ps of the session.
+
+    Args:
+        tables: those of `LAST_SEEN`, as `Run.table` gives them.
+    """
+    latest: dict[tuple[int, int], int] = {}
+    for name in LAST_SEEN:
+        table = tables[name]
+        ends = pc.add(table.column("start_ps"), table.column("dur_ps")).to_pylist()
+        keys = zip(table.column("host").to_pylist(), table.column("attempt").to_pylist(), strict=True)
+        for key, end_ps in zip(keys, ends, strict=True):
+            latest[key] = max(latest.get(key, 0), end_ps or 0)
+    return latest
+
+
+_INT64_MAX = (1 << 63) - 1
+_BLOCK = 4096
+"""Values added up in int64 at a time, which they stay within up to 37 minutes each."""
+
+
+@dataclass(frozen=True, eq=False)
+class SessionClock:
+    """One process's session and its place in the steps table.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        state: closed, live or killed.
+        offset_ps: its epoch, from the epoch of the host's first attempt in the history.
+        wall_ps: how long it lasted; of a session that did not close, up to the last thing recorded.
+        first_row: its first row in the steps table.
+        end_row: one past its last row.
+    """
+
+    host: int
+    attempt: int
+    state: str
+    offset_ps: int
+    wall_ps: int
+    first_row: int
+    end_row: int
+
+    @property
+    def rows(self) -> slice:
+        """Its rows of the steps table."""
+        return slice(self.first_row, self.end_row)
+
+
+@dataclass(frozen=True, eq=False)
+class RunClock:
+    """The steps table as arrays, `[n_steps]` each, by host, attempt and step; unknown waits count as 0.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        step: step number within host and attempt.
+        start_ps: from the session's epoch.
+        dur_ps: step time.
+        input_ps: waiting for the next batch, at most dur_ps.
+        compile_ps: compiling, at most what input_ps leaves of dur_ps.
+        input_known: whether any step has its wait for input.
+        compile_known: whether any step has its compilation.
+        sessions: by host and attempt; their rows tile the table.
+    """
+
+    host: Int64s
+    attempt: Int64s
+    step: Int64s
+    start_ps: Int64s
+    dur_ps: Int64s
+    input_ps: Int64s
+    compile_ps: Int64s
+    input_known: bool
+    compile_known: bool
+    sessions: tuple[SessionClock, ...]
+
+    @property
+    def n_steps(self) -> int:
+        """Steps on all hosts."""
+        return len(self.step)
+
+    @property
+    def inside_ps(self) -> int:
+        """Time inside steps, all hosts."""
+        return sum_ps(self.dur_ps)
+
+    @property
+    def wall_ps(self) -> int:
+        """Time of all sessions."""
+        return sum(session.wall_ps for session in self.sessions)
+
+    def of_host(self, host: int) -> tuple[SessionClock, ...]:
+        """The sessions of one host, by attempt."""
+        return tuple(session for session in self.sessions if session.host == host)
+
+    def session(self, host: int, attempt: int) -> SessionClock | None:
+        """One session, None where the history has none such."""
+        return next((s for s in self.sessions if (s.host, s.attempt) == (host, attempt)), None)
+
+
+def read_clock(steps: pa.Table, shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]) -> RunClock:
+    """The clock of a run.
+
+    Args:
+        steps: `Run.table("steps")`.
+        shards: `Run.shards`.
+        last_seen_ps: by host and attempt, the latest end of anything else recorded (windows, gaps, checkpoints).
+    """
+    columns = {name: _numbers(steps, name) for name in ("host", "attempt", "step", "start_ps", "dur_ps")}
+    input_ps = np.minimum(_numbers(steps, "input_ps"), columns["dur_ps"])
+    compile_ps = np.minimum(_numbers(steps, "compile_ps"), columns["dur_ps"] - input_ps)
+    return RunClock(
+        **columns,
+        input_ps=input_ps,
+        compile_ps=compile_ps,
+        input_known=_known(steps, "input_ps"),
+        compile_known=_known(steps, "compile_ps"),
+        sessions=_sessions(columns, shards, last_seen_ps),
+    )
+
+
+def sum_ps(values: Int64s) -> int:
+    """The exact sum of non-negative picoseconds, beyond int64 where need be (107 days add up to that)."""
+    if len(values) and int(values.max()) <= _INT64_MAX // _BLOCK:
+        return sum(np.add.reduceat(values, np.arange(0, len(values), _BLOCK)).tolist())
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def _sessions(
+    columns: dict[str, Int64s], shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]
+) -> tuple[SessionClock, ...]:
+    shards = sorted(shards, key=lambda s: (s.host, s.attempt))
+    first_epoch_ns: dict[int, int] = {}
+    sessions = []
+    for shard in shards:
+        key = (shard.host, shard.attempt)
+        epoch_ns = shard.session.epoch_unix_ns
+        rows = np.flatnonzero((columns["host"] == shard.host) & (columns["attempt"] == shard.attempt))
+        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        ends = columns["start_ps"][first:end] + columns["dur_ps"][first:end]
+        closed_ns = shard.session.closed_unix_ns
+        seen = [last_seen_ps.get(key, 0), int(ends.max()) if len(ends) else 0]
+        if closed_ns is not None:
+            seen.append((closed_ns - epoch_ns) * 1000)
+        inside_ps = sum_ps(columns["dur_ps"][first:end])
+        offset_ps = max((epoch_ns - first_epoch_ns.setdefault(shard.host, epoch_ns)) * 1000, 0)
+        wall_ps = max(*seen, inside_ps)
+        sessions.append(SessionClock(*key, shard.state, offset_ps, wall_ps, first, end))
+    return tuple(sessions)
+
+
+def _numbers(table: pa.Table, name: str) -> Int64s:
+    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)
+
+
+def _known(table: pa.Table, name: str) -> bool:
+    return bool(table.column(name).null_count < table.num_rows)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows `first`–`last` (inclusive) of the clock, within one session."""
+
+    session: SessionClock
+    first: int
+    last: int
+
+    @property
+    def rows(self) -> slice:
+        """Its rows of the steps table."""
+        return slice(self.first, self.last + 1)
+
+    def start_ps(self, clock: RunClock) -> int:
+        """When it began, on the host's strip."""
+        return self.session.offset_ps + int(clock.start_ps[self.first])
+
+    def dur_ps(self, clock: RunClock) -> int:
+        """From its first step's start to its last step's end."""
+        return int(clock.start_ps[self.last] + clock.dur_ps[self.last] - clock.start_ps[self.first])
+
+    def named(self, clock: RunClock) -> str:
+        """`step 7` or `steps 7–12`."""
+        first, last = int(clock.step[self.first]), int(clock.step[self.last])
+        return f"step {first}" if first == last else f"steps {first}–{last}"
+
+
+def find_stretches(clock: RunClock, holds: NDArray[np.bool_], *, bridge: int = 0) -> list[Stretch]:
+    """Maximal stretches of steps for which `holds` `[n_steps]` is true, in order, never across sessions.
+
+    Args:
+        clock: the run's steps.
+        holds: what is looked for, per row of the clock.
+        bridge: up to so many steps in a row may fail it inside a stretch.
+    """
+    found = []
+    for session in clock.sessions:
+        where = np.flatnonzero(holds[session.rows]) + session.first_row
+        if not len(where):
+            continue
+        cuts = np.flatnonzero(np.diff(where) > bridge + 1)
+        firsts = where[np.concatenate(([0], cuts + 1))]
+        lasts = where[np.append(cuts, len(where) - 1)]
+        found += [Stretch(session, int(a), int(b)) for a, b in zip(firsts, lasts, strict=True)]
+    return found

@@ -1,0 +1,1 @@
+"""The methods of phase detection, a file each and a row in `detect.py`."""

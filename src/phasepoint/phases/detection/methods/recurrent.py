@@ -1,0 +1,99 @@
+"""Recurring phases: kinds of step from hints and ops, levels, cycles and events from the step clock. The default."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.encoding import renumber
+from phasepoint.phases.detection.result import Labelling
+from phasepoint.phases.detection.signals.clock_labels import find_input_stalls, label_by_clock, one_phase
+from phasepoint.phases.detection.signals.op_labels import kinds_by_ops, refine_by_ops, split_by_regimes
+from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+
+_ALL = 0.98
+"""Captured part of a group of steps from which on ops alone say which kind a step is."""
+
+
+def label_recurrent(series: StepSeries, vectors: OpVectors | None) -> Labelling:
+    """Label the run: what is known first (compilation, hints, ops, waiting for data), then what the clock tells.
+
+    Hints (`kind`) keep steps apart whatever the clock says; within the hint that
+    most of the time went into there may be several levels.
+    """
+    values, stalled = _clock(series)
+    compiles = _compiling(series)
+    kind, notes = _op_kinds(series.n, vectors)
+    label = np.zeros(series.n, np.int64)
+    slow = np.zeros(series.n, bool)
+    roles: dict[int, str] = {0: "compile"} if compiles.any() else {}
+    next_label = 1
+    for members in _groups(series, kind, values, compiles):
+        found = label_by_clock(values[members], starts_run=members[0] == 0)
+        if _is_named_aside(series, members):
+            found = one_phase(len(members), found.slow)
+        mine = refine_by_ops(found.label, kind[members], values[members])
+        mine = _with_stalls(mine, stalled[members] & ~found.event)
+        roles |= {next_label + number: role for number, role in found.roles.items()}
+        label[members], slow[members] = next_label + mine, found.slow
+        next_label += int(mine.max()) + 1
+    return Labelling(label, notes, roles, slow)
+
+
+def _is_named_aside(series: StepSeries, members: Int64s) -> bool:
+    """Whether the job itself named these steps, and they are less than half of its time: then they are one phase."""
+    return bool(series.kind[members[0]] >= 0) and 2 * int(series.dur_ps[members].sum()) < int(series.dur_ps.sum())
+
+
+def _clock(series: StepSeries) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches."""
+    stalled = np.zeros(series.n, bool)
+    own_ps = series.dur_ps
+    if series.input_ps is not None:
+        stalled = find_input_stalls(series.dur_ps, series.input_ps)
+        own_ps = np.where(stalled, series.dur_ps - series.input_ps, series.dur_ps)
+    return np.log(np.maximum(own_ps, 1)), stalled
+
+
+def _with_stalls(label: Int64s, stalled: NDArray[np.bool_]) -> Int64s:
+    """Labels with one more for the steps on the run's levels that wait for data."""
+    return np.where(stalled, label.max() + 1, label) if stalled.any() else label
+
+
+def _compiling(series: StepSeries) -> NDArray[np.bool_]:
+    """Steps that spent more than half of their time compiling, `[n]`."""
+    if series.compile_ps is None:
+        return np.zeros(series.n, bool)
+    return np.asarray(2 * series.compile_ps > series.dur_ps)
+
+
+def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...]]:
+    """Kind by ops of every step `[n]`, -1 where it was not captured, and notes."""
+    kind = np.full(n, -1, np.int64)
+    if vectors is None:
+        return kind, ("no step was captured: steps of equal duration could not be told apart",)
+    kind[vectors.index], unknown = kinds_by_ops(vectors)
+    if unknown:
+        return kind, (f"{unknown} captured steps ran too many different op sets to be compared",)
+    return kind, ()
+
+
+def _groups(series: StepSeries, kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> list[Int64s]:
+    """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
+
+    Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.
+    """
+    groups = []
+    for hint in range(-1, len(series.kinds)):
+        members = np.flatnonzero(series.kind == hint)
+        if len(members) == 0:
+            continue
+        known = kind[members] >= 0
+        if _is_named_aside(series, members):
+            mine = np.zeros(len(members), np.int64)
+        elif known.mean() >= _ALL:
+            mine = np.where(known, kind[members], np.bincount(kind[members][known]).argmax())
+        else:
+            mine = split_by_regimes(kind[members], values[members], compiles[members])
+        left = ~compiles[members]
+        groups += [members[left & (mine == number)] for number in renumber(mine[left])[0]]
+    return groups

@@ -1,0 +1,1 @@
+"""What tells of steps, a file for each source and a row in `start.py`."""

@@ -1,0 +1,1 @@
+"""The frameworks' profilers as capture sessions."""

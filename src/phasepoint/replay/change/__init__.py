@@ -1,0 +1,1 @@
+"""The whole run under a change that was replayed."""

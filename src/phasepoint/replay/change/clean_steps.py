@@ -1,0 +1,215 @@
+"""Step times that can be held against each other: no captured steps, none that compile, save or still warm up.
+
+Step times by step number: the mean over hosts and repeats.
+
+A replay as the estimate reads it, and which phase of the original it stands for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.errors import NoDataError, ReplayError
+from phasepoint.core.intervals import IntervalSet, union
+from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps
+from phasepoint.phases.clock.steps import RunClock, read_clock
+from phasepoint.replay.fidelity.steps import SETTLING_COLUMNS, settled_ps
+from phasepoint.replay.plan.ways import LEAD_STEPS
+from phasepoint.replay.record import ReplayRecord, read_replay
+from phasepoint.store import Run
+from phasepoint.summary.analysis import Analysis
+
+
+@dataclass(frozen=True, eq=False)
+class CleanSteps:
+    """A run's steps, with what of them was the step itself.
+
+    Attributes:
+        host: `[n_steps]`.
+        attempt: `[n_steps]`.
+        step: `[n_steps]`.
+        own_ps: `[n_steps]`, the step's time less what it compiled and what checkpoints held it.
+        clean: `[n_steps]`, whether the step neither compiled, nor held a checkpoint, nor stands in or beside a capture
+            window, nor among the first steps of a replay.
+        settled: `[n_steps]`, the same with capture windows counted in.
+    """
+
+    host: Int64s
+    attempt: Int64s
+    step: Int64s
+    own_ps: Int64s
+    clean: NDArray[np.bool_]
+    settled: NDArray[np.bool_]
+
+
+def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: bool) -> CleanSteps:
+    """The steps of a run.
+
+    Args:
+        clock: its steps.
+        tables: `windows`, `checkpoints` and `checkpoint_waits` as `Run.table` gives them.
+        lead: whether the first steps of each session are left out, as of a replay.
+    """
+    saved_ps = np.zeros(clock.n_steps, np.int64)
+    clean = clock.compile_ps == 0
+    stretches = checkpoint_stretches(tables)
+    for session in clock.sessions:
+        saved_ps[session.rows] = checkpoint_time_in_steps(
+            clock, session, _union_of(stretches, session.host, session.attempt)
+        )
+        if lead:
+            clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
+    settled = clean & (saved_ps == 0)
+    clean = settled & ~_beside_windows(clock, tables["windows"])
+    return CleanSteps(clock.host, clock.attempt, clock.step, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
+
+
+def _lead(compile_ps: Int64s) -> NDArray[np.bool_]:
+    """The first steps, and those after them that compile without a break."""
+    settled = np.flatnonzero(compile_ps[LEAD_STEPS:] == 0)
+    end = LEAD_STEPS + int(settled[0]) if len(settled) else len(compile_ps)
+    return np.arange(len(compile_ps)) < end
+
+
+def _beside_windows(clock: RunClock, windows: pa.Table) -> NDArray[np.bool_]:
+    """Steps in a capture window or next to one, where opening and closing it fall, and while the capture is written."""
+    found = np.zeros(clock.n_steps, bool)
+    for row in windows.select(_WINDOW_COLUMNS).to_pylist():
+        session = clock.session(row["host"], row["attempt"])
+        if session is not None and row["last_step"] >= row["first_step"]:
+            begin, end = np.searchsorted(clock.step[session.rows], (row["first_step"] - 1, row["last_step"] + 2))
+            end = max(end, np.searchsorted(clock.start_ps[session.rows], settled_ps(row)))
+            found[session.rows][begin:end] = True
+    return found
+
+
+_WINDOW_COLUMNS = ("host", "attempt", "first_step", "last_step", *SETTLING_COLUMNS)
+
+
+def _union_of(stretches: pa.Table, host: int, attempt: int) -> IntervalSet:
+    columns = [
+        np.asarray(stretches.column(name).to_numpy(), np.int64) for name in ("host", "attempt", "start_ps", "dur_ps")
+    ]
+    mine = (columns[0] == host) & (columns[1] == attempt)
+    return union(columns[2][mine], columns[2][mine] + columns[3][mine])
+
+
+_TABLES = ("steps", "windows", "breakdowns", "ops", "programs", "checkpoints", "checkpoint_waits", "scalars")
+
+
+@dataclass(frozen=True, eq=False)
+class MadeReplay:
+    """A replay's run, read.
+
+    Attributes:
+        run: the run.
+        record: what it was to do; None where it was not made by `replay run`.
+        tables: by name.
+        clock: its steps.
+        steps: the same, with which of them are clean.
+    """
+
+    run: Run
+    record: ReplayRecord | None
+    tables: Mapping[str, pa.Table]
+    clock: RunClock
+    steps: CleanSteps
+
+
+def read_made_replay(run: Run) -> MadeReplay:
+    """Read a replay.
+
+    Raises:
+        ReplayError: the program did not follow the request, or failed.
+        NoDataError: it holds no steps.
+        StoreError: it cannot be read.
+    """
+    record = read_replay(run.path)
+    if record is not None and record.status in {"ignored", "failed"}:
+        what = "failed" if record.status == "failed" else "was ignored by its program"
+        reason = f": {record.reason}" if record.reason else ""
+        raise ReplayError(f"{run.path}: this replay {what}{reason}; an estimate needs one that was done")
+    tables = {name: run.table(name) for name in _TABLES}
+    clock = read_clock(tables["steps"], run.shards, {})
+    if not clock.n_steps:
+        raise NoDataError(f"{run.path}: holds no steps; expected a replay made by `phasepoint replay run`")
+    return MadeReplay(run, record, tables, clock, read_clean_steps(clock, tables, lead=True))
+
+
+def find_replayed_phase(original: Analysis, replay: MadeReplay) -> int:
+    """Id of the phase that a replay stands for: the one it was made for, else that of most of its steps.
+
+    Raises:
+        NoDataError: the original has no step of the replay's numbers.
+    """
+    common = np.isin(original.clock.step, replay.clock.step)
+    if not common.any():
+        theirs, mine = _span(replay.clock), _span(original.clock)
+        raise NoDataError(
+            f"{replay.run.path}: it has steps {theirs}, {original.run.path} has {mine}: none in common, so it is no "
+            "replay of that run; give the run it was made from"
+        )
+    labels = original.labels[common]
+    if replay.record is not None:
+        named = [number for number, name in original.names.items() if name == replay.record.phase]
+        if named and (labels == named[0]).any():
+            return named[0]
+        target = (original.clock.step >= replay.record.target_first) & (
+            original.clock.step <= replay.record.target_last
+        )
+        labels = original.labels[common & target] if (common & target).any() else labels
+    numbers, counts = np.unique(labels, return_counts=True)
+    return int(numbers[np.argmax(counts)])
+
+
+def _span(clock: RunClock) -> str:
+    return f"{int(clock.step.min())}–{int(clock.step.max())}" if clock.n_steps else "no steps"
+
+
+@dataclass(frozen=True, eq=False)
+class StepMeans:
+    """Step times by number.
+
+    Attributes:
+        step: `[n]` step numbers, rising.
+        own_ps: `[n]`, mean over those who did the step.
+    """
+
+    step: Int64s
+    own_ps: Int64s
+
+    def at(self, numbers: Int64s) -> "StepMeans":
+        """Only the steps of these numbers."""
+        kept = np.isin(self.step, numbers)
+        return StepMeans(self.step[kept], self.own_ps[kept])
+
+
+def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | None = None) -> StepMeans:
+    """Clean steps of one run, or of repeats of it.
+
+    Args:
+        runs: the repeats.
+        where: for each, `[n_steps]`, the steps that count; all clean ones if None.
+
+    Returns:
+        A step that a host did twice, because its job was started again, counts as it was done last.
+    """
+    chosen = [_newest(run, run.clean if where is None else run.clean & where[i]) for i, run in enumerate(runs)]
+    step = np.concatenate([run.step[rows] for run, rows in zip(runs, chosen, strict=True)])
+    own_ps = np.concatenate([run.own_ps[rows] for run, rows in zip(runs, chosen, strict=True)])
+    numbers, index, counts = np.unique(step, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(numbers), np.int64)
+    np.add.at(sums, index, own_ps)
+    return StepMeans(numbers, sums // np.maximum(counts, 1))
+
+
+def _newest(run: CleanSteps, kept: NDArray[np.bool_]) -> Int64s:
+    rows = np.flatnonzero(kept)
+    rows = rows[np.lexsort((run.attempt[rows], run.step[rows], run.host[rows]))]
+    host, step = run.host[rows], run.step[rows]
+    last = np.append((host[1:] != host[:-1]) | (step[1:] != step[:-1]), True)[: len(rows)]
+    return np.asarray(rows[last], np.int64)

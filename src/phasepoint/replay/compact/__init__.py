@@ -1,0 +1,1 @@
+"""The fewest steps that stand for a run."""

@@ -1,0 +1,1 @@
+"""Whether a replay did what the original did."""

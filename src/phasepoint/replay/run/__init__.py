@@ -1,0 +1,1 @@
+"""A replay carried out."""

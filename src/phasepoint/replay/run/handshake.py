@@ -1,0 +1,126 @@
+"""The parent's side of the handshake file: what the processes of a replay have told so far.
+
+Where a replay writes, and that nothing of the original is in its way.
+"""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from phasepoint.core.errors import OutputExistsError, RecordError, ReplayError, UsageError
+from phasepoint.replay.plan.plan import ReplayPlan
+
+HANDSHAKE_NAME = "replay.handshake.jsonl"
+SAVES_NAME = "saves"
+
+
+def prepare_output(plan: ReplayPlan, out: str, *, force: bool) -> Path:
+    """Make the replay's folder, empty, and return its absolute path.
+
+    Raises:
+        UsageError: `out` is a URL, or holds the original or a checkpoint of it.
+        OutputExistsError: there is something at `out`, and no `force`; or something that is no run.
+        RecordError: the folder cannot be made.
+    """
+    if "://" in out:
+        raise UsageError(f"--out {out}: a replay is written to a folder of this machine")
+    folder = Path(out).resolve()
+    for place in (plan.run, *plan.protected, *([plan.checkpoint] if plan.checkpoint else [])):
+        if "://" not in place and folder in (Path(place).resolve(), *Path(place).resolve().parents):
+            raise UsageError(f"--out {out}: {place} of the original lies there; choose another place with --out")
+    try:
+        _clear(folder, out, force=force)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{error.filename or out}: {error.strerror}; choose another place with --out") from error
+    return folder
+
+
+def check_checkpoint(plan: ReplayPlan) -> None:
+    """Refuse a plan whose checkpoint is not there any more.
+
+    Raises:
+        ReplayError: it is gone.
+    """
+    if plan.checkpoint is None or "://" in plan.checkpoint:
+        return
+    if not Path(plan.checkpoint).exists():
+        raise ReplayError(
+            f"{plan.checkpoint}: the checkpoint of step {plan.checkpoint_step} is not there any more; put it back, "
+            "or replay from the start of the job with --from-start"
+        )
+
+
+def _clear(folder: Path, out: str, *, force: bool) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise OutputExistsError(f"{out}: exists and is no folder; choose another place with --out")
+    if not any(folder.iterdir()):
+        return
+    is_run = (folder / "run.json").is_file() or (folder / HANDSHAKE_NAME).is_file()
+    if not is_run:
+        raise OutputExistsError(f"{out}: exists and is no run; choose another place with --out")
+    if not force:
+        raise OutputExistsError(f"{out}: exists already; give --force to replace it, or --out for another place")
+    shutil.rmtree(folder)
+
+
+REFUSALS = ("ignored", "unrecorded", "failed")
+"""Events after which nothing good can come: the program is ended."""
+
+
+@dataclass
+class Handshake:
+    """Reads the file as it grows.
+
+    Attributes:
+        events: all lines so far.
+    """
+
+    path: Path
+    events: list[dict[str, Any]] = field(default_factory=list)
+    _offset: int = 0
+
+    def read(self) -> None:
+        """Take the lines written since the last call; one that is not complete yet waits."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        complete, end, _ = data.rpartition(b"\n")
+        if not end:
+            return
+        self._offset += len(complete) + 1
+        for line in complete.splitlines():
+            event = _decoded(line)
+            if event is not None:
+                self.events.append(event)
+
+    def first(self, *names: str) -> dict[str, Any] | None:
+        """The first event of one of these names."""
+        return next((event for event in self.events if event["event"] in names), None)
+
+    def all_of(self, name: str) -> set[int]:
+        """Processes that told this."""
+        return {event["pid"] for event in self.events if event["event"] == name}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every process that began is done."""
+        begun = self.all_of("begun")
+        return bool(begun) and begun <= self.all_of("done")
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    """An event; None for a line that is none (the disk was full)."""
+    try:
+        event = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return event if isinstance(event, dict) and "event" in event and isinstance(event.get("pid"), int) else None

@@ -1,0 +1,1 @@
+"""Results in formats of others: Chrome's trace, CSV, Markdown, notebooks."""

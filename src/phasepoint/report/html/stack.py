@@ -1,0 +1,109 @@
+"""The stack: a tab for each analysis across model, layer, op and kernel."""
+
+from typing import Any
+
+from phasepoint.core.units import format_count
+from phasepoint.report.html.markup import Content, Markup, element
+from phasepoint.report.html.tables import Cell, Column, data_table
+from phasepoint.report.tables import cell_text, heading, is_number
+from phasepoint.report.words.names import printable, shorten
+from phasepoint.stack.analyses.overview import ShownTable, StackOverview
+from phasepoint.stack.shard.shard import StackTable
+
+ROOFLINES = ("kernel-roofline", "layer-roofline")
+
+_PATH_CHARACTERS = 42
+"""Of a module path; the whole of it shows on hover."""
+
+_NOTHING = Markup("")
+
+
+def stack_section(overview: StackOverview | None) -> Markup:
+    """The tabs; without a script they stand one below the other."""
+    if overview is None:
+        return _NOTHING
+    windows = f"{format_count(overview.windows)} of {format_count(overview.windows_kept)} captured windows"
+    aside = f"model, layer, op and kernel together · host {overview.host}, {windows}"
+    panels = (_panel(one) for one in overview.tables)
+    tabs = element("div", *panels, class_="tabs", data_tabs="Analyses of the stack")
+    return element("section", element("h2", "Stack ", element("small", aside)), tabs, id="stack")
+
+
+def _panel(shown: ShownTable) -> Markup:
+    table = shown.table
+    label = f"{table.code} {table.name}" if table.code else table.name
+    title = f"{table.code} · {table.title}" if table.code else table.title
+    blocks: list[Content] = [element("h3", title)]
+    blocks += [element("p", note, class_="dim") for note in table.notes]
+    if peaks_of(table) is not None:
+        what = f"{table.title}: {format_count(shown.rows)} points below the device's peaks, listed below"
+        chart = {"data_chart": "stack-roofline", "data_of": table.name}
+        blocks.append(element("div", class_="chart roofline", role="img", aria_label=what, **chart))
+    blocks.append(_table(table) if table.rows.num_rows else element("p", "No rows.", class_="dim"))
+    if shown.rows > table.rows.num_rows:
+        command = f"phasepoint stack RUN --analysis {table.code or table.name} --csv"
+        left = f"The first {format_count(table.rows.num_rows)} of {format_count(shown.rows)} rows; all of them: "
+        blocks.append(element("p", left, element("code", command), class_="dim"))
+    return element("div", *blocks, class_="tab", id=f"stack-{table.name}", data_tab=label.replace("-", " "))
+
+
+def _table(table: StackTable) -> Markup:
+    """Its rows, without columns of which nothing is known; the heading says which host it is."""
+    known = [column for column in table.columns if table.rows[column.name].null_count < table.rows.num_rows]
+    shown = [column for column in known if column.name != "host"]
+    columns = [Column(heading(column), column.name, is_number(column)) for column in shown]
+    values = [table.rows[column.name].to_pylist() for column in shown]
+    rows = [[_cell(column, row[i]) for i, column in enumerate(shown)] for row in zip(*values, strict=True)]
+    return data_table(columns, rows, label=table.title)
+
+
+def _cell(column: Any, value: Any) -> Content | Cell:
+    text = cell_text(column, value)
+    if is_number(column):
+        return Cell(text, value)
+    if column.name not in ("name", "layer", "op") or value is None:
+        return text
+    return element("code", _tail(value) if column.name == "layer" else text, title=printable(str(value)))
+
+
+def _tail(path: str) -> str:
+    """The end of a module path, which tells layers apart."""
+    shown = printable(path)
+    _, slash, end = shown[-_PATH_CHARACTERS:].partition("/")
+    if len(shown) <= _PATH_CHARACTERS or not slash:
+        return shorten(shown, _PATH_CHARACTERS)
+    return f"…/{end}"
+
+
+def rooflines(overview: StackOverview | None) -> dict[str, Any]:
+    """The points of the rooflines and the roofs above them, by analysis, for the script."""
+    found = {}
+    for one in overview.tables if overview else ():
+        peaks = peaks_of(one.table) if one.table.name in ROOFLINES else None
+        if peaks is not None:
+            found[one.table.name] = {"points": _points(one.table), "peaks": peaks}
+    return found
+
+
+def peaks_of(table: StackTable) -> dict[str, Any] | None:
+    """The roofs of a roofline's rows; None where they have no peaks, or those of several kinds of devices."""
+    if table.name not in ROOFLINES or not table.rows.num_rows:
+        return None
+    rows = table.rows.select(["element_type", "peak_flop_per_s", "peak_bytes_per_s"]).to_pylist()
+    known = {(r["element_type"], r["peak_flop_per_s"], r["peak_bytes_per_s"]) for r in rows if None not in r.values()}
+    if len({size for _, _, size in known}) != 1:
+        return None
+    rates = sorted({(flop, kind) for kind, flop, _ in known}, reverse=True)
+    memory = next(iter(known))[2]
+    return {"memory_bytes_per_s": memory, "rates": [{"kind": kind, "flop_per_s": flop} for flop, kind in rates]}
+
+
+def _points(table: StackTable) -> dict[str, list[Any]]:
+    is_kernel = table.name == "kernel-roofline"
+    time, name = ("time_ps", "name") if is_kernel else ("device_ps", "layer")
+    return {
+        "op": [shorten(value or "no layer", 60) for value in table.rows[name].to_pylist()],
+        "self_ps": table.rows[time].to_pylist(),
+        "flop_per_byte": table.rows["flop_per_byte"].to_pylist(),
+        "flop_per_s": table.rows["flop_per_s"].to_pylist(),
+    }

@@ -1,0 +1,1 @@
+"""Sentences and names, the same wherever they are shown."""

@@ -1,0 +1,212 @@
+"""The sentences and figures that the terminal and the page share, so that both say the same.
+
+A checkpoint in words: for its mark on the timeline and for tables.
+
+The command that replays a phase, ready to be copied into a shell.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
+from phasepoint.phases.clock.accounting import RecordingCost
+from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.replay.checkpoints import IndexedCheckpoint, refusal
+from phasepoint.report.words.names import printable
+from phasepoint.report.words.recorded_line import processes_text, small_ratio
+from phasepoint.summary.types import GapSummary, NotSeen, RunSummary
+
+
+def replay_command(run: str, phase: str, command: Sequence[str], *, from_start: bool = False) -> str:
+    """`phasepoint replay run RUN --phase P -- COMMAND…`, quoted; `COMMAND…` where the run does not know its command.
+
+    Args:
+        run: path of the run.
+        phase: its name or id.
+        command: words with which the job was started.
+        from_start: whether the job is started from its beginning.
+    """
+    words = ["phasepoint", "replay", "run", run, "--phase", phase]
+    words += ["--from-start"] if from_start else []
+    text = " ".join(shlex.quote(printable(word)) for word in words)
+    job = " ".join(shlex.quote(printable(word)) for word in command) or "COMMAND…"
+    return f"{text} -- {job}"
+
+
+_PARTS = (
+    ("has_model", "model"),
+    ("has_optimizer", "optimizer"),
+    ("has_prng", "random state"),
+    ("has_iterator", "data iterator"),
+)
+
+_KEY = ("host", "attempt", "step", "path")
+
+
+def contents(one: IndexedCheckpoint) -> str:
+    """What is in it and what is not, as far as it is known: `model, optimizer; no data iterator`."""
+    held = ", ".join(name for part, name in _PARTS if getattr(one, part) is True)
+    absent = " or ".join(name for part, name in _PARTS if getattr(one, part) is False)
+    loader = "loader's state beside it" if one.iterator_state is not None else ""
+    return "; ".join(text for text in (held, f"no {absent}" if absent else "", loader) if text)
+
+
+def checkpoint_text(one: IndexedCheckpoint) -> str:
+    """One line: step, size, time to write, state, contents, path."""
+    step = "before the first step" if one.step is None else f"after step {one.step:,}"
+    size = "" if one.size_bytes is None else f", {format_bytes(one.size_bytes)}"
+    waited = f", the job waited {format_ps(one.dur_ps)}" if one.dur_ps else ""
+    state = f", {one.state}" if one.state != "unknown" else ""
+    held = contents(one)
+    return f"checkpoint {step}{size}{waited}{state}{f' ({held})' if held else ''}: {one.path}"
+
+
+def tell_checkpoints(checkpoints: Iterable[IndexedCheckpoint]) -> Callable[[Mapping[str, Any]], tuple[str, bool]]:
+    """What the timeline says of a row of `checkpoints`, and whether no replay can start from it."""
+    told = {tuple(getattr(one, name) for name in _KEY): one for one in checkpoints}
+
+    def tell(row: Mapping[str, Any]) -> tuple[str, bool]:
+        one = told[tuple(row[name] for name in _KEY)]
+        return checkpoint_text(one), refusal(one) is not None
+
+    return tell
+
+
+CATEGORY_NAMES = {
+    "data_movement": "data movement",
+    "input": "waiting for input",
+    "idle": "idle",
+    "unattributed": "not attributed",
+}
+
+
+def category_name(name: str) -> str:
+    """A category as people write it."""
+    return CATEGORY_NAMES.get(name, name)
+
+
+def interval_text(total_ps: int, low_ps: int, high_ps: int) -> str:
+    """`35.1 s ± 412 ms`; the wider side where the interval is lopsided, nothing where it was measured."""
+    margin = max(total_ps - low_ps, high_ps - total_ps)
+    return f"± {format_ps(margin)}" if margin else ""
+
+
+def part_interval(part: PartTime) -> str:
+    """The interval of a part, or how the part is known without one."""
+    if part.basis == "measured":
+        return "measured"
+    return interval_text(part.total_ps, part.low_ps, part.high_ps)
+
+
+def headline(summary: RunSummary) -> str:
+    """The line under the verdict: which run, how long, how many steps."""
+    parts = (
+        summary.run,
+        summary.state,
+        format_ps(summary.elapsed_ps),
+        format_counted(summary.steps, "step"),
+        processes_text(len(summary.hosts), summary.machines),
+        f"phases by {summary.method}",
+    )
+    return " · ".join(printable(part) for part in parts)
+
+
+def hosts_title(summary: RunSummary) -> str:
+    """What the rows of the table of hosts are: machines, or processes of which several ran on one machine."""
+    return "Hosts" if len(summary.hosts) <= summary.machines else "Processes"
+
+
+def steps_line(summary: RunSummary) -> str:
+    """What a step is, in one sentence; empty where nothing says so."""
+    parts = [f"Steps are {summary.steps_from}." if summary.steps_from else ""]
+    if summary.steps_per_call is not None:
+        parts.append(f"Each recorded step is a call of {format_counted(summary.steps_per_call, 'training step')}.")
+    return printable(" ".join(part for part in parts if part))
+
+
+def estimate_basis(breakdown: Breakdown) -> str:
+    """What an estimate rests on."""
+    if not breakdown.windows:
+        return "nothing was captured, so nothing can be attributed"
+    windows = format_counted(breakdown.windows, "capture window")
+    steps = format_counted(breakdown.captured_steps, "captured step")
+    return f"estimated from {windows}, {steps}; ± is a {100 * breakdown.confidence:.0f} % interval"
+
+
+def not_seen_lines(seen: NotSeen) -> list[str]:
+    """Everything that was not observed, one sentence each; the first says how much was."""
+    lines = [_captured_line(seen)]
+    counted = (
+        (seen.missing_steps, "Step numbers missing between the first and the last recorded step"),
+        (seen.pending_windows, "Windows not converted yet, and so in no estimate"),
+        (seen.dropped_events, "Profiler events lost or impossible to place"),
+        (seen.orphan_events, "Device events with no launch in the capture"),
+        (seen.misnested_events, "Events that overlap a neighbour on their track without nesting"),
+    )
+    lines += [_stretches_line(seen.empty_windows)] if seen.empty_windows else []
+    lines += [f"{what}: {format_count(count)}" for count, what in counted if count]
+    lines += [gap_line(gap) for gap in seen.gaps]
+    lines += [printable(problem) for problem in seen.problems]
+    return lines
+
+
+def _stretches_line(stretches: int) -> str:
+    were = "stretch inside a step was" if stretches == 1 else "stretches inside steps were"
+    return (
+        f"{format_count(stretches)} {were} captured: a whole step was dearer than the budget. Their ops say what ran, "
+        "not how often."
+    )
+
+
+def _captured_line(seen: NotSeen) -> str:
+    if not seen.captured_steps:
+        return f"No step was captured in full; the step clock saw {format_counted(seen.steps, 'step')}."
+    return (
+        f"Captured in full: {format_count(seen.captured_steps)} of {format_counted(seen.steps, 'step')} "
+        f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
+        f"time), in {format_counted(seen.windows, 'window')}; the step clock saw the others."
+    )
+
+
+def gap_line(gap: GapSummary) -> str:
+    """One kind of gap in one sentence."""
+    length = f", {format_ps(gap.total_ps)}" if gap.total_ps is not None else ""
+    steps = f", {format_counted(gap.steps, 'step')}" if gap.steps else ""
+    times = f" × {format_count(gap.count)}" if gap.count > 1 else ""
+    return printable(f"{gap.why}{times}{length}{steps}: {gap.unknown}")
+
+
+_REST = "The recorder's own account is missing, as it is where a job was killed, so nothing says what it cost in all."
+_NO_ACCOUNT = f"What recording cost is not known. {_REST}"
+
+
+def cost_line(cost: RecordingCost) -> str:
+    """What recording cost the job, against the budget."""
+    if not cost.total_ps:
+        return "No cost was measured: no window was captured." if cost.complete else _NO_ACCOUNT
+    if cost.share is None:
+        return f"Recording cost {format_ps(cost.total_ps)}; the job's time is not known."
+    if not cost.complete and cost.within_budget is None:
+        least = f"at least {format_ps(cost.total_ps)}, {small_ratio(cost.share)} of the job's time"
+        return f"Recording cost {least}. {_REST}"
+    budget = ""
+    if cost.budget is not None:
+        verdict = {True: "within", False: "over", None: "against"}[cost.within_budget]
+        budget = f", {verdict} the budget of {format_ratio(cost.budget)}"
+    known = " up to the last flush (a process was killed)" if cost.killed_sessions else ""
+    return f"Recording cost {format_ps(cost.total_ps)}{known}, {small_ratio(cost.share)} of the job's time{budget}."
+
+
+def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
+    """The parts of the recording's cost with their names; they add up to `total_ps`."""
+    return [
+        ("entering", cost.entry_ps),
+        ("step clock and planning", cost.clock_ps),
+        ("writing rows (CPU, off the job's thread)", cost.flush_ps),
+        ("opening profiler sessions", cost.start_ps),
+        ("slower steps while capturing", cost.slowdown_ps),
+        ("closing sessions", cost.stop_ps),
+        ("writing captures (CPU, off the job's thread)", cost.write_ps),
+        ("converting them (CPU, beside the job)", cost.convert_ps),
+    ]

@@ -1,0 +1,1 @@
+"""Chrome's trace format, as PyTorch's profiler (Kineto) writes it."""

@@ -1,0 +1,299 @@
+"""Kineto's JSON (PyTorch's profiler), and Chrome's trace format in general → tables.
+
+On a machine without an accelerator the ATen operators are the device's work (`cpu:0`), nested in each other; with one,
+they are the host's, and kernels, copies and fills are the device's.
+
+Where the steps of a Kineto capture begin and end.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from phasepoint.core.tables import TABLES, table_from_columns
+from phasepoint.core.units import PS_PER_S
+from phasepoint.sources.chrome.blocks import BLOCK_BYTES, ByteSource, PlainBytes
+from phasepoint.sources.chrome.kinds import accounts_of, is_dropped, kind_of
+from phasepoint.sources.chrome.slices import Slices, TraceFacts
+from phasepoint.sources.chrome.spool import SLICE_ROWS, Spool
+from phasepoint.sources.chrome.trace import KinetoTrace
+from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.operator_names import OPTIMIZER_STEP, PROFILER_STEP, STEP_MARK
+from phasepoint.sources.events.step_bounds import StepBounds, no_bounds, order_bounds
+from phasepoint.sources.events.tables import ROW_TABLES, TraceEvents, accounts_table, steps_table
+
+
+class Mark(NamedTuple):
+    """A span by which steps may be found: its name, start and end."""
+
+    name: str
+    start_ps: int
+    end_ps: int
+
+
+def find_bounds(events: TraceEvents, steps: pa.Table | None) -> StepBounds:
+    """The steps of a capture, as `bounds_of_marks` has it.
+
+    Args:
+        events: the events.
+        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, used where the capture has no marks.
+    """
+    names = [kind.name for kind in events.kinds]
+    wanted = np.array([_step_number(n) is not None or OPTIMIZER_STEP.fullmatch(n) is not None for n in names], np.bool_)
+    rows = np.flatnonzero(wanted[events.kind]) if names else np.empty(0, np.int64)
+    columns = (events.kind[rows].tolist(), events.start_ps[rows].tolist(), events.end_ps[rows].tolist())
+    marks = [Mark(names[kind], start, end) for kind, start, end in zip(*columns, strict=True)]
+    return bounds_of_marks(marks, steps, first_ps=int(events.start_ps[0]) if len(events.start_ps) else 0)
+
+
+def bounds_of_marks(marks: Sequence[Mark], steps: pa.Table | None, *, first_ps: int) -> StepBounds:
+    """The recorder's marks of the given steps where there are any, else these, else PyTorch's `ProfilerStep#n`, else
+    the ends of `Optimizer.step`, numbered from 0.
+
+    Args:
+        marks: spans that may be marks.
+        steps: rows of `steps` from the step clock.
+        first_ps: start of the first event: where the first step begins, where optimizers mark the ends.
+    """
+    if found := _matching(marks, STEP_MARK):
+        return _from_marks(found).among(steps)
+    if steps is not None and steps.num_rows:
+        return _from_table(steps)
+    if found := _matching(marks, PROFILER_STEP):
+        return _from_marks(found)
+    return _from_optimizer(_matching(marks, OPTIMIZER_STEP), first_ps)
+
+
+def _matching(marks: Sequence[Mark], pattern: re.Pattern[str]) -> list[Mark]:
+    known = {name: pattern.fullmatch(name) is not None for name in {mark.name for mark in marks}}
+    return [mark for mark in marks if known[mark.name]]
+
+
+def _step_number(name: str) -> int | None:
+    """Number of the step that an annotation marks; None for any other name."""
+    match = STEP_MARK.fullmatch(name) or PROFILER_STEP.fullmatch(name)
+    return int(match[1]) if match and len(match[1]) < 19 else None
+
+
+def _from_table(steps: pa.Table) -> StepBounds:
+    step, start_ps, dur_ps = (steps[name].to_numpy().astype(np.int64) for name in ("step", "start_ps", "dur_ps"))
+    return order_bounds(step, start_ps, start_ps + dur_ps)
+
+
+def _from_marks(marks: Sequence[Mark]) -> StepBounds:
+    numbered = [(number, mark) for mark in marks if (number := _step_number(mark.name)) is not None]
+    columns = ([n for n, _ in numbered], [mark.start_ps for _, mark in numbered], [mark.end_ps for _, mark in numbered])
+    step, start_ps, end_ps = (np.array(column, np.int64) for column in columns)
+    return order_bounds(step, start_ps, end_ps)
+
+
+def _from_optimizer(marks: Sequence[Mark], first_ps: int) -> StepBounds:
+    """A step ends where the optimizer's step ends; of several optimizers, the one that stepped most often."""
+    names = Counter(mark.name for mark in sorted(marks, key=lambda mark: mark.start_ps))
+    if not names:
+        return order_bounds(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+    chosen = max(names, key=lambda name: names[name])
+    end_ps = np.sort(np.array([mark.end_ps for mark in marks if mark.name == chosen], np.int64))
+    start_ps = np.concatenate((np.array([first_ps], np.int64), end_ps[:-1]))
+    return order_bounds(np.arange(len(end_ps), dtype=np.int64), start_ps, end_ps)
+
+
+PS_PER_NS = 1_000
+PS_PER_US = 1_000_000
+_LIMIT_PS = 1 << 61
+"""27 days: with the span of a file, another 53, times must fit 64 bits."""
+
+_STREAMED = ("spans", "ops", *ROW_TABLES)
+
+
+def read_kineto(
+    data: bytes,
+    *,
+    window: int,
+    epoch_unix_ns: int | None = None,
+    steps: pa.Table | None = None,
+    keep_spans: bool = True,
+    holds_steps: bool = True,
+) -> Capture:
+    """Convert one capture of PyTorch's profiler.
+
+    Args:
+        data: Kineto's JSON, not compressed.
+        window: number of the window.
+        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
+        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, for captures that hold no marks.
+        keep_spans: whether to build `spans`, by far the largest table, and the rows of single events.
+        holds_steps: False for a stretch inside a step: no step is looked for.
+
+    Returns:
+        Tables as declared; `programs` and `instructions` are empty, PyTorch has none.
+
+    Raises:
+        SourceError: the bytes are no trace in Chrome's JSON format.
+    """
+    with KinetoReading(PlainBytes(data)) as reading:
+        reading.set_window(
+            window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans, holds_steps=holds_steps
+        )
+        return reading.capture()
+
+
+class KinetoReading:
+    """A trace that has been read through once, and can be turned into tables slice by slice.
+
+    Args:
+        source: the bytes.
+        slice_rows: events that are in memory at once, about.
+        block_bytes: bytes that are scanned at once, about.
+
+    Raises:
+        SourceError: the bytes are no trace in Chrome's JSON format.
+    """
+
+    def __init__(self, source: ByteSource, *, slice_rows: int = SLICE_ROWS, block_bytes: int = BLOCK_BYTES) -> None:
+        self._started_ns = time.process_time_ns()
+        self._spool = Spool(slice_rows)
+        try:
+            self.trace = KinetoTrace(source, self._spool, block_bytes=block_bytes)
+        except BaseException:
+            self._spool.close()
+            raise
+
+    def __enter__(self) -> "KinetoReading":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        self._spool.close()
+
+    @property
+    def first_unix_ns(self) -> int:
+        """When the first span began, Unix ns, whole; by the file's own clock where it does not say how that runs."""
+        first_ps = self.trace.gatherer.first_ps or 0
+        return self.trace.head.base_unix_ns + self.trace.origin_us * 1_000 + first_ps // PS_PER_NS
+
+    def set_window(
+        self,
+        window: int,
+        *,
+        epoch_unix_ns: int | None = None,
+        steps: pa.Table | None = None,
+        keep_spans: bool = True,
+        whole: bool = False,
+        holds_steps: bool = True,
+    ) -> bool:
+        """Say what the tables are to be of: see `read_kineto`.
+
+        Args:
+            window: number of the window.
+            epoch_unix_ns: the epoch; None to count from the first span.
+            steps: the step clock's.
+            keep_spans: whether rows of single events are wanted.
+            whole: whether a file that marks no steps is one step, from its first span to its last.
+            holds_steps: whether steps are looked for.
+
+        Returns:
+            Whether the file marks steps.
+        """
+        gatherer, head = self.trace.gatherer, self.trace.head
+        first_ps = gatherer.first_ps or 0
+        offset_ps = -first_ps
+        if epoch_unix_ns is not None:
+            offset_ps = self.trace.origin_us * PS_PER_US + (head.base_unix_ns - epoch_unix_ns) * PS_PER_NS
+            if abs(first_ps + offset_ps) >= _LIMIT_PS:
+                days = (first_ps + offset_ps) / (86_400 * PS_PER_S)
+                self.trace.add_problem(
+                    f"the capture began {days:.0f} days from the session's epoch; its times count from its own start"
+                )
+                offset_ps = -first_ps
+        marks = [
+            Mark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
+            for start, dur, kind in sorted(gatherer.marks)
+        ]
+        bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps) if holds_steps else no_bounds()
+        is_marked = bool(len(bounds.step))
+        if whole and not is_marked:
+            bounds = _one_step(first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
+        self.bounds = bounds
+        has_device = gatherer.has_device
+        self._window = window
+        self._slices = Slices(
+            TraceFacts(
+                events=gatherer.kinds,
+                kinds=[kind_of(event, has_device=has_device) for event in gatherer.kinds],
+                tracks=gatherer.tracks(),
+                texts=gatherer.texts,
+                shapes=gatherer.shapes,
+                bounds=bounds,
+                offset_ps=offset_ps,
+                window=window,
+                keep_spans=keep_spans,
+                device_collectives=gatherer.device_collectives,
+            )
+        )
+        return is_marked
+
+    def tables(self) -> Iterator[dict[str, pa.Table]]:
+        """Rows of single events, a slice of time after another; `summary` and `conversion` when all are done."""
+        return self._slices.tables(self._spool.slices())
+
+    def capture(self) -> Capture:
+        """All tables at once."""
+        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty()] for name in _STREAMED}
+        for tables in self.tables():
+            for name, table in tables.items():
+                parts[name].append(table)
+        summary = self.summary()
+        parts["ops"].append(summary.pop("ops"))
+        joined = {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+        if len(parts["spans"]) > 2:
+            joined["spans"] = joined["spans"].sort_by("span")
+        return Capture(
+            **joined,
+            **summary,
+            programs=TABLES["programs"].empty(),
+            instructions=TABLES["instructions"].empty(),
+            conversion=self.conversion(),
+            steps=steps_table(self.bounds),
+        )
+
+    def summary(self) -> dict[str, pa.Table]:
+        """The rest of `ops`, and `breakdowns` and `accounts`."""
+        accounts = accounts_of(self.trace.gatherer.kinds, *self.trace.gatherer.counts, self.trace.unreadable)
+        return {
+            "ops": self._slices.ops(),
+            "breakdowns": self._slices.breakdowns(),
+            "accounts": accounts_table(accounts, self._window),
+        }
+
+    def conversion(self) -> pa.Table:
+        """One row of `conversions`."""
+        trace = self.trace
+        accounts = accounts_of(trace.gatherer.kinds, *trace.gatherer.counts, trace.unreadable)
+        dropped = sum(account.events for account in accounts if is_dropped(account))
+        return table_from_columns(
+            "conversions",
+            {
+                "window": [self._window],
+                "events": [trace.found],
+                "spans": [self._slices.spans],
+                "ignored_events": [trace.found - self._slices.spans - dropped],
+                "dropped_events": [dropped],
+                "misnested_events": [self._slices.misnested],
+                "orphan_events": [self._slices.orphans],
+                "convert_cost_ps": [(time.process_time_ns() - self._started_ns) * PS_PER_NS],
+                "problem": [trace.problem],
+            },
+        )
+
+
+def _one_step(start_ps: int, end_ps: int) -> StepBounds:
+    return order_bounds(*(np.array([value], np.int64) for value in (0, start_ps, end_ps)))

@@ -1,0 +1,60 @@
+"""Where the steps of a capture begin and end, whatever its format is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.dense import place_in
+
+
+@dataclass(frozen=True)
+class StepBounds:
+    """Steps of a capture, sorted by start, not overlapping. `[n_steps]` each.
+
+    Attributes:
+        step: step numbers.
+        start_ps: starts, on the capture's clock.
+        end_ps: ends.
+        of_device: whether a device's line gave them, so that its work belongs to the step in which it ran.
+    """
+
+    step: Int64s
+    start_ps: Int64s
+    end_ps: Int64s
+    of_device: bool = False
+
+    def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
+        """`[n]` index of the step that holds each instant, -1 outside every step."""
+        return place_in(time_ps, self.start_ps, self.end_ps)
+
+    def among(self, steps: pa.Table | None) -> "StepBounds":
+        """Those whose numbers `steps` holds; all where it holds none of them.
+
+        A mark can be of a step that was none: the loop asked for one more batch and there was no more, or the step's
+        row was lost.
+        """
+        if steps is None:
+            return self
+        known = np.isin(self.step, steps.column("step").to_numpy())
+        if known.all() or not known.any():
+            return self
+        return StepBounds(self.step[known], self.start_ps[known], self.end_ps[known], self.of_device)
+
+
+def no_bounds() -> StepBounds:
+    """Of a capture that holds no step in full: all its work belongs to no step."""
+    none = np.empty(0, np.int64)
+    return StepBounds(none, none, none)
+
+
+def order_bounds(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
+    """Bounds from marks in any order: the first of a number counts; a step ends where the next begins at the latest."""
+    order = np.argsort(start_ps, kind="stable")
+    _, first = np.unique(step[order], return_index=True)
+    order = order[np.sort(first)]
+    start = start_ps[order]
+    end = np.minimum(end_ps[order], np.append(start[1:], np.iinfo(np.int64).max))
+    return StepBounds(step[order].astype(np.int64), start.astype(np.int64), end.astype(np.int64))

@@ -1,1 +1,0 @@
-"""Small `.proto` schemas of foreign formats: only the fields that are read, under their public numbers."""

@@ -1,0 +1,1 @@
+"""Spans of distributed tracing: Jaeger and OpenTelemetry."""

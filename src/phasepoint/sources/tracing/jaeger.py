@@ -1,0 +1,136 @@
+"""Jaeger's span JSON (its query API, its UI, MLModelScope's files) → tables.
+
+Times are microseconds since 1970. XSP's levels, kernels and correlation ids stand in tags.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from phasepoint.core.errors import SourceError
+from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.damaged_json import read_json
+from phasepoint.sources.events.rows import MISSING, PS_PER_NS
+from phasepoint.sources.events.tables import Account
+from phasepoint.sources.tracing.forest import Key, TracedSpan, capture_of_forest, plant
+
+_NS_PER_US = 1000
+_EXPECTED = 'expected {"data": [{"traceID": …, "spans": […], "processes": {…}}]}, as Jaeger\'s UI saves it'
+
+
+def read_jaeger(
+    data: bytes,
+    *,
+    window: int,
+    epoch_unix_ns: int | None = None,
+    steps: pa.Table | None = None,
+    keep_spans: bool = True,
+) -> Capture:
+    """Convert one file.
+
+    Args:
+        data: the JSON: traces, one trace, or spans.
+        window: number of the window.
+        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first span.
+        steps: rows of `steps` (step, start_ps, dur_ps), for files whose spans mark none.
+        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+
+    Returns:
+        Tables as declared; `programs` and `instructions` are empty.
+
+    Raises:
+        SourceError: it is no file of Jaeger.
+    """
+    started_ns = time.thread_time_ns()
+    document: Any
+    try:
+        document, problem = read_json(data, Any)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SourceError(f"no JSON: {error}; {_EXPECTED}") from error
+    spans, apart = _read_traces(document)
+    forest = plant(spans, apart, epoch_unix_ns=epoch_unix_ns, steps=steps)
+    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
+    return capture_of_forest(forest, window=window, keep_spans=keep_spans, problem=problem, cost_ps=cost_ps)
+
+
+def _read_traces(document: Any) -> tuple[list[TracedSpan], list[Account]]:
+    spans: list[TracedSpan] = []
+    logs = strange = 0
+    found = False
+    for span, processes in _spans_of(document):
+        found = True
+        if not isinstance(span, dict):
+            strange += 1
+            continue
+        logs += len(span["logs"]) if isinstance(span.get("logs"), list) else 0
+        spans.append(_traced(span, processes))
+    if not found:
+        raise SourceError(f"no spans of Jaeger; {_EXPECTED}")
+    apart = [Account("skipped", "log", "an instant, no stretch of work", logs)] if logs else []
+    return spans, [*apart, Account("skipped", "span", "no JSON object", strange)] if strange else apart
+
+
+def _spans_of(document: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Spans with the processes of their trace, wherever a file keeps them."""
+    if isinstance(document, list):
+        for one in document:
+            yield from _spans_of(one)
+    elif isinstance(document, dict):
+        if isinstance(document.get("spans"), list):
+            processes = document.get("processes")
+            for span in document["spans"]:
+                yield span, processes if isinstance(processes, dict) else {}
+        elif "spanID" in document and "operationName" in document:
+            yield document, {}
+        else:
+            for key in ("data", "traces", "trace", "trace_information", "_source", "hits"):
+                if isinstance(document.get(key), dict | list):
+                    yield from _spans_of(document[key])
+
+
+def _traced(span: Mapping[str, Any], processes: Mapping[str, Any]) -> TracedSpan:
+    process = span.get("process") or processes.get(str(span.get("processID")))
+    service = process.get("serviceName") if isinstance(process, dict) else None
+    start_ns, dur_ns = _nanoseconds(span.get("startTime")), _nanoseconds(span.get("duration"))
+    trace = str(span.get("traceID", ""))
+    return TracedSpan(
+        key=(trace, str(span.get("spanID", ""))),
+        parent=_parent(span, trace),
+        name=str(span.get("operationName", "span without a name")),
+        start_ns=start_ns,
+        end_ns=MISSING if MISSING in (start_ns, dur_ns) else start_ns + dur_ns,
+        process=str(service or span.get("processID") or "service"),
+        tags=_tags(span.get("tags")),
+    )
+
+
+def _parent(span: Mapping[str, Any], trace: str) -> Key | None:
+    """The span it is a child of; what it merely follows is no parent."""
+    references = span.get("references")
+    for one in references if isinstance(references, list) else ():
+        if isinstance(one, dict) and one.get("refType", "CHILD_OF") == "CHILD_OF" and one.get("spanID"):
+            return str(one.get("traceID", trace)), str(one["spanID"])
+    above = span.get("parentSpanID")  # older files; "" or 0 at the top
+    return (trace, str(above)) if above and above != "0" else None
+
+
+def _tags(tags: Any) -> dict[str, Any]:
+    if isinstance(tags, dict):
+        return tags
+    listed = (one for one in tags if isinstance(one, dict)) if isinstance(tags, list) else ()
+    return {str(one.get("key")): one.get("value") for one in listed}
+
+
+def _nanoseconds(microseconds: Any) -> int:
+    """Microseconds as ns; `MISSING` where there is no number that fits."""
+    if isinstance(microseconds, bool) or not isinstance(microseconds, int | float | str):
+        return MISSING
+    try:
+        number = int(Decimal(str(microseconds)) * _NS_PER_US)
+    except (InvalidOperation, ValueError, OverflowError):
+        return MISSING
+    return number if abs(number) < 1 << 62 else MISSING

@@ -1,0 +1,1 @@
+"""XPlane, the protocol buffers of JAX's and TensorFlow's profiler."""

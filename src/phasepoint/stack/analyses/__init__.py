@@ -1,0 +1,1 @@
+"""The analyses, a file each and a row in `table.py`."""

@@ -1,0 +1,1 @@
+"""Analyses of what ran on devices, by execution, name, layer or model."""

@@ -1,0 +1,278 @@
+"""Flop, bytes and occupancy of executions, each with its source: counter, compiler, formula.
+
+Flop and bytes of an operator from the shapes of what goes into it.
+
+Flop: a multiply and an add are two. Bytes: every input read once and every output written once, the least that an
+operator can move. Operators that are not listed are unknown; so are convolutions, whose stride is not among the shapes.
+
+Source: matrix products and attention as `torch/utils/flop_counter.py` counts them (PyTorch 2.13, read 2026-11-21);
+elementwise arithmetic is one flop an element, as XLA's cost analysis counts it.
+
+Shares of a whole number, exactly.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.hlo.shapes import ELEMENT_BYTES, ArrayShape, parse_array
+
+
+def share_out(owner: Int64s, value: Int64s, weight: Int64s) -> Int64s:
+    """Share each owner's value among its rows in proportion to their weights, as whole numbers that add up to it.
+
+    Args:
+        owner: `[n]` whose part each row is, any integers.
+        value: `[n]` the owner's whole value, equal in all its rows, not negative.
+        weight: `[n]` not negative; where all of an owner are 0, its first row has everything.
+
+    Returns:
+        `[n]` parts. What rounding leaves goes to the owner's rows in order, one each.
+
+    Example:
+        >>> share_out(np.array([0, 0, 0]), np.array([10, 10, 10]), np.array([1, 1, 1])).tolist()
+        [4, 3, 3]
+    """
+    if not len(owner):
+        return np.empty(0, np.int64)
+    order = np.argsort(owner, kind="stable")
+    sorted_owner = owner[order]
+    first = np.concatenate(([True], sorted_owner[1:] != sorted_owner[:-1]))
+    group = np.cumsum(first) - 1
+    begin = np.flatnonzero(first)
+    total_weight = np.add.reduceat(weight[order].astype(np.float64), begin)
+    whole = value[order][begin]
+    parts = np.zeros(len(order), np.int64)
+    heavy = total_weight[group] > 0
+    exact = whole[group][heavy] * (weight[order][heavy] / total_weight[group][heavy])
+    parts[heavy] = np.floor(exact).astype(np.int64)
+    parts[heavy] = np.minimum(parts[heavy], whole[group][heavy])
+    left = whole - np.add.reduceat(parts, begin)
+    place = np.arange(len(order)) - begin[group]
+    size = np.diff(np.append(begin, len(order)))
+    parts += left[group] // size[group] + (place < left[group] % size[group])
+    # Of an owner without weight all of it was left; its first row has it.
+    weightless = ~heavy
+    parts[weightless] = np.where(first[weightless], whole[group][weightless], 0)
+    result = np.empty(len(order), np.int64)
+    result[order] = parts
+    return result
+
+
+_ARRAYS = re.compile(r"[a-z][a-z0-9]*\[[0-9,]*\]")
+
+
+class OpWork(NamedTuple):
+    """What one execution of an operator does at least.
+
+    Attributes:
+        flop: floating-point operations, None where unknown.
+        read_bytes: bytes of its inputs.
+        write_bytes: bytes of its outputs.
+        element_type: type of its first operand: bf16, f32.
+    """
+
+    flop: int | None
+    read_bytes: int
+    write_bytes: int
+    element_type: str
+
+
+_Formula = Callable[[Sequence[ArrayShape]], tuple[int | None, int] | None]
+"""Operands → flop and elements written; None where the operands do not fit."""
+
+
+def _product(left: ArrayShape, right: ArrayShape) -> tuple[int, int] | None:
+    """`[…, m, k] × […, k, n]`."""
+    if len(left.dims) < 2 or len(left.dims) != len(right.dims) or left.dims[-1] != right.dims[-2]:
+        return None
+    written = left.elements // max(left.dims[-1], 1) * right.dims[-1]
+    return 2 * written * left.dims[-1], written
+
+
+def _linear(operands: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    given, weight = operands[:2]
+    if len(weight.dims) != 2 or not given.dims or given.dims[-1] != weight.dims[1]:
+        return None
+    written = given.elements // max(given.dims[-1], 1) * weight.dims[0]
+    return 2 * written * given.dims[-1], written
+
+
+def _matrix_vector(operands: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    matrix, vector = operands[-2:]
+    fits = len(matrix.dims) == 2 and matrix.dims[1:] == vector.dims
+    return (2 * matrix.elements, matrix.dims[0]) if fits else None
+
+
+def _dot(operands: Sequence[ArrayShape]) -> tuple[int, int]:
+    return 2 * operands[0].elements, 1
+
+
+def _attention(operands: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    """Scores, and their product with the values: query `[b, h, q, d]`, key `[b, h, k, d]`, value `[b, h, k, e]`."""
+    query, key, value = operands[:3]
+    if not (len(query.dims) == len(key.dims) == len(value.dims) == 4):
+        return None
+    batch, heads, queries, depth = query.dims
+    keys, width = value.dims[2:]
+    return 2 * batch * heads * queries * keys * (depth + width), batch * heads * queries * width
+
+
+def _attention_backward(operands: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    """Scores again and four products: gradients of values, scores, queries and keys."""
+    query, key, value = operands[1:4]
+    if not (len(query.dims) == len(key.dims) == len(value.dims) == 4):
+        return None
+    batch, heads, queries, depth = query.dims
+    keys, width = value.dims[2:]
+    flop = 2 * batch * heads * queries * keys * (3 * depth + 2 * width)
+    return flop, query.elements + key.elements + value.elements
+
+
+def _elementwise(operands: Sequence[ArrayShape]) -> tuple[int, int]:
+    written = _broadcast([one.dims for one in operands])
+    return written, written
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> int:
+    longest = max(map(len, shapes), default=0)
+    elements = 1
+    for place in range(1, longest + 1):
+        elements *= max(dims[-place] for dims in shapes if len(dims) >= place)
+    return elements
+
+
+_ARITHMETIC = ("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "neg", "relu", "relu_", "threshold_backward")
+_ATTENTION = ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu")
+
+FORMULAS: dict[str, tuple[int, _Formula]] = {
+    "aten::mm": (2, lambda operands: _product(*operands[:2])),
+    "aten::bmm": (2, lambda operands: _product(*operands[:2])),
+    "aten::addmm": (3, lambda operands: _product(*operands[1:3])),
+    "aten::_addmm_activation": (3, lambda operands: _product(*operands[1:3])),
+    "aten::baddbmm": (3, lambda operands: _product(*operands[1:3])),
+    "aten::linear": (2, _linear),
+    "aten::mv": (2, _matrix_vector),
+    "aten::addmv": (3, _matrix_vector),
+    "aten::dot": (2, _dot),
+    **{f"aten::_scaled_dot_product_{kind}": (3, _attention) for kind in _ATTENTION},
+    **{f"aten::_scaled_dot_product_{kind}_backward": (4, _attention_backward) for kind in _ATTENTION},
+    **{f"aten::{name}": (1, _elementwise) for name in _ARITHMETIC},
+}
+"""Operator → how many operands it needs, and its formula."""
+
+
+@lru_cache(maxsize=65_536)
+def op_work(name: str, shape: str) -> OpWork | None:
+    """What one execution of an operator does, None where no formula fits.
+
+    Args:
+        name: operator: `aten::addmm`.
+        shape: types and shapes of its operands as `spans.shape` has them.
+
+    Example:
+        >>> op_work("aten::mm", "f32[2,3], f32[3,5]")
+        OpWork(flop=60, read_bytes=84, write_bytes=40, element_type='f32')
+    """
+    found = FORMULAS.get(name)
+    operands = [array for text in _ARRAYS.findall(shape) if (array := parse_array(text)) is not None]
+    if found is None or len(operands) < found[0]:
+        return None
+    if any(operand.element_type not in ELEMENT_BYTES for operand in operands):
+        return None
+    done = found[1](operands)
+    if done is None:
+        return None
+    read_bytes = sum(one.elements * ELEMENT_BYTES[one.element_type] for one in operands)
+    return OpWork(done[0], read_bytes, done[1] * ELEMENT_BYTES[operands[0].element_type], operands[0].element_type)
+
+
+SOURCES = {"counter": 1, "compiler": 2, "formula": 4}
+"""Who says it, as a bit, so that a sum can have several."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """What executions did. Arrays are `[n]`; a value counts where it is known, and is 0 elsewhere.
+
+    Attributes:
+        flop, flop_known: floating-point operations.
+        read_bytes, read_known: bytes read from memory.
+        write_bytes, write_known: bytes written.
+        bytes, bytes_known: bytes read and written.
+        occupancy, occupancy_known: share of the warps (waves) that a processor can hold, 0–1.
+        flop_source, bytes_source, occupancy_source: a value of `SOURCES`, 0 where not known.
+        element_type: type of the operands (bf16, f32), None where not known.
+    """
+
+    flop: Int64s
+    flop_known: Bools
+    read_bytes: Int64s
+    read_known: Bools
+    write_bytes: Int64s
+    write_known: Bools
+    bytes: Int64s
+    bytes_known: Bools
+    occupancy: NDArray[np.float64]
+    occupancy_known: Bools
+    flop_source: Int64s
+    bytes_source: Int64s
+    occupancy_source: Int64s
+    element_type: NDArray[np.object_]
+
+
+def no_quantities(n_rows: int) -> Quantities:
+    """Quantities of which nothing is known."""
+
+    def zeros() -> Int64s:
+        return np.zeros(n_rows, np.int64)
+
+    def never() -> Bools:
+        return np.zeros(n_rows, np.bool_)
+
+    return Quantities(
+        flop=zeros(),
+        flop_known=never(),
+        read_bytes=zeros(),
+        read_known=never(),
+        write_bytes=zeros(),
+        write_known=never(),
+        bytes=zeros(),
+        bytes_known=never(),
+        occupancy=np.zeros(n_rows),
+        occupancy_known=never(),
+        flop_source=zeros(),
+        bytes_source=zeros(),
+        occupancy_source=zeros(),
+        element_type=np.full(n_rows, None, object),
+    )
+
+
+def join_quantities(found: Sequence[Quantities]) -> Quantities:
+    """Each quantity of each execution from the first that knows it."""
+    joined = no_quantities(len(found[0].flop))
+    for one in found:
+        fresh = one.flop_known & ~joined.flop_known
+        for name in ("flop", "flop_known", "flop_source"):
+            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
+        fresh = one.bytes_known & ~joined.bytes_known
+        for name in ("bytes", "read_bytes", "write_bytes", "bytes_known", "read_known", "write_known", "bytes_source"):
+            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
+        fresh = one.occupancy_known & ~joined.occupancy_known
+        for name in ("occupancy", "occupancy_known", "occupancy_source"):
+            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
+        unnamed = np.array([one is None for one in joined.element_type], np.bool_)
+        joined.element_type[unnamed] = one.element_type[unnamed]
+    return joined
+
+
+def source_texts(bits: Int64s) -> list[str | None]:
+    """`[n]` sources in words: `counter`, `compiler, formula`; None where nothing is known."""
+    words = [", ".join(name for name, bit in SOURCES.items() if value & bit) or None for value in range(8)]
+    return [words[value] for value in bits.tolist()]

@@ -1,0 +1,268 @@
+"""Where flop, bytes and occupancy of executions come from: counters, the compiler, formulas over shapes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.encoding import encode_column
+from phasepoint.hlo.shapes import parse_array
+from phasepoint.stack.shard.hierarchy import NONE, find_rows, inherited, nearest_above
+from phasepoint.stack.shard.shard import StackShard
+from phasepoint.stack.work.counters import COUNTERS
+from phasepoint.stack.work.quantities import SOURCES, OpWork, Quantities, no_quantities, op_work, share_out
+
+
+def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:
+    """What hardware counters and the profiler's own statistics say.
+
+    Args:
+        shard: the shard.
+        row: `[n]` rows of the executions in `spans`.
+    """
+    found = no_quantities(len(row))
+    _add_metrics(shard, row, found)
+    _add_launch_occupancy(shard, row, found)
+    both = found.read_known & found.write_known & ~found.bytes_known
+    found.bytes[both] = found.read_bytes[both] + found.write_bytes[both]
+    found.bytes_known[:] |= both
+    return found
+
+
+def compiler_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quantities:
+    """What the compiler's cost analysis says of the executions of a program's instructions.
+
+    An instruction that runs as several kernels has its flop and bytes shared among them by their time.
+
+    Args:
+        shard: the shard.
+        row: `[n]` rows of the executions in `spans`.
+        time_ps: `[n]` their times.
+    """
+    found = no_quantities(len(row))
+    spans = shard.table("spans").select(
+        ["window", "span", "parent", "launch", "step", "program", "op", "name", "track", "level"]
+    )
+    taken = spans.take(pa.array(row))
+    known, work, types = _instruction_work(shard, taken)
+    if not known.any():
+        return found
+    found.element_type[:] = types
+    known &= ~_holds_known(spans, row, known)
+    owner = _instances(taken)
+    for field, place in (("flop", 0), ("bytes", 1)):
+        values = work[:, place]
+        has = known & (values >= 0)
+        shared = share_out(owner, np.where(has, values, 0), time_ps)
+        getattr(found, field)[has] = shared[has]
+        getattr(found, f"{field}_known")[:] = has
+        getattr(found, f"{field}_source")[has] = SOURCES["compiler"]
+    return found
+
+
+def formula_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quantities:
+    """What shapes say, by `formulas`, and the sizes of copies.
+
+    The innermost operator with a formula counts. Where it ran as kernels they share its work by their time.
+
+    Args:
+        shard: the shard.
+        row: `[n]` rows of the executions in `spans`.
+        time_ps: `[n]` their times.
+    """
+    found = no_quantities(len(row))
+    spans = shard.table("spans")
+    _add_copies(spans.take(pa.array(row)), found)
+    works, of_span = _formula_of_spans(spans)
+    if not works:
+        return found
+    origin = _origin(spans, of_span)[row]
+    runs_itself = np.isin(origin, row)
+    own = (origin != NONE) & (~runs_itself | (origin == row))
+    rows = np.flatnonzero(own)
+    index = of_span[origin[rows]]
+    for field, source in (("flop", "flop"), ("read", None), ("write", None), ("bytes", "bytes")):
+        _share_formula(found, field, works, index, rows=rows, origin=origin[rows], time_ps=time_ps[rows], source=source)
+    types = np.array([work.element_type for work in works], object)
+    found.element_type[rows] = types[index]
+    return found
+
+
+def _add_metrics(shard: StackShard, row: Int64s, found: Quantities) -> None:
+    metrics = shard.table("metrics")
+    metrics = metrics.filter(metrics["span"].is_valid())
+    name, names = encode_column(metrics["name"])
+    if not any(one in COUNTERS for one in names):
+        return
+    place = np.full(shard.table("spans").num_rows + 1, NONE, np.int64)
+    place[row] = np.arange(len(row))
+    at = place[find_rows(shard.table("spans"), metrics["window"].to_numpy(), metrics["span"].to_numpy())]
+    value = metrics["value"].to_numpy()
+    for code, text in enumerate(names):
+        counter = COUNTERS.get(text)
+        mine = np.flatnonzero((name == code) & (at != NONE))
+        if counter is None or not len(mine):
+            continue
+        scaled = value[mine] * counter.scale
+        if counter.quantity == "occupancy":
+            found.occupancy[at[mine]] = scaled
+            found.occupancy_known[at[mine]] = True
+            found.occupancy_source[at[mine]] = SOURCES[counter.source]
+            continue
+        field = counter.quantity
+        np.add.at(getattr(found, field), at[mine], np.round(scaled).astype(np.int64))
+        getattr(found, field.replace("_bytes", "") + "_known")[at[mine]] = True
+        source = found.flop_source if field == "flop" else found.bytes_source
+        source[at[mine]] = SOURCES[counter.source]
+
+
+def _add_launch_occupancy(shard: StackShard, row: Int64s, found: Quantities) -> None:
+    """The occupancy that profilers reckon from launch parameters; counters go before it."""
+    launches = shard.table("launches")
+    launches = launches.filter(launches["occupancy_ratio"].is_valid())
+    if not launches.num_rows:
+        return
+    spans = shard.table("spans")
+    ratio = np.full(spans.num_rows + 1, np.nan)
+    ratio[find_rows(spans, launches["window"].to_numpy(), launches["span"].to_numpy())] = launches[
+        "occupancy_ratio"
+    ].to_numpy()
+    fresh = ~np.isnan(ratio[row]) & ~found.occupancy_known
+    found.occupancy[fresh] = ratio[row][fresh]
+    found.occupancy_known[:] |= fresh
+    found.occupancy_source[fresh] = SOURCES["formula"]
+
+
+def _instruction_work(shard: StackShard, taken: pa.Table) -> tuple[NDArray[np.bool_], Int64s, NDArray[np.object_]]:
+    """Whether each execution `[n]` is of a known instruction; flop and bytes `[n, 2]`, -1 where unknown; type."""
+    work, types = np.full((taken.num_rows, 2), -1, np.int64), np.full(taken.num_rows, None, object)
+    has_program = taken["program"].is_valid().to_numpy()
+    if not has_program.any():
+        return has_program, work, types
+    columns = shard.table("instructions", ["program", "op", "flop", "bytes", "shape", "operands"]).to_pydict().values()
+    costs = {(program, op): rest for program, op, *rest in zip(*columns, strict=True)}
+    program = taken["program"].fill_null(-1).to_numpy()
+    code, ops = encode_column(pc.coalesce(taken["op"].cast(pa.string()), taken["name"].cast(pa.string())))
+    pairs, inverse = np.unique(np.stack((program, code)), axis=1, return_inverse=True)
+    found = [costs.get((p, ops[c])) for p, c in pairs.T.tolist()]
+    values = [(-1, -1) if one is None else tuple(-1 if v is None else v for v in one[:2]) for one in found]
+    work[:] = np.array(values, np.int64).reshape(-1, 2)[inverse.ravel()]
+    kinds = [_element_type(costs, p, one) for p, one in zip(pairs[0].tolist(), found, strict=True)]
+    types[:] = np.array([None, *kinds], object)[1:][inverse.ravel()]
+    return has_program & (work >= 0).any(axis=1), work, types
+
+
+def _element_type(costs: Mapping[tuple[int, str], list[Any]], program: int, cost: list[Any] | None) -> str | None:
+    """Element type of an instruction's first operand that is an array, else of its result."""
+    if cost is None:
+        return None
+    operands = [costs[program, name][2] for name in cost[3] if (program, name) in costs]
+    arrays = [array for shape in (*operands, cost[2]) if (array := parse_array(shape)) is not None]
+    return arrays[0].element_type if arrays else None
+
+
+def _holds_known(spans: pa.Table, row: Int64s, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Executions inside which others of known work ran: a loop, a call. Their parts count."""
+    chosen = np.zeros(spans.num_rows, np.bool_)
+    chosen[row[known]] = True
+    above = nearest_above(spans, chosen)[row[known]]
+    holds = np.zeros(spans.num_rows, np.bool_)
+    holds[above[above != NONE]] = True
+    return holds[row]
+
+
+def first_of_instances(taken: pa.Table) -> NDArray[np.bool_]:
+    """`[n]` whether an execution is the first of the kernels that an op's execution ran as.
+
+    Args:
+        taken: rows of `spans`, in their order.
+    """
+    first = np.zeros(taken.num_rows, np.bool_)
+    first[np.unique(_instances(taken), return_index=True)[1]] = True
+    return first
+
+
+def _instances(taken: pa.Table) -> Int64s:
+    """`[n]` number of the op's execution that each is part of: kernels of one op one after another on a track.
+
+    Ops are executions of their own.
+    """
+    parts = [encode_column(taken[name])[0] for name in ("window", "track", "step", "program", "op")]
+    order = np.lexsort((np.arange(taken.num_rows), parts[1], parts[0]))
+    begins = np.ones(taken.num_rows, np.bool_)
+    same = np.ones(max(taken.num_rows - 1, 0), np.bool_)
+    for part in parts:
+        same &= part[order][1:] == part[order][:-1]
+    is_kernel = pc.equal(taken["level"], "kernel").to_numpy()[order]
+    begins[1:] = ~(same & is_kernel[1:])
+    owner = np.empty(taken.num_rows, np.int64)
+    owner[order] = np.cumsum(begins) - 1
+    return owner
+
+
+def _add_copies(taken: pa.Table, found: Quantities) -> None:
+    """Copies and fills move the bytes that the profiler gives."""
+    moves = pc.equal(taken["category"], "data_movement").to_numpy()
+    sized = taken["bytes"].is_valid().to_numpy() & moves
+    found.bytes[sized] = taken["bytes"].fill_null(0).to_numpy()[sized]
+    found.bytes_known[sized] = True
+    found.bytes_source[sized] = SOURCES["formula"]
+
+
+def _formula_of_spans(spans: pa.Table) -> tuple[list[OpWork], Int64s]:
+    """The distinct works by formula, and `[n_spans]` which of them each span has, -1 for none."""
+    name, names = encode_column(spans["name"])
+    shape, shapes = encode_column(spans["shape"])
+    result = np.full(spans.num_rows, -1, np.int64)
+    rows = np.flatnonzero(shape >= 0)
+    if not len(rows):
+        return [], result
+    pairs, inverse = np.unique(np.stack((name[rows], shape[rows])), axis=1, return_inverse=True)
+    works: dict[OpWork, int] = {}
+    codes = []
+    for i, j in pairs.T.tolist():
+        work = op_work(names[i], shapes[j])
+        codes.append(-1 if work is None else works.setdefault(work, len(works)))
+    result[rows] = np.array(codes, np.int64)[inverse.ravel()]
+    return list(works), result
+
+
+def _origin(spans: pa.Table, of_span: Int64s) -> Int64s:
+    """`[n_spans]` row of the innermost operator with a formula, the span's own or above it; `NONE` without."""
+    has = of_span >= 0
+    above = nearest_above(spans, has)[has]
+    innermost = has.copy()
+    innermost[above[above != NONE]] = False
+    own = pa.array(np.arange(spans.num_rows), mask=~innermost)
+    origin: Int64s = inherited(spans.append_column("origin", own), "origin").fill_null(NONE).to_numpy()
+    return origin
+
+
+def _share_formula(
+    found: Quantities,
+    field: str,
+    works: list[OpWork],
+    index: Int64s,
+    *,
+    rows: Int64s,
+    origin: Int64s,
+    time_ps: Int64s,
+    source: str | None,
+) -> None:
+    def value(work: OpWork) -> int | None:
+        return {"flop": work.flop, "read": work.read_bytes, "write": work.write_bytes}.get(
+            field, work.read_bytes + work.write_bytes
+        )
+
+    values = np.array([-1 if value(work) is None else value(work) for work in works], np.int64)[index]
+    has = values >= 0
+    shared = share_out(origin, np.where(has, values, 0), time_ps)
+    target = {"read": "read_bytes", "write": "write_bytes"}.get(field, field)
+    getattr(found, target)[rows[has]] = shared[has]
+    getattr(found, f"{field}_known")[rows[has]] = True
+    if source is not None:
+        getattr(found, f"{source}_source")[rows[has]] = SOURCES["formula"]

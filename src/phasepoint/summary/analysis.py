@@ -1,0 +1,107 @@
+"""`analyse_run`: what is found out about a run once, for everything that is said of it afterwards."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.estimates.captured import StepKeys, step_keys
+from phasepoint.estimates.estimates import Estimates, estimate_totals
+from phasepoint.phases.clock.checkpoint_folders import join_folders
+from phasepoint.phases.clock.steps import RunClock, last_seen_ps, read_clock
+from phasepoint.phases.detection.detect import detect_phases
+from phasepoint.phases.detection.result import PhaseResult, Segments
+from phasepoint.store import Run
+
+TABLES_READ = (
+    *("steps", "windows", "conversions", "ops", "breakdowns"),
+    *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A run's tables, its step clock, its phases and its estimated totals.
+
+    Attributes:
+        run: the run.
+        tables: the tables of `TABLES_READ`, by name; of `checkpoints`, files of one folder and step as one.
+        clock: the steps of every host and attempt.
+        result: phases, and the phase of every row of the clock.
+        names: phase id → name.
+        estimates: whole-run totals by category and op, of the run and of every phase.
+    """
+
+    run: Run
+    tables: Mapping[str, pa.Table]
+    clock: RunClock
+    result: PhaseResult
+    names: Mapping[int, str]
+    estimates: Estimates
+
+    @cached_property
+    def keys(self) -> StepKeys:
+        """Which row of the clock a step is."""
+        return step_keys(self.tables["steps"])
+
+    def table(self, name: str) -> pa.Table:
+        """A table of the run; those that `tables` does not hold (`spans`, `instructions`) are read when asked for."""
+        known = self.tables.get(name)
+        if known is None and name not in self._more:
+            self._more[name] = self.run.table(name)
+        return self._more[name] if known is None else known
+
+    @cached_property
+    def _more(self) -> dict[str, pa.Table]:
+        return {}
+
+    @property
+    def labels(self) -> Int64s:
+        """`[n_steps]` phase id per row of the clock."""
+        return self.result.labels
+
+
+def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
+    """Read a run's tables, find its phases and estimate its totals.
+
+    Raw captures that are not converted yet take no part; convert them first (`sources.convert.convert_windows`).
+
+    Args:
+        run: an opened run; it may still be written, or its writer may have been killed.
+        method: of `detect_phases`.
+
+    Raises:
+        StoreError: the run's tables cannot be read.
+        ValueError: no such method.
+    """
+    tables = {name: run.table(name) for name in TABLES_READ}
+    tables["checkpoints"] = join_folders(tables["checkpoints"])
+    clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
+    result = _find_phases(tables, method)
+    names = {phase.id: phase.name for phase in result.phases}
+    sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
+    more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
+    return Analysis(run, tables, clock, result, names, estimate_totals(*sampled, result.labels, **more))
+
+
+def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+    steps = tables["steps"]
+    if not steps.num_rows:
+        none = np.empty(0, np.int64)
+        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
+    ops, keys = tables["ops"], step_keys(steps)
+    of_step = (keys.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
+    known = ops if of_step.all() else ops.filter(pa.array(of_step))  # a step's row may have been lost
+    return detect_phases(steps, known, method=method)
+
+
+def _no_segments() -> Segments:
+    empty = np.empty(0, np.int64)
+    segments = Segments.__new__(Segments)
+    for name in ("first_index", "last_index", "phase", "first_step", "last_step"):
+        setattr(segments, name, empty)
+    return segments

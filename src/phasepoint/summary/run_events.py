@@ -1,0 +1,364 @@
+"""What happened in a run, one sentence each: compilations, checkpoints, evaluation, stalls, slow steps, restarts.
+
+Each finder is one function over the same view of the run; `tell_events` puts them in order of time.
+
+Which program a compilation made: by name, and whether the same function was compiled before with other shapes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches, sum_ps
+from phasepoint.summary.types import RunEvent
+
+
+@dataclass(frozen=True)
+class ProgramSeen:
+    """A program and the step in or after whose window it was first seen.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        name: name of the compiled module.
+        step: first step of the window in which it was first seen.
+        version: programs of this name that were first seen in an earlier window.
+        instructions: its size.
+        main: whether it has at least a tenth of the instructions of the run's largest program; the others are the
+            small programs that a framework makes for single operations.
+    """
+
+    host: int
+    attempt: int
+    name: str
+    step: int
+    version: int
+    instructions: int
+    main: bool
+
+
+@dataclass(frozen=True)
+class ToldCompilation:
+    """A compilation of which the framework said whether it was the first.
+
+    Attributes:
+        host: rank.
+        attempt: restarts before it.
+        step: step in which it was compiled.
+        name: what was compiled.
+        again: whether it had been compiled before, for other arguments; False for another mode (gradients off, or
+            evaluation): that is another program.
+        why: what was different.
+        dur_ps: what it cost.
+    """
+
+    host: int
+    attempt: int
+    step: int
+    name: str | None
+    again: bool
+    why: str | None
+    dur_ps: int
+
+
+def told_compilations(compilations: pa.Table) -> tuple[ToldCompilation, ...]:
+    """The rows of `compilations` that say whether they were the first, in order of time."""
+    columns = ["host", "attempt", "step", "name", "again", "why", "dur_ps"]
+    rows = [row for row in _rows(compilations, columns) if row["step"] is not None and row["again"] is not None]
+    return tuple(ToldCompilation(**{**row, "again": row["again"] and not _is_mode(row["why"] or "")}) for row in rows)
+
+
+def _is_mode(why: str) -> bool:
+    return any(word in why for word in ("grad_mode", "inference_mode", ".training"))
+
+
+def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, ...]:
+    """Every program with the first step of its first window, in order of that step."""
+    columns = ["host", "attempt", "window", "first_step"]
+    first_step = {(row["host"], row["attempt"], row["window"]): row["first_step"] for row in _rows(windows, columns)}
+    rows = []
+    for row in _rows(programs, ["host", "attempt", "first_window", "name", "program", "instructions"]):
+        step = first_step.get((row["host"], row["attempt"], row["first_window"]))
+        if step is not None:
+            rows.append((row["host"], row["attempt"], step, row["program"], row["name"], row["instructions"]))
+    largest = max((row[-1] for row in rows), default=0)
+    steps_of: dict[tuple[int, int, str], list[int]] = {}
+    found = []
+    for host, attempt, step, _, name, instructions in sorted(rows):
+        steps = steps_of.setdefault((host, attempt, name), [])
+        version = bisect_left(steps, step)
+        steps.append(step)
+        found.append(ProgramSeen(host, attempt, name, step, version, instructions, 10 * instructions >= largest))
+    return tuple(found)
+
+
+def name_compilation(
+    stretch: Stretch,
+    steps: tuple[int, int],
+    until: int | None,
+    programs: Sequence[ProgramSeen],
+    told: Sequence[ToldCompilation] = (),
+) -> tuple[str, str]:
+    """What a compilation is called: its kind of event and its words.
+
+    The programs it made are taken to be those first seen in a window from its first step on and before the next
+    compilation.
+
+    Args:
+        stretch: the steps that compiled.
+        steps: the first and the last of them.
+        until: first step of the next compilation, None if there is none.
+        programs: of the run.
+        told: what the framework told of.
+
+    Returns:
+        `compile` for the first of a session, `shape-change` where a function known before was compiled again,
+        `recompile` otherwise; and the words for it.
+    """
+    key, first = (stretch.session.host, stretch.session.attempt), steps[0]
+    of_framework = [one for one in told if (one.host, one.attempt) == key and steps[0] <= one.step <= steps[1]]
+    if of_framework:
+        return _name_told(of_framework, is_start=stretch.first == stretch.session.first_row)
+    mine = [p for p in programs if (p.host, p.attempt) == key and p.step >= first and (until is None or p.step < until)]
+    again = [p for p in mine if p.version and p.main]
+    named = sorted(again or [p for p in mine if p.main], key=lambda p: -p.instructions)
+    names = "".join(f" {name}" for name in list(dict.fromkeys(p.name for p in named))[:3])
+    if again:
+        return "shape-change", f"compiled{names} again, for new shapes or options"
+    if stretch.first == stretch.session.first_row:
+        return "compile", f"compiled{names}"
+    return "recompile", f"compiled{names or ' a new program'} in the middle of the run"
+
+
+def _name_told(told: Sequence[ToldCompilation], *, is_start: bool) -> tuple[str, str]:
+    again = [one for one in told if one.again]
+    names = "".join(f" {name}" for name in list(dict.fromkeys(one.name for one in again or told if one.name))[:3])
+    if again:
+        why = next((f": {one.why}" for one in again if one.why), "")
+        return "shape-change", f"compiled{names} again{why}"
+    return ("compile", f"compiled{names}") if is_start else ("recompile", f"compiled{names} in the middle of the run")
+
+
+def _rows(table: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.select(columns).to_pylist()
+    return rows
+
+
+MAX_EVENTS_OF_A_KIND = 100
+"""Events kept of each kind, those with the most time at stake; what is left out is said in the last one's text."""
+
+COMPILE_LEAST_PS = 5_000_000_000
+"""Compilation below 5 ms in a step is a cache look-up or a constant, not an event."""
+
+STALL_SHARE = 0.2
+"""A step stalls on its input from a fifth of its time on."""
+STALL_LEAST_STEPS = 5
+STALL_LEAST_SHARE = 0.01
+"""A stall is told if it lasts for 5 steps, or costs 1 % of the time inside steps."""
+STALL_BRIDGE = 5
+"""So many steps without a stall do not end a stretch of it."""
+
+DRIFT_PARTS = 10
+DRIFT_LEAST = 0.05
+DRIFT_LEAST_STEPS = 200
+"""A phase drifts if the medians of its tenths rise (or fall) throughout, by 5 % over all, in 200 steps or more."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """What the finders look at.
+
+    Attributes:
+        clock: the run's steps.
+        labels: `[n_steps]` phase id per row of the clock.
+        names: phase id → name.
+        slow: `[n_steps]`, steps that lasted far longer than their phase does.
+        checkpoints: `Run.table("checkpoints")`.
+        windows: `Run.table("windows")`.
+        programs: `Run.table("programs")`.
+        compilations: `Run.table("compilations")`.
+    """
+
+    clock: RunClock
+    labels: Int64s
+    names: dict[int, str]
+    slow: NDArray[np.bool_]
+    checkpoints: pa.Table
+    windows: pa.Table
+    programs: pa.Table
+    compilations: pa.Table
+
+
+def tell_events(view: RunView) -> tuple[RunEvent, ...]:
+    """All events of a run, in order of time; per kind at most 100, those with the most at stake."""
+    found = [event for finder in _FINDERS for event in _largest(finder(view))]
+    return tuple(sorted(found, key=lambda event: (event.start_ps or 0, event.host, event.kind)))
+
+
+def _largest(events: Iterable[RunEvent]) -> list[RunEvent]:
+    by_kind: dict[str, list[RunEvent]] = {}
+    for event in events:
+        by_kind.setdefault(event.kind, []).append(event)
+    kept = []
+    for same in by_kind.values():
+        same.sort(key=lambda event: -(event.cost_ps or 0))
+        left = same[MAX_EVENTS_OF_A_KIND:]
+        del same[MAX_EVENTS_OF_A_KIND:]
+        if left:
+            cost_ps = sum(event.cost_ps or 0 for event in left)
+            more = f"{format_count(len(left))} smaller ones with {format_ps(cost_ps)} are not listed"
+            same[-1] = replace(same[-1], text=f"{same[-1].text}; {more}")
+        kept += same
+    return kept
+
+
+def _event(view: RunView, kind: str, stretch: Stretch, cost_ps: int | None, text: str) -> RunEvent:
+    return RunEvent(
+        kind=kind,
+        host=stretch.session.host,
+        attempt=stretch.session.attempt,
+        first_step=int(view.clock.step[stretch.first]),
+        last_step=int(view.clock.step[stretch.last]),
+        start_ps=stretch.start_ps(view.clock),
+        dur_ps=stretch.dur_ps(view.clock),
+        cost_ps=cost_ps,
+        text=text,
+    )
+
+
+def _find_compilations(view: RunView) -> Iterable[RunEvent]:
+    """Compilation on the step clock; where the clock has none, steps of a phase called compile."""
+    clock = view.clock
+    if clock.compile_known:
+        holds = clock.compile_ps >= COMPILE_LEAST_PS
+    else:
+        holds = np.isin(view.labels, [i for i, name in view.names.items() if name.startswith("compile")])
+    programs, told = programs_seen(view.programs, view.windows), told_compilations(view.compilations)
+    found = find_stretches(clock, holds)
+    for stretch, following in zip(found, [*found, None][1:], strict=True):
+        later = following is not None and following.session is stretch.session
+        until = int(clock.step[following.first]) if following is not None and later else None
+        cost_ps = sum_ps((clock.compile_ps if clock.compile_known else clock.dur_ps)[stretch.rows])
+        steps = int(clock.step[stretch.first]), int(clock.step[stretch.last])
+        kind, what = name_compilation(stretch, steps, until, programs, told)
+        yield _event(view, kind, stretch, cost_ps, f"{stretch.named(clock)}: {what}, {format_ps(cost_ps)}")
+
+
+def _find_checkpoints(view: RunView) -> Iterable[RunEvent]:
+    for row in view.checkpoints.to_pylist():
+        session = view.clock.session(row["host"], row["attempt"])
+        where = f"step {row['step']}" if row["step"] is not None else "outside steps"
+        size = f", {format_bytes(row['bytes'])}" if row["bytes"] is not None else ""
+        held = f"held the job for {format_ps(row['dur_ps'])}"
+        yield RunEvent(
+            kind="checkpoint",
+            host=row["host"],
+            attempt=row["attempt"],
+            first_step=row["step"],
+            last_step=row["step"],
+            start_ps=row["start_ps"] + (session.offset_ps if session else 0),
+            dur_ps=row["dur_ps"],
+            cost_ps=row["dur_ps"],
+            text=f"{where}: checkpoint {row['path']} ({row['framework']}{size}) {held}",
+        )
+
+
+def _find_evaluation(view: RunView) -> Iterable[RunEvent]:
+    clock = view.clock
+    for phase, name in view.names.items():
+        if "eval" not in name.lower():
+            continue
+        for stretch in find_stretches(clock, view.labels == phase):
+            cost_ps = sum_ps(clock.dur_ps[stretch.rows])
+            yield _event(view, "eval", stretch, cost_ps, f"{stretch.named(clock)}: {name}, {format_ps(cost_ps)}")
+
+
+def _find_stalls(view: RunView) -> Iterable[RunEvent]:
+    clock = view.clock
+    stalled = clock.input_ps > STALL_SHARE * clock.dur_ps
+    for stretch in find_stretches(clock, stalled, bridge=STALL_BRIDGE):
+        wait_ps, dur_ps = sum_ps(clock.input_ps[stretch.rows]), sum_ps(clock.dur_ps[stretch.rows])
+        long = int(stalled[stretch.rows].sum()) >= STALL_LEAST_STEPS
+        if not long and wait_ps < STALL_LEAST_SHARE * clock.inside_ps:
+            continue
+        took = f"{format_ps(wait_ps)} of {format_ps(dur_ps)} ({format_ratio(wait_ps / dur_ps)})"
+        text = f"{stretch.named(clock)}: waiting for input took {took}"
+        yield _event(view, "input-stall", stretch, wait_ps, text)
+
+
+def _find_slow_steps(view: RunView) -> Iterable[RunEvent]:
+    """Outliers of each phase: the time over the phase's median, and the worst step."""
+    clock = view.clock
+    for phase, name in view.names.items():
+        mine = view.labels == phase
+        slow, usual = mine & view.slow, mine & ~view.slow
+        if not slow.any() or not usual.any():
+            continue
+        usual_ps = median_ps(clock.dur_ps[usual])
+        excess_ps = np.where(slow, np.maximum(clock.dur_ps - usual_ps, 0), 0)
+        worst = int(np.argmax(excess_ps))
+        session = next(s for s in clock.sessions if s.first_row <= worst < s.end_row)
+        count, lost_ps = int(slow.sum()), sum_ps(excess_ps)
+        many = f"{format_count(count)} slow {'step' if count == 1 else 'steps'} in {name} lost {format_ps(lost_ps)}"
+        longest = f"the worst is step {clock.step[worst]} with {format_ps(int(clock.dur_ps[worst]))}"
+        text = f"{many}; {longest} (median {format_ps(usual_ps)})"
+        yield _event(view, "slow-steps", Stretch(session, worst, worst), lost_ps, text)
+
+
+def _find_drift(view: RunView) -> Iterable[RunEvent]:
+    clock = view.clock
+    for phase, name in view.names.items():
+        for session in clock.sessions:
+            rows = np.flatnonzero(view.labels[session.rows] == phase) + session.first_row
+            if len(rows) < DRIFT_LEAST_STEPS:
+                continue
+            medians = np.array([median_ps(clock.dur_ps[part]) for part in np.array_split(rows, DRIFT_PARTS)])
+            change = float(medians[-1] / max(medians[0], 1) - 1)
+            steady = (np.sign(np.diff(medians)) == np.sign(change)).sum() >= DRIFT_PARTS - 2
+            if not steady or abs(change) < DRIFT_LEAST:
+                continue
+            stretch = Stretch(session, int(rows[0]), int(rows[-1]))
+            cost_ps = max(int((medians - medians[0]).sum()) * (len(rows) // DRIFT_PARTS), 0)
+            fromto = f"from {format_ps(int(medians[0]))} to {format_ps(int(medians[-1]))} ({change:+.0%})"
+            yield _event(view, "drift", stretch, cost_ps, f"{stretch.named(clock)}: {name} steps drift {fromto}")
+
+
+def _find_restarts(view: RunView) -> Iterable[RunEvent]:
+    for session in view.clock.sessions:
+        before = view.clock.session(session.host, session.attempt - 1)
+        if before is None:
+            continue
+        down_ps = max(session.offset_ps - before.offset_ps - before.wall_ps, 0)
+        steps = view.clock.step[session.rows]
+        first = int(steps[0]) if len(steps) else None
+        yield RunEvent(
+            kind="restart",
+            host=session.host,
+            attempt=session.attempt,
+            first_step=first,
+            last_step=first,
+            start_ps=session.offset_ps,
+            dur_ps=down_ps,
+            cost_ps=down_ps,
+            text=f"host {session.host} was started again (attempt {session.attempt}), {format_ps(down_ps)} after "
+            f"the last sign of attempt {before.attempt}",
+        )
+
+
+_FINDERS: tuple[Callable[[RunView], Iterable[RunEvent]], ...] = (
+    _find_compilations,
+    _find_checkpoints,
+    _find_evaluation,
+    _find_stalls,
+    _find_slow_steps,
+    _find_drift,
+    _find_restarts,
+)

@@ -1,0 +1,369 @@
+"""`summarize_run`: everything that the first screen shows, put together from a run's tables.
+
+From a detected phase to its row in the summary.
+
+The verdict: what the run's time went into, in one sentence.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from phasepoint.core.statistics import quantile_ps
+from phasepoint.core.units import format_counted, format_ps
+from phasepoint.estimates.estimates import Estimates
+from phasepoint.phases.clock.accounting import (
+    CHECKPOINT,
+    COMPILING,
+    INPUT_WAIT,
+    OUTSIDE,
+    account_time,
+    closed,
+    recording_cost,
+)
+from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.hosts import compare_hosts
+from phasepoint.phases.clock.steps import RunClock, sum_ps
+from phasepoint.phases.detection.result import Phase, PhaseResult
+from phasepoint.store import Run
+from phasepoint.summary.analysis import Analysis, analyse_run
+from phasepoint.summary.enough import count_not_seen, find_shortfall, newest_states, noted_budget, session_notes
+from phasepoint.summary.run_events import RunView, tell_events
+from phasepoint.summary.timeline import build_strip
+from phasepoint.summary.types import (
+    SUMMARY_VERSION,
+    CheckpointSummary,
+    NotSeen,
+    PhaseSummary,
+    RunEvent,
+    RunSummary,
+    Shortfall,
+)
+
+LEAST_SHARE = 0.02
+"""Parts below 2 % of the time are left to the table, except that the largest part is always named."""
+MAX_PARTS = 5
+
+_STEPS_MISSING = ("no-steps", "steps-missed")
+
+
+def write_verdict(
+    account: Breakdown,
+    phases: Sequence[PhaseSummary],
+    events: Sequence[RunEvent],
+    *,
+    hosts: int,
+    elapsed_ps: int,
+    not_enough: Shortfall | None = None,
+) -> str:
+    """One sentence: the parts of the clock's account, largest first, with their shares of the wall time.
+
+    Args:
+        account: wall time by what the clock saw.
+        phases: the run's phases, largest first, for the op that stands out in each sort.
+        events: for where the waiting and the compiling was.
+        hosts: how many took part.
+        elapsed_ps: sessions' time on one host.
+        not_enough: why the run is no ground for a verdict; where steps are missing, shares of its time mislead, and
+            that is the verdict.
+    """
+    if not account.total_ps:
+        return "nothing was recorded: no steps and no time"
+    if not_enough is not None and not_enough.code in _STEPS_MISSING:
+        return not_enough.text
+    families: dict[str, float] = {}
+    for part in account.parts:
+        families[_family(part.name)] = families.get(_family(part.name), 0.0) + part.share
+    ranked = sorted(families.items(), key=lambda item: -item[1])
+    named = [(name, share) for name, share in ranked if share >= LEAST_SHARE][:MAX_PARTS] or ranked[:1]
+    of = f"{hosts} × {format_ps(elapsed_ps)}" if hosts > 1 else format_ps(account.total_ps)
+    words = []
+    for index, (name, share) in enumerate(named):
+        total = f" of {of}" if index == 0 else ""
+        verb = "" if index else ("passed " if OUTSIDE in name else "went into ")
+        words.append(f"{_percent(share)}{total} {verb}{_name(name, phases, events)}")
+    return "; ".join(words)
+
+
+def _family(name: str) -> str:
+    """A phase's sort: `train` for train-1, train-2, …; the verdict speaks of sorts, the table of phases."""
+    return re.sub(r"-\d+$", "", name)
+
+
+def _name(part: str, phases: Sequence[PhaseSummary], events: Sequence[RunEvent]) -> str:
+    if part == INPUT_WAIT:
+        return f"waiting for input{_where('input-stall', events)}"
+    if part == COMPILING:
+        return COMPILING
+    if part == CHECKPOINT:
+        count = sum(event.kind == "checkpoint" for event in events)
+        return f"{count} checkpoints" if count > 1 else "a checkpoint"
+    if OUTSIDE in part:
+        return part
+    if part.startswith("input stall"):
+        return f"work in {part} steps"
+    phase = next((phase for phase in phases if _family(phase.name) == part), None)
+    return f"{part} steps{_standing_out(phase.top_ops) if phase else ''}"
+
+
+def _where(kind: str, events: Sequence[RunEvent]) -> str:
+    """Where most of it was, if one stretch holds more than half."""
+    found = [event for event in events if event.kind == kind and event.cost_ps]
+    if not found:
+        return ""
+    worst = max(found, key=lambda event: event.cost_ps or 0)
+    if 2 * (worst.cost_ps or 0) < sum(event.cost_ps or 0 for event in found):
+        return f" in {len(found)} stretches"
+    if worst.first_step == worst.last_step:
+        return f" in step {worst.first_step}"
+    return f", most of it in steps {worst.first_step}–{worst.last_step}"
+
+
+def _standing_out(ops: Sequence[OpTime]) -> str:
+    """The op (with its layer) that takes most of a phase, if it takes a tenth or more."""
+    named = [op for op in ops if op.op != "other"]
+    if not named or named[0].share < 0.1:
+        return ""
+    op = named[0]
+    layer = f" in {op.layer}" if op.layer else ""
+    return f" ({op.op}{layer} {_percent(op.share)} of their op time)"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def summarize_phases(
+    clock: RunClock,
+    result: PhaseResult,
+    estimates: Estimates,
+    checkpoints: Sequence[CheckpointSummary],
+) -> tuple[PhaseSummary, ...]:
+    """One row per phase, largest share of the time inside steps first."""
+    rows = [_summarize(clock, result, phase, estimates, checkpoints) for phase in result.phases]
+    return tuple(sorted(rows, key=lambda row: (-row.total_ps, row.id)))
+
+
+def _summarize(
+    clock: RunClock,
+    result: PhaseResult,
+    phase: Phase,
+    estimates: Estimates,
+    checkpoints: Sequence[CheckpointSummary],
+) -> PhaseSummary:
+    mine = result.labels == phase.id
+    dur_ps = clock.dur_ps[mine]
+    total_ps, inside_ps = sum_ps(dur_ps), clock.inside_ps
+    row = representative_row(clock, result, phase, estimates)
+    host, attempt, step = int(clock.host[row]), int(clock.attempt[row]), int(clock.step[row])
+    window = int(estimates.window[row])
+    restart = _restart_from(checkpoints, attempt, step)
+    return PhaseSummary(
+        id=phase.id,
+        name=phase.name,
+        steps=int(mine.sum()),
+        segments=phase.n_segments,
+        total_ps=total_ps,
+        share=total_ps / inside_ps if inside_ps else 0.0,
+        median_ps=quantile_ps(dur_ps, 0.5),
+        p05_ps=quantile_ps(dur_ps, 0.05),
+        p95_ps=quantile_ps(dur_ps, 0.95),
+        period_steps=phase.period_steps,
+        representative_window=window if window >= 0 else None,
+        representative_step=step,
+        representative_host=host,
+        representative_attempt=attempt,
+        weight=total_ps / clock.wall_ps if clock.wall_ps else 0.0,
+        captured_steps=int((mine & estimates.captured).sum()),
+        captured_windows=_count_windows(clock, mine & estimates.captured, estimates),
+        input_ps=sum_ps(clock.input_ps[mine]) if clock.input_known else None,
+        compile_ps=sum_ps(clock.compile_ps[mine]) if clock.compile_known else None,
+        restart_from=restart.path if restart else None,
+        restart_step=restart.step if restart else None,
+        top_ops=estimates.phase_ops.get(phase.id, ()),
+        breakdown=estimates.phases[phase.id],
+    )
+
+
+def representative_row(clock: RunClock, result: PhaseResult, phase: Phase, estimates: Estimates) -> int:
+    """A row of the phase at its representative step number, a captured one before others."""
+    rows = np.flatnonzero((result.labels == phase.id) & (clock.step == phase.representative))
+    captured = rows[estimates.captured[rows]]
+    return int((captured if len(captured) else rows)[0])
+
+
+def _count_windows(clock: RunClock, rows: "np.ndarray[tuple[int], np.dtype[np.bool_]]", estimates: Estimates) -> int:
+    keys = np.column_stack([clock.host[rows], clock.attempt[rows], estimates.window[rows]])
+    return len(np.unique(keys, axis=0)) if len(keys) else 0
+
+
+def _restart_from(checkpoints: Sequence[CheckpointSummary], attempt: int, step: int) -> CheckpointSummary | None:
+    """The newest checkpoint before the step: of its attempt, else of an attempt before."""
+    before = [c for c in checkpoints if c.attempt < attempt or (c.attempt == attempt and (c.step or 0) <= step)]
+    before = [c for c in before if c.step is not None]
+    return max(before, key=lambda c: (c.attempt, c.step or 0, -c.host), default=None)
+
+
+def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
+    """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`."""
+    return summarize(analyse_run(run, method=method))
+
+
+def summarize(analysis: Analysis) -> RunSummary:
+    """Everything that the first screen shows. A run without steps has a summary too: it says so, and what to do."""
+    run, tables, clock = analysis.run, analysis.tables, analysis.clock
+    result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
+    checkpoints = _list_checkpoints(tables["checkpoints"], clock)
+    phases = summarize_phases(clock, result, estimates, checkpoints)
+    account = account_time(clock, labels, names, tables)
+    seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
+    events = tell_events(RunView(clock, labels, dict(names), result.slow, *seen))
+    not_seen = count_not_seen(
+        clock,
+        estimates.captured,
+        windows=tables["windows"],
+        conversions=tables["conversions"],
+        gaps=tables["gaps"],
+        problems=run.problems,
+    )
+    host = reference_host(clock)
+    elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
+    hosts = compare_hosts(clock, tables["steps"], tables["windows"])
+    not_enough = find_shortfall(run, clock, tables)
+    summary = RunSummary(
+        version=SUMMARY_VERSION,
+        run=run.path,
+        verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps, not_enough=not_enough),
+        state=_state(clock),
+        notes=(*_notes(analysis, not_seen, not_enough), *run.notes, *result.notes),
+        method=result.method,
+        wall_ps=clock.wall_ps,
+        inside_ps=clock.inside_ps,
+        outside_ps=clock.wall_ps - clock.inside_ps,
+        elapsed_ps=elapsed_ps,
+        steps=clock.n_steps,
+        reference_host=host,
+        account=account,
+        phases=phases,
+        strip=build_strip(clock, labels, names, host) if host is not None else (),
+        categories=estimates.categories,
+        input_wait_ps=sum_ps(clock.input_ps) if clock.input_known else None,
+        top_ops=estimates.ops,
+        events=events,
+        checkpoints=checkpoints,
+        hosts=hosts,
+        not_seen=not_seen,
+        cost=recording_cost(clock, tables["windows"], tables["counters"], noted_budget(run)),
+        environment=_environment(run),
+        machines=max(len(run.hostnames), 1),
+        not_enough=not_enough,
+        steps_from="; ".join(session_notes(run, "steps_from")) or None,
+        steps_per_call=_steps_per_call(run),
+    )
+    return _check_closure(summary)
+
+
+def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSummary, ...]:
+    rows = []
+    for row in table.to_pylist():
+        session = clock.session(row["host"], row["attempt"])
+        start_ps = row["start_ps"] + (session.offset_ps if session else 0)
+        values = {name: value for name, value in row.items() if name not in {"bytes", "iterator_state", "loop_place"}}
+        rows.append(CheckpointSummary(**{**values, "start_ps": start_ps, "size_bytes": row["bytes"]}))
+    return tuple(sorted(rows, key=lambda row: (row.start_ps, row.host)))
+
+
+def reference_host(clock: RunClock) -> int | None:
+    """The host with most steps, of equals the lowest."""
+    hosts = sorted({session.host for session in clock.sessions})
+    return min(hosts, key=lambda host: (-int((clock.host == host).sum()), host), default=None)
+
+
+def _state(clock: RunClock) -> str:
+    states = {clock.of_host(session.host)[-1].state for session in clock.sessions}
+    return next((state for state in ("killed", "live") if state in states), "closed")
+
+
+def _notes(analysis: Analysis, not_seen: NotSeen, not_enough: Shortfall | None) -> list[str]:
+    """What the reader must know before the numbers."""
+    notes, clock = [], analysis.clock
+    states = newest_states(clock)
+    live, killed = (states.count(state) for state in ("live", "killed"))
+    if live:
+        notes.append(f"still being recorded ({_of(live, len(states))}): the numbers cover what was written so far")
+    if killed:
+        notes.append(f"killed, or lost its writer ({_of(killed, len(states))}): the numbers end with the last flush")
+    if not clock.sessions:
+        notes.append("no process has written anything yet")
+    if not_enough is not None and not_enough.code != "killed":
+        notes.append(f"{not_enough.text}. {not_enough.remedy}")
+    if clock.n_steps:
+        notes += session_notes(analysis.run, "steps_unfollowed")
+        notes += _uncaptured(not_seen)
+    return notes
+
+
+def _uncaptured(not_seen: NotSeen) -> list[str]:
+    if not_seen.pending_windows:
+        waiting = format_counted(not_seen.pending_windows, "window waits", "windows wait")
+        return [
+            f"{waiting} to be converted and {'takes' if not_seen.pending_windows == 1 else 'take'} no part in any "
+            "estimate: open the run with phasepoint.open_run, or run `phasepoint convert`"
+        ]
+    if not not_seen.captured_steps:
+        return ["nothing was captured: times are the step clock's, there is no breakdown by category or op"]
+    return []
+
+
+def _steps_per_call(run: Run) -> int | None:
+    """Of all processes where they agree; what is no number of several steps is not known."""
+    found = {int(text) for text in session_notes(run, "steps_per_call") if text.isdecimal() and len(text) < 10}
+    return found.pop() if len(found) == 1 and min(found) > 1 else None
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total} processes" if total > 1 else "1 process"
+
+
+def _environment(run: Run) -> tuple[tuple[str, str], ...]:
+    manifest = run.manifest
+    rows = [
+        ("command", " ".join(manifest.command)),
+        ("python", manifest.python or ""),
+        *((name, version) for name, version in sorted(manifest.frameworks.items())),
+        ("devices", _devices(manifest.devices, [shard.session.devices for shard in run.shards])),
+        ("machines", ", ".join(run.hostnames)),
+        ("git commit", manifest.git_commit or ""),
+        ("recorded with", f"{manifest.tool} {manifest.tool_version}"),
+        ("format version", manifest.format_version),
+        *((f"note: {name}", text) for name, text in (run.shards[0].session.notes.items() if run.shards else ())),
+    ]
+    return tuple((name, text) for name, text in rows if text)
+
+
+def _devices(first: Sequence[str], others: Sequence[Sequence[str]]) -> str:
+    names = [name for devices in others for name in devices] or list(first)
+    counted = {name: names.count(name) for name in dict.fromkeys(names)}
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
+
+
+def _check_closure(summary: RunSummary) -> RunSummary:
+    """The summary, once every total in it is seen to be the sum of its parts.
+
+    Raises:
+        AssertionError: one is not: a fault of ours, never of the data.
+    """
+    for breakdown in (summary.account, summary.categories, *(phase.breakdown for phase in summary.phases)):
+        closed(breakdown)
+    phases_ps = sum(phase.total_ps for phase in summary.phases)
+    for what, found_ps, expected_ps in (
+        ("phases", phases_ps, summary.inside_ps),
+        ("categories", summary.categories.total_ps, summary.inside_ps),
+        ("the account", summary.account.total_ps, summary.wall_ps),
+        ("inside and outside", summary.inside_ps + summary.outside_ps, summary.wall_ps),
+    ):
+        if found_ps != expected_ps:
+            raise AssertionError(f"{what} add up to {found_ps} ps, not to {expected_ps} ps")
+    return summary

@@ -1,0 +1,109 @@
+"""The programs of the corpus: the zoo, at several sizes and in both modes, and generated ones."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from phasepoint.zoo.generated.generator import generated_programs
+from phasepoint.zoo.modes import UPDATES, Program, forward_program, train_program
+from phasepoint.zoo.specs import Net, Network, ProgramSpec, in_bfloat16
+
+DEFAULT_GENERATED = 250
+
+# Each holds NETWORKS, a table.
+ZOO = (
+    "networks.mlp",
+    "networks.convolutional",
+    "networks.transformers",
+    "networks.recurrent",
+    "networks.generative",
+    "networks.recommenders",
+    "networks.experts",
+    "kernels.training",
+    "kernels.normalisations",
+    "kernels.signals",
+    "kernels.linear_algebra",
+    "kernels.ordering",
+    "kernels.quantised",
+    "networks.mixer",
+    "networks.graphs",
+    "kernels.stencils",
+    "kernels.clustering",
+    "kernels.particles",
+    "networks.fields",
+    "networks.unet",
+)
+
+# Families whose structure no other has; the manual split tests on them. Their kinds of kernel (products, convolutions,
+# reductions, gathers, element-wise chains) occur in the other families too, in other company and other proportions.
+MANUAL_TEST_FAMILIES = (
+    "mixer",  # dense layers over tokens: products on transposed arrays
+    "graph-network",  # gathers and scatters along random edges carry the work
+    "stencil",  # no parameters, no products: slices, rolls and sums of neighbours, many steps
+    "clustering",  # distances of all points to few centres; wide and flat products, then arg-minima
+    "particles",  # all pairs: three-dimensional broadcasts, reductions over the middle axis
+    "field",  # sines of many frequencies, derivatives of derivatives, products along rays
+    "unet",  # convolutions with skips concatenated, attention over pixels, a time embedding
+)
+
+
+def corpus_programs(*, seed: int = 0, generated: int = DEFAULT_GENERATED) -> tuple[ProgramSpec, ...]:
+    """All programs of the corpus; nothing is traced, and JAX is not imported, before a program's `build`.
+
+    Args:
+        seed: of the generated programs; the zoo does not depend on it.
+        generated: how many programs are generated.
+
+    Returns:
+        In an order of which every beginning is an even sample: the first sizes of all networks come before the second
+        ones, and the generated programs lie between them. Names are unique.
+    """
+    drawn = generated_programs(generated, seed=seed)
+    placed = [*_placed_zoo(), *(((place + 0.5) / generated, spec) for place, spec in enumerate(drawn))]
+    return tuple(spec for _, spec in sorted(placed, key=lambda pair: pair[0]))
+
+
+def zoo_networks() -> tuple[Network, ...]:
+    """All networks written by hand."""
+    modules = (import_module(f"phasepoint.zoo.{name}") for name in ZOO)
+    return tuple(network for module in modules for network in module.NETWORKS)
+
+
+def zoo_programs() -> tuple[ProgramSpec, ...]:
+    """Every network at every size in every mode."""
+    return tuple(spec for _, spec in _placed_zoo())
+
+
+def _placed_zoo() -> Iterator[tuple[float, ProgramSpec]]:
+    """Every program of the zoo with the share of its network's sizes that come before it."""
+    for network in zoo_networks():
+        for place, spec in _specs_of(network):
+            yield place / len(network.sizes), spec
+
+
+def _specs_of(network: Network) -> Iterator[tuple[int, ProgramSpec]]:
+    for place, size in enumerate(network.sizes):
+        for half in (False, True) if place in network.half else (False,):
+            for mode in network.modes:
+                yield place, _spec(network, size, mode, update=UPDATES[place % len(UPDATES)], half=half)
+
+
+def _spec(network: Network, size: Mapping[str, int], mode: str, *, update: str, half: bool) -> ProgramSpec:
+    parts = [network.name, *(f"{key}{value}" for key, value in size.items()), *(["bf16"] if half else [])]
+    variant = "-".join(parts)
+    bound = network.integer_bound
+    return ProgramSpec(
+        name=f"{network.family}.{variant}.{mode}",
+        family=network.family,
+        variant=variant,
+        mode=mode,
+        build=lambda: _build(network, size, mode, update=update, half=half),
+        integer_bound=bound if isinstance(bound, int) else size[bound],
+    )
+
+
+def _build(network: Network, size: Mapping[str, Any], mode: str, *, update: str, half: bool) -> Program:
+    net = network.make(**size, **network.options)
+    if half:
+        net = Net(net.forward, in_bfloat16(net.parameters), in_bfloat16(net.inputs))
+    return forward_program(net) if mode == "forward" else train_program(net, update=update)

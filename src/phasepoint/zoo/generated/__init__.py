@@ -1,0 +1,1 @@
+"""Programs drawn from a seed."""

@@ -1,0 +1,1 @@
+"""Kinds of work that networks hold, alone."""
