@@ -47,11 +47,23 @@ COMMANDS: tuple[Command, ...] = (
         _WRAPS_A_COMMAND,
     ),
     Command("import", "phasepoint.cli.record.import_", "import_", "Turn traces of other profilers into a run."),
-    Command("demo", "phasepoint.cli.record.demo", "demo", "Train a small network under the recorder and explain its run."),
+    Command(
+        "demo", "phasepoint.cli.record.demo", "demo", "Train a small network under the recorder and explain its run."
+    ),
     Command("summary", "phasepoint.cli.answers.summary", "summary", "Say what a run's time went into."),
-    Command("phases", "phasepoint.cli.answers.summary", "phases", "List the phases of a run: what recurs, how long, how often."),
+    Command(
+        "phases",
+        "phasepoint.cli.answers.summary",
+        "phases",
+        "List the phases of a run: what recurs, how long, how often.",
+    ),
     Command("findings", "phasepoint.cli.answers.findings", "findings", "Say what could be won in a run, and how."),
-    Command("explain", "phasepoint.cli.answers.findings", "explain", "Explain a finding's code: formula, thresholds, remedy."),
+    Command(
+        "explain",
+        "phasepoint.cli.answers.findings",
+        "explain",
+        "Explain a finding's code: formula, thresholds, remedy.",
+    ),
     Command("stack", "phasepoint.cli.stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
     Command(
         "stack measure",
@@ -86,7 +98,9 @@ COMMANDS: tuple[Command, ...] = (
         "evaluate",
         "Hold a performance model against measurements: error, order, what its choices cost.",
     ),
-    Command("diff", "phasepoint.cli.answers.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."),
+    Command(
+        "diff", "phasepoint.cli.answers.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."
+    ),
     Command(
         "replay",
         "phasepoint.cli.replay.plan",
@@ -117,14 +131,21 @@ COMMANDS: tuple[Command, ...] = (
         "predict",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
-    Command("report", "phasepoint.cli.answers.report", "report", "Write the summary with its timeline as one HTML file."),
+    Command(
+        "report", "phasepoint.cli.answers.report", "report", "Write the summary with its timeline as one HTML file."
+    ),
     Command("sql", "phasepoint.cli.answers.sql", "sql", "Ask a run's tables in SQL."),
     Command("export", "phasepoint.cli.answers.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
     Command("compact", "phasepoint.cli.record.convert", "compact", "Merge a run's small files."),
     Command("convert", "phasepoint.cli.record.convert", "convert", "Turn a run's raw captures into tables now."),
-    Command("tables", "phasepoint.cli.answers.sql", "tables", "Print the reference of the tables: columns, types, units."),
     Command(
-        "devices", "phasepoint.cli.answers.devices", "devices", "Print what devices can do at most, each number with source."
+        "tables", "phasepoint.cli.answers.sql", "tables", "Print the reference of the tables: columns, types, units."
+    ),
+    Command(
+        "devices",
+        "phasepoint.cli.answers.devices",
+        "devices",
+        "Print what devices can do at most, each number with source.",
     ),
     Command("version", "phasepoint.cli.answers.devices", "version", "Print the version."),
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from phasepoint.summary.analysis import Analysis
     from phasepoint.summary.types import RunSummary, Shortfall
 
+
 def refuse_shortfalls(gate: str, found: "Iterable[tuple[str, Shortfall | None]]") -> None:
     """End a gate that would pass where a run is no ground for a verdict.
 

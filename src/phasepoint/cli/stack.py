@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from phasepoint.stack.analyses.table import Analysis as Row
 
+
 def measure(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND…", help="The script to run and its arguments.")],
     *,

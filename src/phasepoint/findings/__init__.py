@@ -11,4 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "Finding", "Findings", "explain_rule", "judge_run"]
 
-__getattr__ = lazy_names(__name__, {"RULES": ".table", "explain_rule": ".table", "Finding": ".finding", "Findings": ".finding", "judge_run": ".judge"})
+__getattr__ = lazy_names(
+    __name__,
+    {"RULES": ".table", "explain_rule": ".table", "Finding": ".finding", "Findings": ".finding", "judge_run": ".judge"},
+)

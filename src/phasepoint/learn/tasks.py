@@ -152,7 +152,11 @@ TASKS: tuple[Task, ...] = (
     Task("rank", "phasepoint.learn.choosing.tpu_tiles", "op_tuning_data.pb of TpuGraphs (kernels with measured tiles)"),
     Task("gpu_ops", "phasepoint.learn.operators.task", "one parquet file per operator: device, latency_ms, dimensions"),
     Task("conv_solvers", "phasepoint.learn.choosing.solvers", "one parquet file per device: problem, solver, time_ms"),
-    Task("tile_sweeps", "phasepoint.learn.choosing.tile_sweeps", "one parquet file KERNEL_DEVICE: tile parameters, time_ms"),
+    Task(
+        "tile_sweeps",
+        "phasepoint.learn.choosing.tile_sweeps",
+        "one parquet file KERNEL_DEVICE: tile parameters, time_ms",
+    ),
 )
 
 

@@ -13,7 +13,7 @@ __all__ = ["RecorderCost", "Recording", "record"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        from phasepoint.recorder.clock.cost import timed_import
+        from phasepoint.recorder.clock.importing import timed_import
 
         return getattr(timed_import(f"phasepoint.recorder.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'phasepoint.recorder' has no attribute {name!r}")

@@ -13,4 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["chrome_trace", "csv_tables", "render_phases", "render_summary", "summary_html", "to_json"]
 
-__getattr__ = lazy_names(__name__, {"chrome_trace": ".export.chrome", "csv_tables": ".export.csv_tables", "render_phases": ".terminal.summary", "render_summary": ".terminal.summary", "summary_html": ".html.page", "to_json": ".documents"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "chrome_trace": ".export.chrome",
+        "csv_tables": ".export.csv_tables",
+        "render_phases": ".terminal.summary",
+        "render_summary": ".terminal.summary",
+        "summary_html": ".html.page",
+        "to_json": ".documents",
+    },
+)

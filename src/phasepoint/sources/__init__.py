@@ -12,4 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "ConvertResult", "convert_windows", "find_steps", "read_kineto", "read_xplane"]
 
-__getattr__ = lazy_names(__name__, {"Capture": ".events.capture", "find_steps": ".events.capture", "ConvertResult": ".ingest.convert", "convert_windows": ".ingest.convert", "read_kineto": ".chrome.reader", "read_xplane": ".xplane.reader"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Capture": ".events.capture",
+        "find_steps": ".events.capture",
+        "ConvertResult": ".ingest.convert",
+        "convert_windows": ".ingest.convert",
+        "read_kineto": ".chrome.reader",
+        "read_xplane": ".xplane.reader",
+    },
+)

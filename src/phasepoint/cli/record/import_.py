@@ -18,6 +18,7 @@ from phasepoint.core.errors import OutputExistsError, StoreError
 if TYPE_CHECKING:
     from phasepoint.sources.ingest.import_run import ImportedTraces
 
+
 @contextmanager
 def replaced_run(out: str, *, force: bool) -> Iterator[None]:
     """Make room for a new run, and put what was there back where the new one fails.

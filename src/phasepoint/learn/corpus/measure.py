@@ -60,7 +60,6 @@ def measure_span_cost() -> SpanCost:
     import jax
     import jax.numpy as jnp
 
-
     if jax.devices()[0].platform != "cpu":
         return SpanCost()
 

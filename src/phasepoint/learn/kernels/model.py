@@ -144,7 +144,6 @@ SPREAD_FLOOR = 0.03
 """Added to the members' disagreement (log, in squares): where they agree by chance, an error is still likely."""
 
 
-
 @dataclass(frozen=True)
 class Prediction:
     """What a model says of n kernels.

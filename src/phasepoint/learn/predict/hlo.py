@@ -66,7 +66,6 @@ def read_hlo(data: bytes, where: str = "HLO") -> Program:
     if _HLO_TEXT.match(data):
         return _ready(_proto_of_text(data, where), where)
     if _MLIR_TEXT.match(data):
-
         return compile_stablehlo(data, where)
     return _ready(_module_proto(data, where), where)
 

@@ -28,6 +28,7 @@ from phasepoint.store import Run, Shard, drop_raw, open_run, write_part
 if TYPE_CHECKING:
     from phasepoint.sources.events.programs import KnownPrograms
 
+
 @dataclass(frozen=True)
 class OverlaidRun(Run):
     """A run whose tables have more rows than its directory.

@@ -87,7 +87,9 @@ ANALYSES: tuple[Analysis, ...] = (
     Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "timelines.device_time"),
     Analysis("idle-causes", None, "Why devices were idle", "timelines.idle_causes"),
     Analysis("critical-path", None, "The chain of work that each step hangs on", "timelines.critical_path"),
-    Analysis("launch-statistics", None, "Launches: delay, queue, short executions, graphs", "timelines.launch_statistics"),
+    Analysis(
+        "launch-statistics", None, "Launches: delay, queue, short executions, graphs", "timelines.launch_statistics"
+    ),
     Analysis("collective-skew", None, "Collectives: who came late, who waited", "timelines.collective_skew"),
     Analysis("memory-timeline", None, "Memory over time", "timelines.memory_timeline"),
     Analysis("memory-peak", None, "What held the memory at its peak", "timelines.memory_peak"),

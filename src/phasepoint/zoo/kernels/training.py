@@ -223,10 +223,20 @@ _OPTIMISERS_NETWORKS = (
         for place, kind in enumerate(_UPDATES)
     ),
     Network(
-        "optimiser", "adam-clipped", _step, _OPTIMISERS_SIZES[1:5], modes=("forward",), options={"kind": "adam", "clipped": True}
+        "optimiser",
+        "adam-clipped",
+        _step,
+        _OPTIMISERS_SIZES[1:5],
+        modes=("forward",),
+        options={"kind": "adam", "clipped": True},
     ),
     Network(
-        "optimiser", "sign-clipped", _step, _OPTIMISERS_SIZES[:4], modes=("forward",), options={"kind": "sign", "clipped": True}
+        "optimiser",
+        "sign-clipped",
+        _step,
+        _OPTIMISERS_SIZES[:4],
+        modes=("forward",),
+        options={"kind": "sign", "clipped": True},
     ),
 )
 
