@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phasepoint.phases import summarize_run
+from phasepoint.summary import summarize_run
 from phasepoint.recorder.background import Flusher
 from phasepoint.store import open_run
 
