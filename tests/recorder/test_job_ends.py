@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from phasepoint.summary import summarize_run
 from phasepoint.recorder.background import Flusher
 from phasepoint.store import open_run
+from phasepoint.summary import summarize_run
 
 HEAD = """
 import atexit, os, signal, sys, threading, time

@@ -6,11 +6,12 @@ from phasepoint.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from phasepoint.store.compact import CompactResult, compact_run
+    from phasepoint.store.converter import drop_raw, write_part
     from phasepoint.store.manifest import Manifest, create_run
     from phasepoint.store.reader import Run, Shard, open_run
     from phasepoint.store.session import Session
     from phasepoint.store.sql import run_sql
-    from phasepoint.store.writer import ShardWriter, drop_raw, open_shard, write_part
+    from phasepoint.store.writer import ShardWriter, open_shard
 
 __all__ = [
     "CompactResult",
@@ -41,8 +42,8 @@ __getattr__ = lazy_names(
         "Session": ".session",
         "ShardWriter": ".writer",
         "open_shard": ".writer",
-        "drop_raw": ".writer",
-        "write_part": ".writer",
+        "drop_raw": ".converter",
+        "write_part": ".converter",
         "run_sql": ".sql",
     },
 )

@@ -1,8 +1,6 @@
 """Writing a shard: rows are buffered, and a flush makes one part of each table's rows.
 
-The converter's door to a run: parts with a name that the window gives, so that converting twice is harmless.
-
-Shards that are written aside, by any number of processes, and moved into the run when they are whole.
+Shards can be written aside, by any number of processes, and moved into the run when they are whole.
 
 A writer that is killed leaves nothing that a reader sees, and the shard may be written again: it is no new attempt of
 the job. The run's manifest comes last, so that a run which is not all there is none.
@@ -24,7 +22,6 @@ from phasepoint.store.filesystem import (
     Location,
     claim_directory,
     delete_directory,
-    delete_file,
     list_directory,
     move_directory,
     open_location,
@@ -32,8 +29,7 @@ from phasepoint.store.filesystem import (
 )
 from phasepoint.store.manifest import read_manifest
 from phasepoint.store.parts import write_table_part
-from phasepoint.store.raw import check_raw_path, write_raw_file
-from phasepoint.store.reader import Run
+from phasepoint.store.raw import write_raw_file
 from phasepoint.store.session import (
     HEARTBEAT_INTERVAL_NS,
     HEARTBEAT_LIMIT_NS,
@@ -121,32 +117,6 @@ def _shards(location: Location) -> list[str]:
 
 def _relative(staging: str) -> str:
     return f"{STAGING_FOLDER}/{staging.partition('?')[0].rpartition('/')[2]}"
-
-
-def write_part(run: Run, shard_name: str, table_name: str, part_name: str, table: pa.Table) -> int:
-    """Write a part under a given name, complete when it appears, and return its size in bytes.
-
-    Writing the same part again replaces it. A part that compaction has merged already stays covered by the merged one.
-
-    Args:
-        part_name: without suffix, such as `part-window-000012`.
-
-    Raises:
-        TableError: the rows do not fit the table's declaration.
-        StoreError: no such shard, a bad name, or the file cannot be written.
-    """
-    return write_table_part(run.location, run.shard(shard_name).name, table_name, part_name, table)
-
-
-def drop_raw(run: Run, shard_name: str, relative_path: str) -> None:
-    """Delete a raw capture that is no longer needed; one that is gone already is no error.
-
-    Raises:
-        StoreError: no such shard, a path that leads out of `raw/`, or it cannot be deleted.
-    """
-    shard = run.shard(shard_name).name
-    check_raw_path(run.location, shard, relative_path)
-    delete_file(run.location, f"{shard}/{relative_path}")
 
 
 _CLAIM_TRIES = 100

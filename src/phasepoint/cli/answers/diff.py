@@ -42,7 +42,7 @@ def diff(
     As a gate: `phasepoint diff BASE RUN --fail-over 3%`. More recordings of each job tell the machine from the job.
     """
     from phasepoint.cli.console import result_console, write_data, write_notes
-    from phasepoint.cli.options import ratio_option
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import UsageError
 
     if as_json and as_csv:

@@ -38,7 +38,7 @@ def demo(
     """
     from phasepoint.cli.console import result_console
     from phasepoint.cli.opening import open_analysis
-    from phasepoint.cli.options import ratio_option
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import NoDataError, UsageError
     from phasepoint.demo.launch import run_training
     from phasepoint.demo.planted import check_planted, read_truth

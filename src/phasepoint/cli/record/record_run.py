@@ -94,7 +94,7 @@ def _parse_budget(text: str) -> float | None:
     Raises:
         UsageError: it is neither.
     """
-    from phasepoint.cli.options import ratio_option
+    from phasepoint.cli.ratios import ratio_option
 
     return None if text.lower() == NO_LIMIT else ratio_option("--budget", text, most=1, or_else=NO_LIMIT)
 

@@ -139,7 +139,7 @@ def compact(
 
 def _share(text: str) -> float:
     """`5%` or `0.05` as 0.05."""
-    from phasepoint.cli.options import ratio_option
+    from phasepoint.cli.ratios import ratio_option
     from phasepoint.core.errors import UsageError
 
     share = ratio_option("--budget", text, most=1)
