@@ -16,7 +16,8 @@ from stack_runs import kernel, run_of, span
 import phasepoint.stack
 from phasepoint.cli.main import run as run_command
 from phasepoint.core.tables import table_from_rows
-from phasepoint.report.documents import stack_document, to_json
+from phasepoint.report.documents.document import to_json
+from phasepoint.report.documents.stack import stack_document
 from phasepoint.report.tables import csv_text
 from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
 from phasepoint.stack.shard.shard import StackShard, schema_of, shards_of

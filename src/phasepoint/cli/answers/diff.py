@@ -55,7 +55,8 @@ def diff(
         found = _compare(sides, fail_over)
     write_notes([*([found.unrelated] if found.unrelated else []), *found.notes])
     if as_json:
-        from phasepoint.report.documents import diff_document, to_json
+        from phasepoint.report.documents.diff import diff_document
+        from phasepoint.report.documents.document import to_json
 
         typer.echo(to_json("diff", diff_document(found)))
     elif as_csv:

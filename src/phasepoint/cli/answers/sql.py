@@ -26,7 +26,7 @@ def tables(name: OneTable = None, format_name: Format = "text", as_json: AsJson 
         raise UsageError(f"no format named {format_name!r}; the formats are text, md")
     specs = [table_spec(name)] if name else list(TABLES.values())
     if as_json:
-        from phasepoint.report.documents import to_json
+        from phasepoint.report.documents.document import to_json
 
         typer.echo(to_json("tables", tables_reference.as_document(specs)))
     elif format_name == "md":
@@ -57,7 +57,7 @@ def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv =
         table = run_sql(run, query)
     write_notes(run.problems)
     if as_json:
-        from phasepoint.report.documents import to_json
+        from phasepoint.report.documents.document import to_json
 
         typer.echo(to_json("sql", _document(table), indent=None))
     elif as_csv:

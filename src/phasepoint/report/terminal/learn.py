@@ -11,7 +11,7 @@ from rich.text import Text
 from phasepoint.core.units import format_count, format_ratio
 from phasepoint.learn.models.model_file import Model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, Task
-from phasepoint.report.documents import array_bytes
+from phasepoint.report.documents.learn import array_bytes
 from phasepoint.report.words.names import shorten
 
 _MEASURES = ("n", "mean error", "Kendall τ", "slower than the best", "best picked")

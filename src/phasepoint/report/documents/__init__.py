@@ -1,0 +1,1 @@
+"""Results as JSON documents, a file for each kind of result."""
