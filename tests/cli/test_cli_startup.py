@@ -24,7 +24,7 @@ def test_help_imports_nothing_heavy():
 
 @pytest.mark.parametrize("command", [c.name for c in COMMANDS])
 def test_help_of_a_command_imports_nothing_heavy(command):
-    loaded = _modules_after(f"from phasepoint.cli.main import run\nassert run(['{command}', '--help']) == 0")
+    loaded = _modules_after(f"from phasepoint.cli.main import run\nassert run([*{command!r}.split(), '--help']) == 0")
     assert loaded.isdisjoint(HEAVY)
 
 
@@ -40,7 +40,7 @@ def test_help_lists_every_command(phasepoint):
 def test_every_command_has_help_and_json(command, phasepoint):
     function = getattr(import_module(command.module), command.function)
     assert function.__doc__
-    done = phasepoint(command.name, "--help")
+    done = phasepoint(*command.name.split(), "--help")
     assert done.code == 0
     assert "--json" in done.out
 

@@ -1,12 +1,10 @@
-"""The commands, one row each. A command's module is imported when it is used, so that `--help` stays fast.
-
-The command group: lists the commands from their table and imports one only when it is called.
-"""
+"""The commands, one row each, and their groups. A module is imported when its command is used: `--help` stays fast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -21,7 +19,7 @@ class Command:
     """One command of the command line.
 
     Attributes:
-        name: what the user types.
+        name: what the user types; of a subcommand both words.
         module: module that holds it; nothing but Typer may be imported at its top.
         function: function in the module; its docstring is the command's help.
         help: one line for the list of commands.
@@ -37,6 +35,8 @@ class Command:
 
 _WRAPS_A_COMMAND = {"allow_interspersed_args": False}
 """Options after the first word belong to the recorded command, not to us."""
+
+_HELP = {"help_option_names": ["-h", "--help"]}
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -73,32 +73,6 @@ COMMANDS: tuple[Command, ...] = (
         _WRAPS_A_COMMAND,
     ),
     Command(
-        "replay check",
-        "phasepoint.cli.replay.check",
-        "check",
-        "Hold a replay against the run that it replays: faithful, or what is other.",
-    ),
-    Command(
-        "replay compact",
-        "phasepoint.cli.replay.compact",
-        "compact",
-        "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
-    ),
-    Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
-    Command(
-        "learn collect",
-        "phasepoint.cli.learn",
-        "collect",
-        "Measure kernels of programs into a corpus: phasepoint learn collect --out corpus/ --programs zoo",
-    ),
-    Command("learn train", "phasepoint.cli.learn", "train", "Train a performance model from measured times."),
-    Command(
-        "learn evaluate",
-        "phasepoint.cli.learn",
-        "evaluate",
-        "Hold a performance model against measurements: error, order, what its choices cost.",
-    ),
-    Command(
         "diff", "phasepoint.cli.answers.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."
     ),
     Command(
@@ -120,10 +94,36 @@ COMMANDS: tuple[Command, ...] = (
         "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
     ),
     Command(
+        "replay check",
+        "phasepoint.cli.replay.check",
+        "check",
+        "Hold a replay against the run that it replays: faithful, or what is other.",
+    ),
+    Command(
+        "replay compact",
+        "phasepoint.cli.replay.compact",
+        "compact",
+        "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
+    ),
+    Command(
         "replay estimate",
         "phasepoint.cli.replay.compact",
         "estimate",
         "Say what the whole run would take and cost if a phase went as in its replay.",
+    ),
+    Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
+    Command(
+        "learn collect",
+        "phasepoint.cli.learn",
+        "collect",
+        "Measure kernels of programs into a corpus: phasepoint learn collect --out corpus/ --programs zoo",
+    ),
+    Command("learn train", "phasepoint.cli.learn", "train", "Train a performance model from measured times."),
+    Command(
+        "learn evaluate",
+        "phasepoint.cli.learn",
+        "evaluate",
+        "Hold a performance model against measurements: error, order, what its choices cost.",
     ),
     Command(
         "predict",
@@ -149,6 +149,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("version", "phasepoint.cli.answers.devices", "version", "Print the version."),
 )
+"""Every command; one of two words, such as `replay plan`, is a subcommand of the first."""
 
 
 def find_command(name: str) -> Command | None:
@@ -156,12 +157,69 @@ def find_command(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.name == name), None)
 
 
+def _subcommands(name: str) -> tuple[Command, ...]:
+    return tuple(command for command in COMMANDS if command.name.startswith(f"{name} "))
+
+
+def _build_command(command: Command) -> Any:
+    """A command from its module; one that has subcommands is their group, and its own words are what names none."""
+    function = getattr(import_module(command.module), command.function)
+    settings = {**_HELP, **command.settings}
+    if not _subcommands(command.name):
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(command.name, context_settings=settings)(function)
+        return get_command(app)
+    app = typer.Typer(
+        name=command.name,
+        cls=CommandGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        invoke_without_command=True,
+        subcommand_metavar="| COMMAND [ARGS]...",
+        context_settings={**settings, "allow_interspersed_args": True, "allow_extra_args": False},
+    )
+    app.callback()(function)
+    return get_command(app)
+
+
+class CommandGroup(TyperGroup):
+    """A command with subcommands: `phasepoint replay RUN` lists checkpoints, `phasepoint replay plan RUN` plans."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the subcommands, in the order of the table."""
+        return [command.name.removeprefix(f"{self.name} ") for command in _subcommands(str(self.name))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The subcommand, built from its module; None where there is none of that name."""
+        command = find_command(f"{self.name} {cmd_name}")
+        return None if command is None else _build_command(command)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The subcommand's context where the first word names one; else the group's own, whose words they are."""
+        subcommand = self.get_command(parent, args[0]) if args and not self._means_run(args) else None
+        if subcommand is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return subcommand.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the subcommands with their one-line helps, without importing any of them."""
+        helps = [command.help for command in _subcommands(str(self.name))]
+        with formatter.section("Commands"):
+            formatter.write_dl(list(zip(self.list_commands(ctx), helps, strict=True)))
+
+    def _means_run(self, words: list[str]) -> bool:
+        """Whether the first word is a run that lies here: no other word but options follows, as no subcommand takes."""
+        takes_run = any(parameter.param_type_name == "argument" for parameter in self.params)
+        are_options = all(word.startswith("-") and word not in _HELP["help_option_names"] for word in words[1:])
+        return takes_run and are_options and (Path(words[0]) / "run.json").is_file()
+
+
 class LazyGroup(TyperGroup):
     """`phasepoint` itself."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the commands, in the order of the table."""
-        return [command.name for command in COMMANDS]
+        return [command.name for command in COMMANDS if " " not in command.name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, built from its module.
@@ -170,31 +228,17 @@ class LazyGroup(TyperGroup):
             UsageError: there is none of that name.
         """
         command = find_command(cmd_name)
-        if command is None:
-            raise UsageError(_no_such_command(cmd_name))
-        function = getattr(import_module(command.module), command.function)
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        settings = {"help_option_names": ["-h", "--help"], **command.settings}
-        app.command(command.name, context_settings=settings)(function)
-        return get_command(app)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command and its words; a name of two words (`stack measure`) goes before that of the first."""
-        if find_command(" ".join(args[:2])) is not None:
-            args = [" ".join(args[:2]), *args[2:]]
-        return super().resolve_command(ctx, args)
+        if command is not None:
+            return _build_command(command)
+        names = [command.name for command in COMMANDS]
+        near = get_close_matches(cmd_name, names, n=1)
+        meant = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"no command named {cmd_name!r}. {meant}The commands are {', '.join(names)}")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands with their one-line helps, without importing any of them."""
+        """Write the commands and their subcommands with their one-line helps, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(command.name, command.help) for command in COMMANDS])
-
-
-def _no_such_command(name: str) -> str:
-    names = [command.name for command in COMMANDS]
-    near = get_close_matches(name, names, n=1)
-    meant = f"Did you mean {near[0]!r}? " if near else ""
-    return f"no command named {name!r}. {meant}The commands are {', '.join(names)}"
 
 
 def build_group() -> LazyGroup:
@@ -204,7 +248,7 @@ def build_group() -> LazyGroup:
         add_completion=False,
         rich_markup_mode=None,
         no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings=_HELP,
         help="Find out where a training run's time went.",
         epilog="Exit codes, JSON layouts and examples: docs/cli.md.",
     )

@@ -11,6 +11,7 @@ Method = Annotated[
     str,
     typer.Option("--method", metavar="NAME", help="How phases are found: recurrent, ols, kmeans or dbscan."),
 ]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output where it exists already.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="PATH", help="Where to write.")]
 Workers = Annotated[
@@ -21,5 +22,9 @@ RayAddress = Annotated[
     str | None,
     typer.Option("--ray", metavar="ADDRESS", help="A Ray cluster instead: HOST:PORT of its head, or auto."),
 ]
+Steps = Annotated[
+    int | None, typer.Option("--steps", metavar="N", min=0, help="Steps to run without capture, to compare step times.")
+]
+FromStart = Annotated[bool, typer.Option("--from-start", help="Start the job from its beginning, restoring nothing.")]
 
 DEFAULT_METHOD = "recurrent"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson, RayAddress, RunPath, Workers
+from phasepoint.cli.options import AsCsv, AsJson, RayAddress, RunPath, Workers
 from phasepoint.core.units import format_counted
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ Analysis = Annotated[
     str | None,
     typer.Option("--analysis", "-a", metavar="NAME", help="Name or code: device-time, A11. Left out: list them all."),
 ]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 
 
 def stack(

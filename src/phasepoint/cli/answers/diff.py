@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson
+from phasepoint.cli.options import AsCsv, AsJson
 
 if TYPE_CHECKING:
     from phasepoint.stack.diff.result import RunDiff
@@ -24,7 +24,6 @@ RunRepeat = Annotated[
     list[str] | None,
     typer.Option("--run-repeat", metavar="RUN", help="One more recording of RUN's job; may be repeated."),
 ]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 
 
 def diff(

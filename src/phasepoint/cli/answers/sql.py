@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import AsJson, RunPath
+from phasepoint.cli.options import AsCsv, AsJson, RunPath
 from phasepoint.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ def tables(name: OneTable = None, format_name: Format = "text", as_json: AsJson 
 
 
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="One SELECT; the tables are those of `phasepoint tables`.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line instead.")]
 
 
 def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:

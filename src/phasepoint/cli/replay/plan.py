@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, FromStart, Method, RunPath, Steps
 
 
 def replay(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = False) -> None:
@@ -38,10 +38,6 @@ def replay(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
 PhaseName = Annotated[
     str | None, typer.Option("--phase", metavar="NAME", help="The phase, by name or id; left out: a line for each.")
 ]
-Steps = Annotated[
-    int | None, typer.Option("--steps", metavar="N", min=0, help="Steps to run without capture, to compare step times.")
-]
-FromStart = Annotated[bool, typer.Option("--from-start", help="Start the job from its beginning, restoring nothing.")]
 
 
 def plan(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, Method, RunPath
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method, RunPath, Steps
 
 if TYPE_CHECKING:
     from phasepoint.replay.run.runner import ReplayOutcome
@@ -18,10 +18,6 @@ PhaseName = Annotated[str, typer.Option("--phase", metavar="NAME", help="The pha
 Out = Annotated[
     str | None, typer.Option("--out", metavar="REPLAY", help="Folder to write; left out: RUN-replay-PHASE.")
 ]
-Steps = Annotated[
-    int | None, typer.Option("--steps", metavar="N", min=0, help="Steps to run without capture, to compare step times.")
-]
-FromStart = Annotated[bool, typer.Option("--from-start", help="Start the job from its beginning, restoring nothing.")]
 Limit = Annotated[
     float | None,
     typer.Option(
