@@ -28,15 +28,15 @@ def _document(done):
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_of_a_group_lists_its_subcommands(group, option, phasepoint, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")  # so that no line of help is broken
+def test_help_of_a_group_lists_its_subcommands(group, option, phasepoint):
     done = phasepoint(group, option)
     assert done.code == 0
-    lines = [" ".join(line.split()) for line in done.out.partition("Commands:\n")[2].splitlines()]
+    block = done.out.partition("Commands:\n")[2]
     of_group = [command for command in SUBCOMMANDS if command.name.startswith(f"{group} ")]
     names = [command.name.partition(" ")[2] for command in of_group]
-    assert [line.split()[0] for line in lines if line] == names
-    assert all(line.split(" ", 1)[1] for line in lines if line)
+    assert [line.split()[0] for line in block.splitlines() if line[2:3].isalpha()] == names
+    listed = " ".join(block.split())  # a line of help may be broken into two
+    assert all(" ".join(command.help.split()) in listed for command in of_group)
     assert "--json" in done.out
 
 
@@ -62,7 +62,7 @@ def test_a_subcommand_of_a_run_that_has_its_name(phasepoint, folder):
     assert _document(phasepoint("replay", "compact", "compact", "--json"))["kind"] == "replay compact"
     assert _document(phasepoint("replay", "estimate", "estimate", "--json"))["kind"] == "replay estimate"
     assert "is no replay" in phasepoint("replay", "check", "check", "check").err
-    assert "its command was not recorded" in phasepoint("replay", "run", "run", "--phase", "0").err
+    assert phasepoint("replay", "run", "run", "--phase", "nope").err.startswith("error: run: ")
 
 
 @pytest.mark.parametrize("words", ["measure --json", "./measure --json", "--json measure", "-- measure"])
@@ -74,8 +74,8 @@ def test_stack_of_a_run_called_like_its_subcommand(words, phasepoint, folder):
 
 def test_learn_of_folders_called_like_its_subcommands(phasepoint, folder):
     assert "CORPUS" in phasepoint("learn", "train").err
-    collected = phasepoint("learn", "collect", "collect", "--out", "corpus", "--json")
-    assert _document(collected)["kind"] == "learn collect"
+    collected = phasepoint("learn", "collect", "collect", "--out", "corpus")
+    assert "error: collect: no compiled module is kept in this run" in collected.err
 
 
 def test_without_a_run_of_that_name_the_subcommand_misses_its_words(phasepoint, tmp_path, monkeypatch):
