@@ -42,10 +42,6 @@ def record(
 ) -> "Recording":
     """Record a training job into a run directory.
 
-        with record("runs/my-job") as run:
-            for batch in run.steps(loader):
-                state, loss = train_step(state, batch)
-
     Nothing that goes wrong in recording reaches the job: the recorder switches itself off, the job goes on, and one
     line on stderr says so at the end.
 
@@ -68,6 +64,14 @@ def record(
 
     Raises:
         ValueError: an argument is outside its range.
+
+    Example:
+        >>> total = 0
+        >>> with record("runs/sum") as run:
+        ...     for batch in run.steps(range(100)):
+        ...         total += batch
+        >>> total
+        4950
     """
     if budget is not None and not 0 <= budget <= 1:
         raise ValueError(f"budget is {budget!r}; expected a share of the job's time from 0 to 1, or None for no limit")

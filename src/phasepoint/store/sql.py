@@ -30,8 +30,9 @@ def run_sql(run: Run, query: str) -> pa.Table:
         StoreError: a table cannot be read.
 
     Example:
-        >>> run_sql(run, "SELECT count(*) AS n FROM steps WHERE dur_ps > 1e12")["n"].to_pylist()
-        [0]
+        >>> from phasepoint.store import open_run
+        >>> run_sql(open_run("runs/my-job"), "SELECT count(*) AS n FROM steps WHERE dur_ps > 1e11")["n"].to_pylist()
+        [21]
     """
     import duckdb
 

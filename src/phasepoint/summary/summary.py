@@ -207,7 +207,22 @@ def _restart_from(checkpoints: Sequence[CheckpointSummary], attempt: int, step: 
 
 
 def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
-    """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`."""
+    """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`.
+
+    Args:
+        run: an opened run whose captures are converted.
+        method: how phases are found, a key of `phasepoint.phases.METHODS`.
+
+    Raises:
+        ValueError: an unknown method.
+        StoreError: the run's tables cannot be read.
+
+    Example:
+        >>> from phasepoint import open_run
+        >>> summary = summarize_run(open_run("runs/my-job"))
+        >>> summary.steps, [phase.name for phase in summary.phases]
+        (200, ['train-1', 'input stall', 'train-2', 'compile'])
+    """
     return summarize(analyse_run(run, method=method))
 
 

@@ -24,8 +24,8 @@ def open_run(path: str | os.PathLike[str], *, convert: bool = True, now_unix_ns:
         StoreError: the manifest is broken, or the file system fails.
 
     Example:
-        >>> summarize_run(open_run("runs/my-job")).verdict
-        '61 % of 60.0 s went into train steps'
+        >>> open_run("runs/my-job").table("steps", columns=["step"]).num_rows
+        200
     """
     run = open_as_it_is(path, now_unix_ns=now_unix_ns)
     if not convert or not any(_waiting(run)):
