@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from phasepoint.replay.compact.weighted_steps import (
+from phasepoint.estimates.stratified import (
     ChosenSteps,
     estimate_from_steps,
     half_widths,

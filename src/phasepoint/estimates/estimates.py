@@ -6,6 +6,7 @@ are estimated, and `docs/estimates.md` for both in words, with the coverage that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -37,18 +38,31 @@ class Estimates:
         phases: phase id → the time of its steps.
         ops: of the run, by self time, `other` last; empty where no op was captured.
         phase_ops: phase id → likewise.
-        captured: `[n_steps]`, whether a converted window saw the step.
-        window: `[n_steps]`, which; -1 where none did.
-        seen: these steps, with what each one's time went into.
+        sampled: the run as its windows show it, with what each captured step's time went into.
     """
 
     categories: Breakdown
     phases: Mapping[int, Breakdown]
     ops: tuple[OpTime, ...]
     phase_ops: Mapping[int, tuple[OpTime, ...]]
-    captured: NDArray[np.bool_]
-    window: Int64s
-    seen: Captured
+    sampled: Sampled
+
+    @property
+    def seen(self) -> Captured:
+        """The captured steps, with what each one's time went into."""
+        return self.sampled.captured
+
+    @cached_property
+    def window(self) -> Int64s:
+        """`[n_steps]`, the converted window that saw each step; -1 where none did."""
+        window = np.full(len(self.sampled.stratum), -1, np.int64)
+        window[self.seen.row] = self.seen.window
+        return window
+
+    @cached_property
+    def captured(self) -> NDArray[np.bool_]:
+        """`[n_steps]`, whether a converted window saw the step."""
+        return self.window >= 0
 
 
 def estimate_totals(
@@ -95,16 +109,12 @@ def estimate_totals(
     seen_ps = sum_ps(sample.times.dur_ps[sample.captured.row])
     notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
     phases = renumber(labels)[0].tolist()
-    window = np.full(steps.num_rows, -1, np.int64)
-    window[sample.captured.row] = sample.captured.window
     return Estimates(
         categories=totals.breakdown(None, _counts(sample, None), notes),
         phases={phase: totals.breakdown(phase, _counts(sample, phase), ()) for phase in phases},
         ops=totals.top_ops(None, TOP_OPS),
         phase_ops={phase: totals.top_ops(phase, TOP_OPS) for phase in phases},
-        captured=window >= 0,
-        window=window,
-        seen=sample.captured,
+        sampled=sample,
     )
 
 

@@ -57,6 +57,23 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
     return Prediction(parts, extra, known)
 
 
+def step_work(fit: Fit, stratum: Int64s) -> Floats:
+    """What each step's work went into by the shares of its cells, extras included: `[n_steps, N_WORK + k]`, unrounded.
+
+    Args:
+        fit: shares and sizes.
+        stratum: `[n_steps]`.
+    """
+    work = np.zeros((len(stratum), len(fit.spread)))
+    for group, base in enumerate(fit.base):
+        steps = np.flatnonzero(fit.group[stratum] == group)
+        if base is None or not len(steps):
+            continue
+        for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
+            work[steps] += fit.sizes[steps, cell, None] * shares.ratio
+    return work
+
+
 def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
     """What each step's time went into by the shares of its cells: `[n_steps, len(PARTS)]`, adding up to dur_ps.
 
@@ -66,12 +83,7 @@ def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
         dur_ps: `[n_steps]`.
     """
     exact = np.zeros((len(dur_ps), len(PARTS)))
-    for group, base in enumerate(fit.base):
-        mine = np.flatnonzero(fit.group[stratum] == group)
-        if base is None or not len(mine):
-            continue
-        for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
-            exact[mine, :N_WORK] += fit.sizes[mine, cell, None] * shares.ratio[:N_WORK]
+    exact[:, :N_WORK] = step_work(fit, stratum)[:, :N_WORK]
     exact[:, N_WORK] = exposed_part(fit.input) * fit.sizes[:, WAIT]
     exact[:, N_WORK + 1] = exposed_part(fit.compiling) * fit.sizes[:, COMPILE]
     exact = np.maximum(exact, 0)

@@ -7,13 +7,13 @@ from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
-from phasepoint.estimates.captured import PARTS, Captured, StepKeys
+from phasepoint.estimates.captured import Captured, StepKeys
+from phasepoint.estimates.strata import Sampled
 from phasepoint.findings.finding import Unavailable
 from phasepoint.phases.clock.accounting import checkpoint_stretches
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime
@@ -69,6 +69,11 @@ class FindingsView:
         return checkpoint_stretches(self.analysis.tables)
 
     @property
+    def sampled(self) -> Sampled:
+        """The run as its windows show it."""
+        return self.analysis.estimates.sampled
+
+    @property
     def captured(self) -> Captured:
         """The captured steps, with what each one's time went into."""
         return self.analysis.estimates.seen
@@ -115,33 +120,3 @@ class FindingsView:
                 f"{seen} whole steps; at least {least} "
                 f"{'is' if least == 1 else 'are'} needed: {advise_capture(self.analysis.run, self.clock)}"
             )
-
-    def spread(self, name: str, total_ps: int) -> Int64s:
-        """`[n_steps]` an estimated total laid over the steps: as seen in captured ones, by phase in the others.
-
-        Args:
-            name: one of `phases.captured.PARTS`.
-            total_ps: what the steps add up to, exactly.
-        """
-        dur_ps = self.clock.dur_ps
-        weight = np.zeros(len(dur_ps), np.float64)
-        for phase in self.phases:
-            mine = self.labels == phase
-            inside_ps = max(int(dur_ps[mine].sum()), 1)
-            weight[mine] = dur_ps[mine] * (self.part(name, phase).total_ps / inside_ps)
-        captured = self.captured
-        weight[captured.row] = captured.parts_ps[:, PARTS.index(name)]
-        return lay_out(weight, total_ps, dur_ps)
-
-
-def lay_out(weight: NDArray[np.float64], total_ps: int, most_ps: Int64s) -> Int64s:
-    """A total over steps in proportion to weights, in whole picoseconds that add up to it, none above `most_ps`.
-
-    What does not fit is left out, so the sum is at most the total.
-    """
-    whole = float(weight.sum())
-    if whole <= 0 or total_ps <= 0:
-        return np.zeros(len(weight), np.int64)
-    edges = np.floor(np.cumsum(weight) / whole * total_ps).astype(np.int64)
-    edges[-1] = total_ps
-    return np.minimum(np.diff(edges, prepend=0), most_ps)

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.estimates.captured import PARTS
-from phasepoint.findings.evidence.device_ops import Estimate, estimate_of_steps
+from phasepoint.estimates.run_time import RunTime
+from phasepoint.findings.evidence.device_ops import time_of_steps
 from phasepoint.findings.evidence.window_spans import COLLECTIVES
 from phasepoint.findings.view import FindingsView
 
@@ -20,7 +21,7 @@ _NAMES = "^(gloo|mpi|ucc):"
 _EXPOSED_IN = tuple(PARTS.index(name) for name in ("communication", "host", "idle"))
 
 
-def host_collectives(view: FindingsView, undisturbed: float) -> tuple[Estimate, tuple[str, ...]] | None:
+def host_collectives(view: FindingsView, undisturbed: float) -> tuple[RunTime, tuple[str, ...]] | None:
     """What they take of the steps with nothing computed meanwhile, and their names; None where none ran.
 
     Args:
@@ -45,7 +46,7 @@ def host_collectives(view: FindingsView, undisturbed: float) -> tuple[Estimate, 
     saved_ps = np.minimum(np.minimum(took_ps, usual_ps), exposed_ps)
     everywhere = np.arange(len(captured.row))
     names = tuple(pc.unique(ops.column("op").cast(pa.string())).to_pylist())
-    return estimate_of_steps(view, "communication", everywhere, saved_ps.astype(np.float64)), names
+    return time_of_steps(view, everywhere, saved_ps.astype(np.float64)), names
 
 
 _MARKED = f"^({'|'.join(COLLECTIVES)})"

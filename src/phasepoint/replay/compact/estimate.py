@@ -17,9 +17,9 @@ from phasepoint.estimates.captured import PARTS, Captured
 from phasepoint.estimates.cells import fit_cells
 from phasepoint.estimates.strata import Sampled, StepTimes, Stratum
 from phasepoint.estimates.totals import part_variances, step_parts
-from phasepoint.replay.compact.weighted_steps import (
+from phasepoint.estimates.stratified import (
     ChosenSteps,
-    Totals,
+    StratifiedTotals,
     estimate_from_steps,
     half_widths,
     round_closing,
@@ -165,7 +165,7 @@ def _least(high_ps: int | None, whole_ps: int | None) -> int | None:
     return whole_ps if high_ps is None else high_ps if whole_ps is None else min(high_ps, whole_ps)
 
 
-def _phases(seen: Seen, time: Totals, total_ps: int, confidence: float) -> dict[int, Interval]:
+def _phases(seen: Seen, time: StratifiedTotals, total_ps: int, confidence: float) -> dict[int, Interval]:
     ids = sorted({phase for counts in seen.phases for phase in counts})
     exact, halves = [], []
     for phase in ids:

@@ -27,10 +27,11 @@ import re
 import numpy as np
 
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.findings.evidence.device_ops import OpKind, estimate_of, read_device_ops
+from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
 from phasepoint.findings.evidence.element_chains import is_view
 from phasepoint.findings.evidence.graphs import Node, graph_of
-from phasepoint.findings.finding import Evidence, Finding
+from phasepoint.findings.evidence.over_run import confidence_of
+from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.02
@@ -60,9 +61,9 @@ def find(view: FindingsView) -> list[Finding]:
     why = [_why(view, kind) for kind in ops.kinds]
     sure = np.array([reason in (LAYOUT, TRANSFER) for reason in why], bool)[ops.kind]
     possible = np.array([reason is not None for reason in why], bool)[ops.kind]
-    claimed = estimate_of(view, "data_movement", ops, np.where(sure, ops.self_ps, 0).astype(np.float64))
-    most = estimate_of(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
-    total_ps, wall_ps = claimed.claim.total_ps, view.clock.wall_ps
+    claimed = time_of_ops(view, "data_movement", ops, np.where(sure, ops.self_ps, 0).astype(np.float64))
+    most = time_of_ops(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
+    total_ps, wall_ps = claimed.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
     time_ps = dict(zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True))
@@ -74,14 +75,14 @@ def find(view: FindingsView) -> list[Finding]:
         Finding(
             code="DATA-MOVEMENT",
             title=f"{format_ps(total_ps)} go into moving data that need not move, {share} of the run",
-            claim=claimed.claim,
+            claim=Claim("data_movement", claimed.by_step),
             low_ps=claimed.low_ps,
             high_ps=max(most.high_ps, claimed.high_ps),
-            phase=view.phase_of_most(claimed.claim.by_step),
+            phase=view.phase_of_most(claimed.by_step),
             layers=tuple(dict.fromkeys(_place(view, kind) for kind in largest)),
             remedy=_remedy(max(reasons, key=lambda r: reasons[r] if r else -1)),
             evidence=(Evidence(f"in the captured steps: {'; '.join(told)}", "ops", _QUERY),),
-            confidence="high" if claimed.low_ps > total_ps // 2 else "medium",
+            confidence=confidence_of(claimed),
             wrong_if="the copy pays for itself: the op that follows would be slower on the data as it was",
         )
     ]

@@ -29,7 +29,8 @@ import numpy as np
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.estimates.captured import PARTS
-from phasepoint.findings.evidence.device_ops import Estimate, read_device_ops
+from phasepoint.estimates.run_time import RunTime, estimate_time
+from phasepoint.findings.evidence.device_ops import read_device_ops
 from phasepoint.findings.evidence.host_waits import host_collectives
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -47,10 +48,10 @@ def find(view: FindingsView) -> list[Finding]:
     view.need_windows()
     found, named, per_step = _of_devices(view)
     of_host = host_collectives(view, UNDISTURBED)
-    if of_host is not None and of_host[0].claim.total_ps > found.claim.total_ps:
+    if of_host is not None and of_host[0].total_ps > found.total_ps:
         found, named, per_step = *of_host, 1.0
-    claimed_ps, wall_ps = found.claim.by_step, view.clock.wall_ps
-    total_ps = found.claim.total_ps
+    claimed_ps, wall_ps = found.by_step, view.clock.wall_ps
+    total_ps = found.total_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
@@ -58,7 +59,7 @@ def find(view: FindingsView) -> list[Finding]:
         Finding(
             code="EXPOSED-COMMUNICATION",
             title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
-            claim=found.claim,
+            claim=Claim("communication", claimed_ps),
             low_ps=int(found.low_ps * (1 - 1 / max(per_step, 1.0))),
             high_ps=found.high_ps,
             phase=view.phase_of_most(claimed_ps),
@@ -76,17 +77,12 @@ def find(view: FindingsView) -> list[Finding]:
     ]
 
 
-def _of_devices(view: FindingsView) -> tuple[Estimate, tuple[str, ...], float]:
+def _of_devices(view: FindingsView) -> tuple[RunTime, tuple[str, ...], float]:
     """Exposed collectives of the devices, their names, and how many a step has."""
-    part = view.part("communication")
-    hideable_ps = sum(
-        min(view.part("communication", phase).total_ps, view.part("compute", phase).total_ps) for phase in view.phases
-    )
-    claimed_ps = view.spread("communication", min(hideable_ps, int(part.total_ps * _exchange_share(view))))
-    total_ps = int(claimed_ps.sum())
-    scale = total_ps / part.total_ps if part.total_ps else 0.0
-    high_ps = max(int(part.high_ps * scale), total_ps)
-    found = Estimate(Claim("communication", claimed_ps), min(int(part.low_ps * scale), total_ps), high_ps)
+    parts_ps = view.captured.parts_ps
+    communication_ps, compute_ps = (parts_ps[:, PARTS.index(name)] for name in ("communication", "compute"))
+    hideable_ps = np.minimum(communication_ps * _exchange_share(view), compute_ps)
+    found = estimate_time(view.sampled, np.arange(len(parts_ps)), hideable_ps)
     return found, _largest(view), _per_step(view)
 
 

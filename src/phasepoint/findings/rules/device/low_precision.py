@@ -29,9 +29,10 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.devices import DeviceSpec, unknown_device_note
-from phasepoint.findings.evidence.device_ops import Estimate, OpKind, estimate_of, read_device_ops
+from phasepoint.estimates.run_time import RunTime
+from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops, spec_of
-from phasepoint.findings.finding import Evidence, Finding, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.02
@@ -56,7 +57,7 @@ def find(view: FindingsView) -> list[Finding]:
     if not saved.any():
         _need_peaks(view, products, unjudged)
         return []
-    found = estimate_of(view, "compute", ops, saved[ops.kind] * ops.self_ps)
+    found = time_of_ops(view, "compute", ops, saved[ops.kind] * ops.self_ps)
     if not products:  # by names alone
         found = replace(found, low_ps=found.low_ps // 2)
     return _told(view, found, saved * ops.of_kinds(ops.self_ps), [p for p in products if saved[p.index]])
@@ -114,8 +115,8 @@ def _need_peaks(view: FindingsView, products: list[MatrixOp], unjudged: list[OpK
         )
 
 
-def _told(view: FindingsView, found: Estimate, time_ps: np.ndarray, products: list[MatrixOp]) -> list[Finding]:
-    total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
+def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: list[MatrixOp]) -> list[Finding]:
+    total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
     kinds = view.once(read_device_ops).kinds
@@ -127,10 +128,10 @@ def _told(view: FindingsView, found: Estimate, time_ps: np.ndarray, products: li
         Finding(
             code="LOW-PRECISION",
             title=f"{format_ps(total_ps)} could be won by a narrower type for {types} products, {share} of the run",
-            claim=found.claim,
+            claim=Claim("compute", found.by_step),
             low_ps=found.low_ps,
             high_ps=found.high_ps,
-            phase=view.phase_of_most(found.claim.by_step),
+            phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(kind.layer or kind.op for kind in largest[:5])),
             remedy="compute products in a narrower type: torch.set_float32_matmul_precision('high') or torch.autocast("
             "device, dtype=torch.bfloat16); flax dtype=jnp.bfloat16; without jax_enable_x64 or float64 arrays",

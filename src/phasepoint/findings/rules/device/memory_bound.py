@@ -27,7 +27,8 @@ from dataclasses import replace
 import numpy as np
 
 from phasepoint.core.units import PS_PER_US, format_ps, format_ratio
-from phasepoint.findings.evidence.device_ops import Estimate, estimate_of, estimate_of_steps, read_device_ops
+from phasepoint.estimates.run_time import RunTime
+from phasepoint.findings.evidence.device_ops import read_device_ops, time_of_ops, time_of_steps
 from phasepoint.findings.evidence.element_chains import (
     LEAST_OP_PS,
     MOST_GAP_PS,
@@ -35,7 +36,7 @@ from phasepoint.findings.evidence.element_chains import (
     find_chains,
     needless_time,
 )
-from phasepoint.findings.finding import Evidence, Finding, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.02
@@ -60,7 +61,7 @@ def find(view: FindingsView) -> list[Finding]:
 def _within_programs(view: FindingsView) -> list[Finding]:
     ops = view.once(read_device_ops)
     wanted_ps = needless_time(view)
-    found = estimate_of(view, "compute", ops, wanted_ps)
+    found = time_of_ops(view, "compute", ops, wanted_ps)
     time_ps = np.bincount(ops.kind, wanted_ps, len(ops.kinds))
     names = [ops.kinds[i].op for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]
     layers = [ops.kinds[i].layer or ops.kinds[i].op for i in np.argsort(-time_ps)[:5].tolist() if time_ps[i] > 0]
@@ -69,7 +70,7 @@ def _within_programs(view: FindingsView) -> list[Finding]:
 
 def _between_kernels(view: FindingsView) -> list[Finding]:
     chains: ElementChains = find_chains(view)
-    found = estimate_of_steps(view, "compute", chains.index, chains.bytes_ps + chains.launch_ps)
+    found = time_of_steps(view, chains.index, chains.bytes_ps + chains.launch_ps)
     whole = float((chains.bytes_ps + chains.launch_ps).sum())
     sure = SURE_OF_BYTES * float(chains.bytes_ps.sum()) / whole if whole else 0.0
     names = list(chains.ops)[:8]
@@ -78,8 +79,8 @@ def _between_kernels(view: FindingsView) -> list[Finding]:
     )
 
 
-def _told(view: FindingsView, found: Estimate, ops: list[str], layers: list[str], what: str) -> list[Finding]:
-    total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
+def _told(view: FindingsView, found: RunTime, ops: list[str], layers: list[str], what: str) -> list[Finding]:
+    total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in ops)
@@ -88,10 +89,10 @@ def _told(view: FindingsView, found: Estimate, ops: list[str], layers: list[str]
             code="MEMORY-BOUND",
             title=f"{format_ps(total_ps)} go into arrays written between {what}, {format_ratio(total_ps / wall_ps)} of "
             "the run",
-            claim=found.claim,
+            claim=Claim("compute", found.by_step),
             low_ps=found.low_ps,
             high_ps=found.high_ps,
-            phase=view.phase_of_most(found.claim.by_step),
+            phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(layers)),
             remedy="make one kernel of the chain: torch.compile(model) or the fused function (F.gelu, F.layer_norm, "
             "Adam(fused=True)); one jax.jit around the whole step, without optimization_barrier between the ops",

@@ -23,9 +23,9 @@ so more than is claimed may be lost there.
 import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
-from phasepoint.findings.evidence.device_ops import estimate_of, read_device_ops
+from phasepoint.findings.evidence.device_ops import read_device_ops, time_of_ops
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops
-from phasepoint.findings.finding import Evidence, Finding, Unavailable
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.02
@@ -51,8 +51,8 @@ def find(view: FindingsView) -> list[Finding]:
     padding = np.zeros(len(ops.kinds))
     for product in products:
         padding[product.index] = _padding(product)
-    found = estimate_of(view, "compute", ops, padding[ops.kind] * ops.self_ps)
-    total_ps, wall_ps = found.claim.total_ps, view.clock.wall_ps
+    found = time_of_ops(view, "compute", ops, padding[ops.kind] * ops.self_ps)
+    total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
     largest = sorted(
@@ -64,10 +64,10 @@ def find(view: FindingsView) -> list[Finding]:
         Finding(
             code="POOR-TILING",
             title=f"{format_ps(total_ps)} of products are padding, {format_ratio(total_ps / wall_ps)} of the run",
-            claim=found.claim,
+            claim=Claim("compute", found.by_step),
             low_ps=int(found.low_ps * LEAST_EXPLAINED),
             high_ps=found.high_ps,
-            phase=view.phase_of_most(found.claim.by_step),
+            phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(product.kind.layer or product.kind.op for product in largest)),
             remedy=f"make dimensions multiples of the tile: {'; '.join(_advice(product) for product in largest[:3])}",
             evidence=(

@@ -22,8 +22,9 @@ lower end of the interval must reach a third of the claim.
 import numpy as np
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
+from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import HostTime, read_host_time
-from phasepoint.findings.evidence.sampled_share import RunTime, over_run, with_part_of_slowdown
+from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run, with_part_of_slowdown
 from phasepoint.findings.evidence.window_spans import LEAST_ROW, NEAR_PS, TINY_PS
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -40,8 +41,8 @@ def find(view: FindingsView) -> list[Finding]:
     host = view.once(read_host_time)
     if host.is_host_bound:
         return []
-    lost = over_run(view, host.row, host.window, with_part_of_slowdown(view, host, host.tiny_ps))
-    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
+    lost = over_run(view, host.row, with_part_of_slowdown(view, host, host.tiny_ps))
+    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost)]
 
@@ -67,6 +68,6 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:
                 f"and level in ('op', 'kernel') and dur_ps <= {TINY_PS} group by name order by executions desc",
             ),
         ),
-        confidence=lost.confidence,
+        confidence=confidence_of(lost),
         wrong_if="each piece needs the result of the one before, so that they cannot be done at once",
     )

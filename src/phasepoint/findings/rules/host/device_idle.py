@@ -23,8 +23,9 @@ import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.sampled_share import RunTime, over_run
+from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
@@ -37,8 +38,8 @@ def find(view: FindingsView) -> list[Finding]:
     view.need_steps()
     host = view.once(read_host_time)
     idle_ps = host.rest_ps
-    lost = over_run(view, host.row, host.window, idle_ps)
-    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
+    lost = over_run(view, host.row, idle_ps)
+    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost, idle_ps)]
 
@@ -64,6 +65,6 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime, idle_ps: Int64s)
                 "where category = 'idle' order by wall_ps desc",
             ),
         ),
-        confidence=lost.confidence,
+        confidence=confidence_of(lost),
         wrong_if="the device works for somebody whom the profiler does not see, or the code must run between two steps",
     )

@@ -25,8 +25,9 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.sampled_share import RunTime, over_run, without_slowdown
+from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run, without_slowdown
 from phasepoint.findings.evidence.window_spans import LEAST_ROW
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -46,9 +47,9 @@ def find(view: FindingsView) -> list[Finding]:
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []
-    lost = over_run(view, host.row, host.window, without_slowdown(view, host, _issuing(host)))
+    lost = over_run(view, host.row, without_slowdown(view, host, _issuing(host)))
     least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
-    if not lost.is_worth(least * view.clock.wall_ps):
+    if not is_worth(lost, least * view.clock.wall_ps):
         return []
     return [_finding(view, lost, launches)]
 
@@ -78,6 +79,6 @@ def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
                 "or name like '%Launch%' or name like 'aten::%' group by name order by launches desc",
             ),
         ),
-        confidence=lost.confidence,
+        confidence=confidence_of(lost),
         wrong_if="Python has to look at values between the pieces",
     )

@@ -23,8 +23,9 @@ the host works longer than the device, so that only part of it can be hidden; on
 import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import read_host_time
-from phasepoint.findings.evidence.sampled_share import RunTime, over_run
+from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
@@ -40,8 +41,8 @@ def find(view: FindingsView) -> list[Finding]:
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
         return []
-    lost = over_run(view, host.row, host.window, host.sync_ps)
-    if not lost.is_worth(LEAST_SHARE * view.clock.wall_ps):
+    lost = over_run(view, host.row, host.sync_ps)
+    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, lost, int(host.waits.sum()), len(host.row))]
 
@@ -68,6 +69,6 @@ def _finding(view: FindingsView, lost: RunTime, waits: int, steps: int) -> Findi
                 "or name like 'aten::item' order by host, \"window\", start_ps",
             ),
         ),
-        confidence=lost.confidence,
+        confidence=confidence_of(lost),
         wrong_if="the next step needs the result on the host, or host and device share the same cores",
     )

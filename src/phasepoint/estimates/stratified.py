@@ -32,7 +32,7 @@ class ChosenSteps:
 
 
 @dataclass(frozen=True, eq=False)
-class Totals:
+class StratifiedTotals:
     """Estimated totals.
 
     Attributes:
@@ -48,8 +48,8 @@ class Totals:
     freedom: Floats
 
 
-def estimate_from_steps(chosen: ChosenSteps) -> Totals:
-    """Totals over the run.
+def estimate_from_steps(chosen: ChosenSteps) -> StratifiedTotals:
+    """StratifiedTotals over the run.
 
     Raises:
         ValueError: a stratum that has steps has no chosen one, or fewer steps than were chosen.
@@ -78,7 +78,7 @@ def estimate_from_steps(chosen: ChosenSteps) -> Totals:
     totals = tuple(
         sum((size * mean[i] for size, mean in zip(sizes, means, strict=True)), Fraction(0)) for i in range(k)
     )
-    return Totals(tuple(means), totals, variances, freedom)
+    return StratifiedTotals(tuple(means), totals, variances, freedom)
 
 
 def half_widths(variances: Floats, freedom: Floats, confidence: float) -> list[int | None]:

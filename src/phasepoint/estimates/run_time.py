@@ -1,0 +1,103 @@
+"""A time that was measured in captured steps, over the whole run: the same estimator as that of the categories.
+
+What a rule measures in a captured step (idle time while work was launched, a part of an op's time) is one more
+quantity of that step. So its share of each cell of the time, and how sure that is, come from `estimates/cells.py`, and
+two such times, or one of them and a category, can be compared.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.encoding import renumber
+from phasepoint.estimates.captured import PARTS, Captured
+from phasepoint.estimates.cells import FAR, Fit, fit_cells
+from phasepoint.estimates.strata import Sampled, describe_strata
+from phasepoint.estimates.totals import half_widths, step_work
+from phasepoint.phases.clock.steps import sum_ps
+
+_QUANTITY = len(PARTS)
+"""Where the one extra quantity stands among half the intervals: after the parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunTime:
+    """A time of the run's steps.
+
+    Attributes:
+        by_step: `[n_steps]` ps, at most each step's duration: as measured where it was, else estimated.
+        low_ps: lower end of the interval of its sum.
+        high_ps: upper end of it.
+    """
+
+    by_step: Int64s
+    low_ps: int
+    high_ps: int
+
+    @property
+    def total_ps(self) -> int:
+        """Its sum."""
+        return sum_ps(self.by_step)
+
+
+def estimate_time(
+    sampled: Sampled,
+    index: Int64s,
+    time_ps: Int64s | Floats,
+    *,
+    phases: Collection[int] | None = None,
+    beyond_usual: bool = True,
+    confidence: float = 0.95,
+) -> RunTime:
+    """What was measured in some captured steps, of all steps.
+
+    Args:
+        sampled: the run as its windows show it.
+        index: `[n]` positions in `sampled.captured.row` of the steps that were measured, rising.
+        time_ps: `[n]` what was measured of each, at least 0 and at most its duration.
+        phases: those whose other steps are estimated; all by default.
+        beyond_usual: whether work beyond three times a phase's median counts. Not so where what held such a step up
+            is known to be something else.
+        confidence: of the interval, between 0 and 1.
+
+    Returns:
+        The time of every step. With every step measured it is exact and the interval nil; with none it is 0.
+    """
+    dur_ps, captured = sampled.times.dur_ps, sampled.captured
+    by_step = np.zeros(len(dur_ps), np.int64)
+    if not len(index):
+        return RunTime(by_step, 0, 0)
+    measured = _only(sampled, index)
+    fit = fit_cells(measured, np.asarray(time_ps, np.float64)[:, None])
+    if not beyond_usual:
+        fit = _without_far(fit)
+    strata = [i for i, stratum in enumerate(sampled.strata) if phases is None or stratum.phase in phases]
+    of_strata = np.isin(sampled.stratum, strata)
+    estimated = np.clip(step_work(fit, sampled.stratum)[:, -1], 0, dur_ps)
+    by_step[of_strata] = estimated[of_strata].astype(np.int64)
+    rows = captured.row[index]
+    by_step[rows] = np.minimum(np.asarray(time_ps, np.int64), dur_ps[rows])
+    total_ps, known_ps = sum_ps(by_step), sum_ps(by_step[rows])
+    half_ps = half_widths(fit, strata, confidence)[_QUANTITY]
+    return RunTime(by_step, max(total_ps - half_ps, known_ps), min(total_ps + half_ps, max(sum_ps(dur_ps), total_ps)))
+
+
+def _only(sampled: Sampled, index: Int64s) -> Sampled:
+    """The run as some of the captured steps show it."""
+    everything = sampled.captured
+    columns = (everything.row, everything.window, everything.weight, everything.parts_ps)
+    captured = Captured(*(column[index] for column in columns))
+    seen = np.zeros(len(sampled.stratum), bool)
+    seen[captured.row] = True
+    hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))
+    strata = describe_strata(sampled.times, seen, sampled.stratum, hosts, phases)
+    return Sampled(sampled.times, captured, strata, sampled.stratum, renumber(sampled.cluster[index])[1])
+
+
+def _without_far(fit: Fit) -> Fit:
+    rest, squares, sizes = fit.rest.copy(), fit.squares.copy(), fit.sizes.copy()
+    for cells in (rest, squares, sizes):
+        cells[:, FAR] = 0
+    return replace(fit, rest=rest, squares=squares, sizes=sizes)
