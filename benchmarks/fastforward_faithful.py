@@ -168,7 +168,7 @@ def write_noise(first: Path, second: Path) -> str:
     taken = []
     for path in (first, second):
         side = SideTables.of_run(open_run(path))
-        clear = window_states(side.keys, side.tables["windows"], side.tables["steps"]) == CLEAR
+        clear = window_states(side.steps, side.tables["windows"]) == CLEAR
         taken.append(dict(zip(side.keys.step[clear].tolist(), side.dur_ps[clear].tolist(), strict=True)))
     steps = sorted(taken[0].keys() & taken[1].keys())[10:]
     if not steps:

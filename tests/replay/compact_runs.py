@@ -5,12 +5,18 @@ import statistics
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 
 from phasepoint.estimates.captured import PARTS, Captured
-from phasepoint.estimates.strata import StepTimes
+from phasepoint.phases.clock.steps import read_series
 from phasepoint.replay.compact.compact import HostSteps
 
 MS = 10**9
+
+
+def series(dur_ps, input_ps, compile_ps):
+    """Steps as the clock knows them."""
+    return read_series(pa.table({"dur_ps": dur_ps, "input_ps": input_ps, "compile_ps": compile_ps}))
 
 
 def host_steps(n, rng, *, captured="all", phases=3):
@@ -30,7 +36,7 @@ def host_steps(n, rng, *, captured="all", phases=3):
     if captured != "all":
         row = row[(row // 5) % 10 == 3] if captured == "some" else row[:0]
     of_window = Captured(row, row // 5, np.full(len(row), 10.0), parts[row])
-    return HostSteps(0, np.arange(n), StepTimes(dur, input_ps, compile_ps), of_window, phase)
+    return HostSteps(0, np.arange(n), series(dur, input_ps, compile_ps), of_window, phase)
 
 
 def oracle(stratum, values, size):

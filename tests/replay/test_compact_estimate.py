@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from compact_runs import MS, PARTS, host_steps, oracle
+from compact_runs import MS, PARTS, host_steps, oracle, series
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.estimates.captured import Captured
-from phasepoint.estimates.strata import StepTimes
 from phasepoint.replay.compact.estimate import estimate_run
 
 SEEDS = st.integers(0, 10**6)
@@ -33,7 +32,7 @@ def test_parts_and_phases_add_up_and_weights_count_every_step(seed, captured, sa
     else:
         assert found.parts == {}
     assert seen.weight.sum() == pytest.approx(400)
-    assert (seen.weight @ seen.times.dur_ps) == pytest.approx(found.total.estimate_ps, rel=1e-9)
+    assert (seen.weight @ seen.steps.dur_ps) == pytest.approx(found.total.estimate_ps, rel=1e-9)
     for one in (found.total, *found.parts.values(), *found.phases.values()):
         assert one.low_ps <= one.estimate_ps
         assert one.high_ps is None or one.high_ps >= one.estimate_ps
@@ -44,10 +43,10 @@ def test_parts_and_phases_add_up_and_weights_count_every_step(seed, captured, sa
 def test_with_every_step_chosen_time_is_exact(seed, captured):
     steps = made(seed, captured)
     found = estimate_run(steps.seen(steps.choose(400, seed)))
-    actual_ps = int(steps.times.dur_ps.sum())
+    actual_ps = int(steps.series.dur_ps.sum())
     assert (found.total.low_ps, found.total.estimate_ps, found.total.high_ps) == (actual_ps,) * 3
     for phase, part in found.phases.items():
-        mine_ps = int(steps.times.dur_ps[steps.phase == phase].sum())
+        mine_ps = int(steps.series.dur_ps[steps.phase == phase].sum())
         assert (part.low_ps, part.estimate_ps, part.high_ps) == (mine_ps,) * 3
     if captured == "all":
         for name, actual_ps in zip(PARTS, steps.captured.parts_ps.sum(axis=0).tolist(), strict=True):
@@ -67,10 +66,11 @@ def test_what_unchosen_steps_lasted_is_nothing_to_the_estimate(seed, captured, s
     def other(values):
         return np.where(chosen, values, rng.integers(0, 10**12, 400))
 
-    times = StepTimes(other(steps.times.dur_ps), other(steps.times.input_ps), other(steps.times.compile_ps))
+    known = steps.series
+    others = series(other(known.dur_ps), other(known.input_ps), other(known.compile_ps))
     mine, keep = steps.captured, chosen[steps.captured.row]
     parts = np.where(keep[:, None], mine.parts_ps, rng.integers(0, 10**12, mine.parts_ps.shape))
-    changed = replace(steps, times=times, captured=Captured(mine.row, mine.window, mine.weight, parts))
+    changed = replace(steps, series=others, captured=Captured(mine.row, mine.window, mine.weight, parts))
     assert estimate_run(changed.seen(choice)) == estimate_run(steps.seen(choice))
 
 
@@ -89,7 +89,7 @@ def test_the_order_of_the_chosen_steps_is_nothing(seed, captured, sample):
         seen,
         stratum=seen.stratum[order],
         phase=seen.phase[order],
-        times=StepTimes(*(values[order] for values in (seen.times.dur_ps, seen.times.input_ps, seen.times.compile_ps))),
+        steps=seen.steps.take(order),
         captured=Captured(row[by_row], mine.window[by_row], mine.weight[by_row], mine.parts_ps[by_row]),
     )
     a, b = estimate_run(seen), estimate_run(mixed)
@@ -106,7 +106,7 @@ def test_a_run_captured_in_full_is_estimated_as_the_oracle_does(seed, sample):
     seen = steps.seen(steps.choose(sample, seed))
     found = estimate_run(seen)
     stratum, size = seen.stratum.tolist(), seen.size.tolist()
-    total, variance, _ = oracle(stratum, seen.times.dur_ps.tolist(), size)
+    total, variance, _ = oracle(stratum, seen.steps.dur_ps.tolist(), size)
     assert abs(found.total.estimate_ps - total) <= 1
     assert found.total.high_ps - found.total.estimate_ps >= 1.9 * variance**0.5
     for index, name in enumerate(PARTS):
@@ -127,7 +127,7 @@ def test_parts_of_steps_that_no_window_saw_follow_the_windows():
     zeros = np.zeros(n, np.int64)
     steps = replace(
         steps,
-        times=StepTimes(dur_ps, zeros, zeros),
+        series=series(dur_ps, zeros, zeros),
         captured=Captured(row, steps.captured.window, steps.captured.weight, parts[row]),
     )
     found = estimate_run(steps.seen(steps.choose(n, 0)))
@@ -140,7 +140,7 @@ def test_parts_of_steps_that_no_window_saw_follow_the_windows():
 @pytest.mark.parametrize(("captured", "sample"), [("all", 20), ("all", 60), ("none", 20), ("some", 60)])
 def test_the_interval_covers_in_19_of_20_choices(captured, sample):
     steps = made(11, captured, n=1000)
-    actual_ps = int(steps.times.dur_ps.sum())
+    actual_ps = int(steps.series.dur_ps.sum())
     found = [estimate_run(steps.seen(steps.choose(sample, seed))).total for seed in range(300)]
     covered = sum(one.low_ps <= actual_ps <= one.high_ps for one in found)
     assert 0.915 * 300 <= covered <= 0.995 * 300

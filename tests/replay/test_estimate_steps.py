@@ -1,16 +1,18 @@
 """Which steps are compared: the newest attempt of each host, the mean over hosts and repeats, clean ones alone."""
 
 import numpy as np
+import pyarrow as pa
 from change_runs import MS, write_run
 
-from phasepoint.phases.clock.steps import read_clock
+from phasepoint.phases.clock.steps import read_clock, read_series
 from phasepoint.replay.change.clean_steps import CleanSteps, mean_steps, read_clean_steps
 
 
 def steps(rows):
     """Rows of (host, attempt, step, time in ms, clean)."""
     host, attempt, step, ms, clean = (np.array(column) for column in zip(*rows, strict=True))
-    return CleanSteps(host, attempt, step, ms * MS, clean.astype(bool), clean.astype(bool))
+    series = read_series(pa.table({"host": host, "attempt": attempt, "step": step}))
+    return CleanSteps(series, ms * MS, clean.astype(bool), clean.astype(bool))
 
 
 def test_of_a_step_done_twice_the_last_counts_and_hosts_are_averaged():

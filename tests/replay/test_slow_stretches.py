@@ -1,16 +1,18 @@
 """A replay's slow stretches are left out; a pace that is the change's, or the data's, is not taken for one."""
 
 import numpy as np
+import pyarrow as pa
 
+from phasepoint.phases.clock.steps import read_series
 from phasepoint.replay.change.clean_steps import CleanSteps, StepMeans
 from phasepoint.replay.change.ratio import without_slow
 
 
 def kept(replay_ps, original_ps, clean=None):
     n = len(replay_ps)
-    step, zero = np.arange(100, 100 + n), np.zeros(n, np.int64)
+    step = np.arange(100, 100 + n)
     clean = np.ones(n, bool) if clean is None else clean
-    run = CleanSteps(zero, zero, step, np.asarray(replay_ps, np.int64), clean, clean)
+    run = CleanSteps(read_series(pa.table({"step": step})), np.asarray(replay_ps, np.int64), clean, clean)
     return without_slow(run, StepMeans(step, np.asarray(original_ps, np.int64))).clean
 
 

@@ -12,15 +12,15 @@ So the parts of every captured step add up to its `dur_ps`.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Floats, Int64s
-from phasepoint.core.encoding import encode_column, renumber
+from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import CATEGORIES
+from phasepoint.phases.clock.steps import StepSeries
 
 INPUT, COMPILING, UNATTRIBUTED = "input", "compiling", "unattributed"
 PARTS = (*CATEGORIES, UNATTRIBUTED, INPUT, COMPILING)
@@ -29,45 +29,6 @@ N_WORK = len(CATEGORIES) + 1
 """The first so many are estimated as shares of the time that is neither `input` nor `compiling`."""
 
 _HOST, _IDLE, _UNSEEN = (PARTS.index(name) for name in ("host", "idle", UNATTRIBUTED))
-
-
-@dataclass(frozen=True, eq=False)
-class StepKeys:
-    """Which row of the steps table a step is.
-
-    Attributes:
-        host: `[n_steps]`.
-        attempt: `[n_steps]`.
-        step: `[n_steps]`.
-    """
-
-    host: Int64s
-    attempt: Int64s
-    step: Int64s
-
-    def rows_of(self, table: pa.Table) -> Int64s:
-        """Row of the steps table for each row of another table `[n]`; -1 where the step is not in it or null."""
-        if not len(self.step):
-            return np.full(table.num_rows, -1, np.int64)
-        hosts, sizes, order, keys = self._sorted
-        host = _ids(table, "host")
-        place = np.minimum(np.searchsorted(hosts, host), len(hosts) - 1)
-        attempt, step = _ids(table, "attempt"), _ids(table, "step", missing=-1)
-        known = (hosts[place] == host) & (attempt >= 0) & (attempt < sizes[0]) & (step >= 0) & (step < sizes[1])
-        wanted = np.where(known, (place * sizes[0] + attempt) * sizes[1] + step, -1)
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(known & (keys[at] == wanted), at if order is None else order[at], -1)
-
-    @cached_property
-    def _sorted(self) -> tuple[Int64s, tuple[int, int], Int64s | None, Int64s]:
-        """The hosts; numbers of attempts and steps; the order of the keys, None where they stand in it; the keys."""
-        hosts, place = renumber(self.host)
-        sizes = int(self.attempt.max()) + 1, int(self.step.max()) + 1
-        keys = (place * sizes[0] + self.attempt) * sizes[1] + self.step
-        if bool((keys[1:] > keys[:-1]).all()):
-            return hosts, sizes, None, keys
-        order = np.argsort(keys, kind="stable")
-        return hosts, sizes, order, keys[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +55,11 @@ class Captured:
         return np.where(self.row[index] == row, index, -1)
 
 
-def step_keys(steps: pa.Table) -> StepKeys:
-    """The keys of the steps table; without `host` and `attempt` these are 0."""
-    return StepKeys(_ids(steps, "host"), _ids(steps, "attempt"), _ids(steps, "step"))
-
-
-def read_captured(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns: pa.Table) -> Captured:
+def read_captured(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table) -> Captured:
     """The captured steps with their parts.
 
     Args:
-        keys: of the steps table.
-        steps: columns `dur_ps`; `input_ps` and `compile_ps` where known.
+        steps: of the run.
         windows: columns `window`, `probability`.
         breakdowns: columns `window`, `step`, `device`, `category`, `wall_ps`. Of several devices the mean is taken; of
             several windows that saw one step, the first.
@@ -112,9 +67,9 @@ def read_captured(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns
     Raises:
         ValueError: a category that is none of `core.tables.CATEGORIES`.
     """
-    of_row = keys.rows_of(breakdowns)
+    of_row = steps.rows_of(breakdowns)
     window = _ids(breakdowns, "window")
-    first = np.full(len(keys.step), np.iinfo(np.int64).max)
+    first = np.full(steps.n_steps, np.iinfo(np.int64).max)
     known = of_row >= 0
     np.minimum.at(first, of_row[known], window[known])
     known[known] = window[known] == first[of_row[known]]
@@ -122,11 +77,10 @@ def read_captured(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
     np.add.at(walls, (index, _categories(breakdowns)[known]), _ids(breakdowns, "wall_ps")[known])
     devices = _count_devices(index, breakdowns.filter(pa.array(known)), len(row))
-    dur_ps, input_ps, compile_ps = (_ids(steps, name)[row] for name in ("dur_ps", "input_ps", "compile_ps"))
-    input_ps = np.minimum(input_ps, dur_ps)
-    parts_ps = _name_waits(_close(walls, devices, dur_ps), input_ps, np.minimum(compile_ps, dur_ps - input_ps))
+    seen = steps.take(row)
+    parts_ps = _name_waits(_close(walls, devices, seen.dur_ps), seen.input_ps, seen.compile_ps)
     window = first[row]
-    return Captured(row, window, _weights(keys, row, window, windows), parts_ps)
+    return Captured(row, window, _weights(seen, window, windows), parts_ps)
 
 
 def _close(walls: Int64s, devices: Int64s, dur_ps: Int64s) -> Int64s:
@@ -150,11 +104,11 @@ def _name_waits(work: Int64s, input_ps: Int64s, compile_ps: Int64s) -> Int64s:
     return parts
 
 
-def _weights(keys: StepKeys, row: Int64s, window: Int64s, windows: pa.Table) -> Floats:
+def _weights(seen: StepSeries, window: Int64s, windows: pa.Table) -> Floats:
     probability = pc.fill_null(windows.column("probability"), float("nan")).to_numpy()
     names = (_ids(windows, "host"), _ids(windows, "attempt"), _ids(windows, "window"))
     chance = dict(zip(zip(*(column.tolist() for column in names), strict=True), probability.tolist(), strict=True))
-    of_step = zip(keys.host[row].tolist(), keys.attempt[row].tolist(), window.tolist(), strict=True)
+    of_step = zip(seen.host.tolist(), seen.attempt.tolist(), window.tolist(), strict=True)
     found = np.array([chance.get(key, np.nan) for key in of_step], np.float64)
     with np.errstate(divide="ignore"):
         return np.where(found > 0, 1 / found, np.nan)
@@ -175,7 +129,7 @@ def _categories(breakdowns: pa.Table) -> Int64s:
     return np.asarray(codes.to_numpy(), np.int64)
 
 
-def _ids(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:
+def _ids(table: pa.Table, name: str) -> Int64s:
     if name not in table.column_names:
         return np.zeros(table.num_rows, np.int64)
-    return np.asarray(pc.fill_null(table.column(name), missing).to_numpy(), np.int64)
+    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)

@@ -226,7 +226,7 @@ def exposed_part(shares: CellShares | None) -> float:
 
 def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, CellShares | None]:
     found = []
-    for wait_ps, part in ((sampled.times.input_ps, _INPUT), (sampled.times.compile_ps, _COMPILING)):
+    for wait_ps, part in ((sampled.steps.input_ps, _INPUT), (sampled.steps.compile_ps, _COMPILING)):
         size = wait_ps[sampled.captured.row].astype(np.float64)
         sample = _sample(size, parts[:, [part]], sampled.cluster, sampled.captured.weight)
         found.append(None if sample is None else cell_shares(sample))
@@ -250,8 +250,8 @@ def _sizes(
             a slow form of the one that lends its windows: what its steps last longer counts as excess.
         stands_for: `[n_steps]`, as for `fit_cells`.
     """
-    waits = np.column_stack([sampled.times.input_ps, sampled.times.compile_ps]).astype(np.float64)
-    work = sampled.times.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
+    waits = np.column_stack([sampled.steps.input_ps, sampled.steps.compile_ps]).astype(np.float64)
+    work = sampled.steps.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
     work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
     median = np.array([_median(work, sampled.stratum == i, stands_for) for i in range(len(sampled.strata))])

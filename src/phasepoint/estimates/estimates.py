@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import PARTS, Captured, StepKeys, read_captured, step_keys
+from phasepoint.estimates.captured import PARTS, Captured, read_captured
 from phasepoint.estimates.cells import Fit, fit_cells
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
-from phasepoint.estimates.strata import Sampled, StepTimes, Stratum, assign_strata, describe_strata
+from phasepoint.estimates.strata import Sampled, Stratum, assign_strata, describe_strata
 from phasepoint.estimates.totals import Totals, predict_rest
 from phasepoint.phases.clock.breakdown import Breakdown, OpTime
-from phasepoint.phases.clock.steps import sum_ps
+from phasepoint.phases.clock.steps import StepSeries, read_series, sum_ps
 
 TOP_OPS = 10
 """Ops listed for the run and for each phase; the others are added up under `other`."""
@@ -99,14 +99,13 @@ def estimate_totals(
     """
     if len(labels) != steps.num_rows:
         raise ValueError(f"{len(labels)} labels for {steps.num_rows} steps; one per row is needed")
-    keys = step_keys(steps)
-    sample = _align(keys, steps, windows, breakdowns, labels)
-    columns = None if ops is None else read_op_columns(ops, programs, keys, sample.captured)
+    sample = _align(read_series(steps), windows, breakdowns, labels)
+    columns = None if ops is None else read_op_columns(ops, programs, sample.steps, sample.captured)
     extra = _op_extras(sample, columns)
     fit = fit_cells(sample, extra.of_step)
     rest = predict_rest(fit, sample.strata)
     totals = Totals(sample.strata, fit, rest, _seen_parts(sample), extra.of_stratum, extra.keys, confidence)
-    seen_ps = sum_ps(sample.times.dur_ps[sample.captured.row])
+    seen_ps = sum_ps(sample.steps.dur_ps[sample.captured.row])
     notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
     phases = renumber(labels)[0].tolist()
     return Estimates(
@@ -140,18 +139,15 @@ class _OpExtras:
     of_stratum: Int64s
 
 
-def _align(keys: StepKeys, steps: pa.Table, windows: pa.Table, breakdowns: pa.Table, labels: Int64s) -> Sampled:
-    captured = read_captured(keys, steps, windows, breakdowns)
-    dur_ps, input_ps, compile_ps = (_column(steps, name) for name in ("dur_ps", "input_ps", "compile_ps"))
-    input_ps = np.minimum(input_ps, dur_ps)
-    times = StepTimes(dur_ps, input_ps, np.minimum(compile_ps, dur_ps - input_ps))
-    stratum, hosts, phases = assign_strata(keys, labels)
-    seen = np.zeros(len(dur_ps), bool)
+def _align(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table, labels: Int64s) -> Sampled:
+    captured = read_captured(steps, windows, breakdowns)
+    stratum, hosts, phases = assign_strata(steps, labels)
+    seen = np.zeros(steps.n_steps, bool)
     seen[captured.row] = True
-    strata = describe_strata(times, seen, stratum, hosts, phases)
-    names = [keys.host[captured.row], keys.attempt[captured.row], captured.window]
+    strata = describe_strata(steps, seen, stratum, hosts, phases)
+    names = [steps.host[captured.row], steps.attempt[captured.row], captured.window]
     cluster = np.unique(np.column_stack(names), axis=0, return_inverse=True)[1].ravel()
-    return Sampled(times, captured, strata, stratum, cluster)
+    return Sampled(steps, captured, strata, stratum, cluster)
 
 
 def _op_extras(sample: Sampled, columns: OpColumns | None) -> _OpExtras:
@@ -212,9 +208,3 @@ def _slowdown_notes(windows: pa.Table, seen_ps: int) -> tuple[str, ...]:
     return (
         f"captured steps ran {100 * slower:.0f} % slower than their neighbours; shares are those of captured steps",
     )
-
-
-def _column(table: pa.Table, name: str) -> Int64s:
-    if name not in table.column_names:
-        return np.zeros(table.num_rows, np.int64)
-    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows
-from phasepoint.estimates.captured import Captured, StepKeys
+from phasepoint.estimates.captured import Captured
+from phasepoint.phases.clock.steps import StepSeries
 
 _DEVICE_LEVELS = ("op", "kernel")
 
@@ -56,7 +57,7 @@ class OpColumns:
         return OpColumns(keys, self.index, position[self.op], self.self_ps, self.count)
 
 
-def read_op_columns(ops: pa.Table, programs: pa.Table | None, keys: StepKeys, captured: Captured) -> OpColumns:
+def read_op_columns(ops: pa.Table, programs: pa.Table | None, steps: StepSeries, captured: Captured) -> OpColumns:
     """Device work of the captured steps: levels op and kernel, on a device where any row is on one.
 
     On a GPU the framework's ops on the host launch the kernels on the device; only the kernels are listed, since the
@@ -65,11 +66,11 @@ def read_op_columns(ops: pa.Table, programs: pa.Table | None, keys: StepKeys, ca
     Args:
         ops: columns `step`, `op`, `count`, `self_ps`; optionally `device`, `level`, `category`, `layer`, `program`.
         programs: columns `program`, `name`, to name the ops' programs.
-        keys: of the steps table.
+        steps: of the run.
         captured: the captured steps.
     """
     ops = ops.filter(pa.array(_device_rows(ops)))
-    index = captured.index_of(keys.rows_of(ops))
+    index = captured.index_of(steps.rows_of(ops))
     known = index >= 0
     if "window" in ops.column_names and len(captured.row):
         known &= captured.window[index] == ops.column("window").to_numpy()

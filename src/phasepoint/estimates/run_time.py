@@ -65,7 +65,7 @@ def estimate_time(
     Returns:
         The time of every step. With every step measured it is exact and the interval nil; with none it is 0.
     """
-    dur_ps, captured = sampled.times.dur_ps, sampled.captured
+    dur_ps, captured = sampled.steps.dur_ps, sampled.captured
     by_step = np.zeros(len(dur_ps), np.int64)
     if not len(index):
         return RunTime(by_step, 0, 0)
@@ -92,8 +92,8 @@ def _only(sampled: Sampled, index: Int64s) -> Sampled:
     seen = np.zeros(len(sampled.stratum), bool)
     seen[captured.row] = True
     hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))
-    strata = describe_strata(sampled.times, seen, sampled.stratum, hosts, phases)
-    return Sampled(sampled.times, captured, strata, sampled.stratum, renumber(sampled.cluster[index])[1])
+    strata = describe_strata(sampled.steps, seen, sampled.stratum, hosts, phases)
+    return Sampled(sampled.steps, captured, strata, sampled.stratum, renumber(sampled.cluster[index])[1])
 
 
 def _without_far(fit: Fit) -> Fit:

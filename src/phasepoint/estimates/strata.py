@@ -9,20 +9,11 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median
-from phasepoint.estimates.captured import Captured, StepKeys
-from phasepoint.phases.clock.steps import sum_ps
+from phasepoint.estimates.captured import Captured
+from phasepoint.phases.clock.steps import StepSeries, sum_ps
 
 LEAST_WINDOWS = 3
 """A stratum with fewer windows joins the one most like it."""
-
-
-@dataclass(frozen=True, eq=False)
-class StepTimes:
-    """The step clock's columns that estimates need, `[n_steps]` each."""
-
-    dur_ps: Int64s
-    input_ps: Int64s
-    compile_ps: Int64s
 
 
 @dataclass(frozen=True)
@@ -51,14 +42,14 @@ class Sampled:
     """A run seen through its windows.
 
     Attributes:
-        times: of all steps.
+        steps: of the run.
         captured: the captured steps.
         strata: what the clock knows of each.
         stratum: `[n_steps]`, of every step.
         cluster: `[n_captured]`, number of the window (on its host and attempt) that saw each, from 0.
     """
 
-    times: StepTimes
+    steps: StepSeries
     captured: Captured
     strata: tuple[Stratum, ...]
     stratum: Int64s
@@ -70,9 +61,9 @@ class Sampled:
         return self.stratum[self.captured.row]
 
 
-def assign_strata(keys: StepKeys, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Stratum of every step `[n_steps]`, and host and phase of every stratum `[n_strata]`."""
-    hosts, host = renumber(keys.host)
+    hosts, host = renumber(steps.host)
     phases, phase = renumber(labels)
     n = max(len(phases), 1)
     pairs, stratum = renumber(host * n + phase)
@@ -80,16 +71,16 @@ def assign_strata(keys: StepKeys, labels: Int64s) -> tuple[Int64s, Int64s, Int64
 
 
 def describe_strata(
-    times: StepTimes, seen: NDArray[np.bool_], stratum: Int64s, hosts: Int64s, phases: Int64s
+    steps: StepSeries, seen: NDArray[np.bool_], stratum: Int64s, hosts: Int64s, phases: Int64s
 ) -> tuple[Stratum, ...]:
     """What the clock knows of every stratum."""
     found = []
     for index, (host, phase) in enumerate(zip(hosts.tolist(), phases.tolist(), strict=True)):
         mine = stratum == index
-        total_ps = sum_ps(times.dur_ps[mine])
-        waiting = sum_ps(times.input_ps[mine]) / max(total_ps, 1)
-        middle = median(times.dur_ps[mine])
-        found.append(Stratum(host, phase, total_ps, sum_ps(times.dur_ps[mine & ~seen]), middle, waiting))
+        total_ps = sum_ps(steps.dur_ps[mine])
+        waiting = sum_ps(steps.input_ps[mine]) / max(total_ps, 1)
+        middle = median(steps.dur_ps[mine])
+        found.append(Stratum(host, phase, total_ps, sum_ps(steps.dur_ps[mine & ~seen]), middle, waiting))
     return tuple(found)
 
 

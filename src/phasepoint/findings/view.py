@@ -12,7 +12,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
-from phasepoint.estimates.captured import Captured, StepKeys
+from phasepoint.estimates.captured import Captured
 from phasepoint.estimates.strata import Sampled
 from phasepoint.findings.finding import Unavailable
 from phasepoint.phases.clock.accounting import checkpoint_stretches
@@ -77,11 +77,6 @@ class FindingsView:
     def captured(self) -> Captured:
         """The captured steps, with what each one's time went into."""
         return self.analysis.estimates.seen
-
-    @property
-    def keys(self) -> StepKeys:
-        """Which row of the clock a step is."""
-        return self.analysis.keys
 
     @cached_property
     def usual_ps(self) -> Int64s:

@@ -14,7 +14,7 @@ from typing import Any
 
 from phasepoint.checkpoints.facts import CheckpointFacts, CheckpointState
 from phasepoint.checkpoints.formats import inspect_checkpoint
-from phasepoint.replay.session_steps import Course
+from phasepoint.replay.session_steps import SessionSteps
 from phasepoint.store.session import this_process
 from phasepoint.summary.analysis import Analysis
 
@@ -126,7 +126,7 @@ def index_checkpoints(analysis: Analysis) -> CheckpointIndex:
     `missing`, which `problem` says.
     """
     table = analysis.table("checkpoints")
-    rows, at = table.to_pylist(), analysis.keys.rows_of(table).tolist()
+    rows, at = table.to_pylist(), analysis.clock.rows_of(table).tolist()
     last = _last_writes(analysis, rows)
     looks: dict[str, CheckpointFacts] = {}
     found = []
@@ -262,7 +262,7 @@ class RestartPoints:
 
 
 def find_restart_points(
-    checkpoints: Iterable[IndexedCheckpoint], courses: Mapping[tuple[int, int], Course]
+    checkpoints: Iterable[IndexedCheckpoint], sessions: Mapping[tuple[int, int], SessionSteps]
 ) -> dict[tuple[int, int], RestartPoints]:
     """By host and attempt, the checkpoints from which that process can be started again.
 
@@ -271,11 +271,11 @@ def find_restart_points(
 
     Args:
         checkpoints: of the index.
-        courses: steps by host and attempt.
+        sessions: steps by host and attempt.
     """
-    points = [(RestartPoint(_after_step(one, courses), one), one) for one in checkpoints]
+    points = [(RestartPoint(_after_step(one, sessions), one), one) for one in checkpoints]
     found = {}
-    for host, attempt in courses:
+    for host, attempt in sessions:
         mine = [point for point, one in points if one.attempt == attempt]
         mine.sort(key=lambda point: (point.after_step, _fitness(point.checkpoint, host)))
         usable = tuple(point for point in mine if refusal(point.checkpoint) is None)
@@ -297,12 +297,12 @@ def count_refused(points: Iterable[RestartPoint]) -> str:
     return ", ".join(f"{count} {why}" for why, count in sorted(counted.items()))
 
 
-def _after_step(checkpoint: IndexedCheckpoint, courses: Mapping[tuple[int, int], Course]) -> int:
+def _after_step(checkpoint: IndexedCheckpoint, sessions: Mapping[tuple[int, int], SessionSteps]) -> int:
     """The step whose result it holds: that in progress when it was noted, else the last that had ended."""
     if checkpoint.step is not None:
         return checkpoint.step
-    course = courses.get((checkpoint.host, checkpoint.attempt))
-    ended = course.last_step_before_ps(checkpoint.start_ps - course.session.offset_ps) if course else None
+    steps = sessions.get((checkpoint.host, checkpoint.attempt))
+    ended = steps.last_step_before_ps(checkpoint.start_ps - steps.session.offset_ps) if steps else None
     return BEFORE_ALL if ended is None else ended
 
 

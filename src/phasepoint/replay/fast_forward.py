@@ -229,7 +229,7 @@ def _look_at(analysis: Analysis, paths: set[str], gone: frozenset[str]) -> Check
 
 
 def _unseen(analysis: Analysis, table: pa.Table, gone: frozenset[str]) -> Sequence[IndexedCheckpoint]:
-    rows, at = table.to_pylist(), analysis.keys.rows_of(table).tolist()
+    rows, at = table.to_pylist(), analysis.clock.rows_of(table).tolist()
     return [
         IndexedCheckpoint(
             **{name: row[name] for name in ("host", "attempt", "step", "path", "framework", "dur_ps", "asynchronous")},

@@ -6,30 +6,20 @@ from functools import cached_property
 import numpy as np
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.phases.clock.steps import RunClock, SessionClock
+from phasepoint.phases.clock.steps import RunClock, SessionClock, StepSeries
 
 _LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """The steps that one process made.
+class SessionSteps(StepSeries):
+    """The steps that one process made: their numbers rise; one may be missing where a part of the run was lost.
 
     Attributes:
         session: whose they are.
-        step: `[n]` step numbers, rising; a number may be missing where a part of the run was lost.
-        start_ps: `[n]` from the session's epoch.
-        dur_ps: `[n]` step time.
-        input_ps: `[n]` waiting for the batch, 0 where not known.
-        compile_ps: `[n]` compiling, 0 where not known.
     """
 
     session: SessionClock
-    step: Int64s
-    start_ps: Int64s
-    dur_ps: Int64s
-    input_ps: Int64s
-    compile_ps: Int64s
 
     def index_of(self, step: int) -> int:
         """Position of the first recorded step whose number is `step` or higher."""
@@ -73,10 +63,9 @@ class Course:
         return _running_sums(self.input_ps)
 
 
-def course_of(clock: RunClock, session: SessionClock) -> Course:
+def steps_of_session(clock: RunClock, session: SessionClock) -> SessionSteps:
     """The steps of one session of a run."""
-    names = ("step", "start_ps", "dur_ps", "input_ps", "compile_ps")
-    return Course(session, **{name: getattr(clock, name)[session.rows] for name in names})
+    return SessionSteps(**vars(clock.take(session.rows)), session=session)
 
 
 def _running_sums(values: Int64s) -> tuple[Int64s, Int64s]:

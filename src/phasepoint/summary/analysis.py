@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.estimates.captured import StepKeys, step_keys
 from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.checkpoint_folders import join_folders
 from phasepoint.phases.clock.steps import RunClock, last_seen_ps, read_clock
@@ -42,11 +41,6 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
-
-    @cached_property
-    def keys(self) -> StepKeys:
-        """Which row of the clock a step is."""
-        return step_keys(self.tables["steps"])
 
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `tables` does not hold (`spans`, `instructions`) are read when asked for."""
@@ -81,20 +75,20 @@ def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
     tables = {name: run.table(name) for name in TABLES_READ}
     tables["checkpoints"] = join_folders(tables["checkpoints"])
     clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
-    result = _find_phases(tables, method)
+    result = _find_phases(clock, tables, method)
     names = {phase.id: phase.name for phase in result.phases}
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
     return Analysis(run, tables, clock, result, names, estimate_totals(*sampled, result.labels, **more))
 
 
-def _find_phases(tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+def _find_phases(clock: RunClock, tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
     steps = tables["steps"]
     if not steps.num_rows:
         none = np.empty(0, np.int64)
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
-    ops, keys = tables["ops"], step_keys(steps)
-    of_step = (keys.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
+    ops = tables["ops"]
+    of_step = (clock.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
     known = ops if of_step.all() else ops.filter(pa.array(of_step))  # a step's row may have been lost
     return detect_phases(steps, known, method=method)
 

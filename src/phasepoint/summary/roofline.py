@@ -157,7 +157,7 @@ def read_op_costs(analysis: Analysis) -> Mapping[int, tuple[OpCost, ...]]:
     none = np.empty(0)
     captured = Captured(rows, analysis.estimates.window[rows], none, none.astype(np.int64))
     programs = _by_id(analysis.tables["programs"])
-    columns = read_op_columns(analysis.tables["ops"], programs, analysis.keys, captured)
+    columns = read_op_columns(analysis.tables["ops"], programs, analysis.clock, captured)
     if not len(columns.index):
         return {}
     instructions = _read_instructions(analysis, columns)

@@ -60,13 +60,13 @@ class DeviceOps:
 
 def read_device_ops(view: FindingsView) -> DeviceOps:
     """Ops and kernels on devices in captured steps; of several windows that saw a step, the first."""
-    ops, keys, captured = view.table("ops"), view.keys, view.captured
+    ops, captured = view.table("ops"), view.captured
     on_device = pc.and_(
         pc.not_equal(ops.column("device").cast(pa.string()), "host"),
         pc.is_in(ops.column("level").cast(pa.string()), value_set=pa.array(["op", "kernel"])),
     )
     ops = ops.filter(on_device)
-    index = captured.index_of(keys.rows_of(ops))
+    index = captured.index_of(view.clock.rows_of(ops))
     known = index >= 0
     known[known] = captured.window[index[known]] == ops.column("window").to_numpy()[known]
     ops = ops.filter(pa.array(known))

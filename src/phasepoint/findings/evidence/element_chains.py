@@ -177,7 +177,7 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     """Spans that may be of a chain, or end one; the captured step of each; all captured steps with spans."""
     spans = view.table("spans")
     captured = view.captured
-    index = captured.index_of(view.keys.rows_of(spans))
+    index = captured.index_of(view.clock.rows_of(spans))
     known = index >= 0
     known[known] = captured.window[index[known]] == spans.column("window").to_numpy()[known]
     seen = renumber(index[known])[0]

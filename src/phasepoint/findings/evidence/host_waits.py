@@ -31,7 +31,7 @@ def host_collectives(view: FindingsView, undisturbed: float) -> tuple[RunTime, t
     """
     ops, captured = view.table("ops"), view.captured
     ops = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _NAMES))
-    index = captured.index_of(view.keys.rows_of(ops))
+    index = captured.index_of(view.clock.rows_of(ops))
     known = index >= 0
     if not known.any():
         return None
@@ -135,6 +135,6 @@ def _marked_ps(view: FindingsView) -> Int64s:
     """`[n_steps]` self time of the collectives that the framework marks."""
     ops, found_ps = view.table("ops"), np.zeros(view.clock.n_steps, np.int64)
     mine = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _MARKED))
-    rows = view.keys.rows_of(mine)
+    rows = view.clock.rows_of(mine)
     np.add.at(found_ps, rows[rows >= 0], mine.column("self_ps").to_numpy()[rows >= 0])
     return found_ps

@@ -7,6 +7,7 @@ Stretches of steps for which something holds: runs of true values, short interru
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.encoding import renumber
 from phasepoint.store import Shard
+
+CLOCK_COLUMNS = ("host", "attempt", "step", "start_ps", "dur_ps", "input_ps", "compile_ps")
+"""Columns of the steps table that a series holds."""
 
 LAST_SEEN = ("windows", "hints", "checkpoints", "checkpoint_waits", "gaps")
 """Tables of stretches."""
@@ -70,8 +75,8 @@ class SessionClock:
 
 
 @dataclass(frozen=True, eq=False)
-class RunClock:
-    """The steps table as arrays, `[n_steps]` each, by host, attempt and step; unknown waits count as 0.
+class StepSeries:
+    """Steps with what the step clock knows of each, `[n_steps]` each; unknown waits count as 0.
 
     Attributes:
         host: rank.
@@ -83,7 +88,6 @@ class RunClock:
         compile_ps: compiling, at most what input_ps leaves of dur_ps.
         input_known: whether any step has its wait for input.
         compile_known: whether any step has its compilation.
-        sessions: by host and attempt; their rows tile the table.
     """
 
     host: Int64s
@@ -95,7 +99,6 @@ class RunClock:
     compile_ps: Int64s
     input_known: bool
     compile_known: bool
-    sessions: tuple[SessionClock, ...]
 
     @property
     def n_steps(self) -> int:
@@ -106,6 +109,50 @@ class RunClock:
     def inside_ps(self) -> int:
         """Time inside steps, all hosts."""
         return sum_ps(self.dur_ps)
+
+    def take(self, rows: Int64s | slice) -> "StepSeries":
+        """Some of the steps, in this order."""
+        columns = (getattr(self, name)[rows] for name in CLOCK_COLUMNS)
+        return StepSeries(*columns, self.input_known, self.compile_known)
+
+    def rows_of(self, table: pa.Table) -> Int64s:
+        """The step that each row of another table belongs to `[n]`; -1 where it is null or none of these.
+
+        Args:
+            table: column `step`; `host` and `attempt`, 0 without.
+        """
+        if not self.n_steps:
+            return np.full(table.num_rows, -1, np.int64)
+        hosts, sizes, order, keys = self._sorted
+        host = _numbers(table, "host")
+        place = np.minimum(np.searchsorted(hosts, host), len(hosts) - 1)
+        attempt, step = _numbers(table, "attempt"), _numbers(table, "step", missing=-1)
+        known = (hosts[place] == host) & (attempt >= 0) & (attempt < sizes[0]) & (step >= 0) & (step < sizes[1])
+        wanted = np.where(known, (place * sizes[0] + attempt) * sizes[1] + step, -1)
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(known & (keys[at] == wanted), at if order is None else order[at], -1)
+
+    @cached_property
+    def _sorted(self) -> tuple[Int64s, tuple[int, int], Int64s | None, Int64s]:
+        """The hosts; numbers of attempts and steps; the order of the keys, None where they stand in it; the keys."""
+        hosts, place = renumber(self.host)
+        sizes = int(self.attempt.max()) + 1, int(self.step.max()) + 1
+        keys = (place * sizes[0] + self.attempt) * sizes[1] + self.step
+        if bool((keys[1:] > keys[:-1]).all()):
+            return hosts, sizes, None, keys
+        order = np.argsort(keys, kind="stable")
+        return hosts, sizes, order, keys[order]
+
+
+@dataclass(frozen=True, eq=False)
+class RunClock(StepSeries):
+    """The steps of every host and attempt of a run, by host, attempt and step, and the sessions they stand in.
+
+    Attributes:
+        sessions: by host and attempt; their rows tile the series.
+    """
+
+    sessions: tuple[SessionClock, ...]
 
     @property
     def wall_ps(self) -> int:
@@ -121,6 +168,14 @@ class RunClock:
         return next((s for s in self.sessions if (s.host, s.attempt) == (host, attempt)), None)
 
 
+def read_series(steps: pa.Table) -> StepSeries:
+    """The steps of a table: of the columns of `CLOCK_COLUMNS` those that it has, 0 for the others and for null."""
+    columns = {name: _numbers(steps, name) for name in CLOCK_COLUMNS}
+    columns["input_ps"] = np.minimum(columns["input_ps"], columns["dur_ps"])
+    columns["compile_ps"] = np.minimum(columns["compile_ps"], columns["dur_ps"] - columns["input_ps"])
+    return StepSeries(**columns, input_known=_known(steps, "input_ps"), compile_known=_known(steps, "compile_ps"))
+
+
 def read_clock(steps: pa.Table, shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]) -> RunClock:
     """The clock of a run.
 
@@ -129,17 +184,8 @@ def read_clock(steps: pa.Table, shards: Sequence[Shard], last_seen_ps: dict[tupl
         shards: `Run.shards`.
         last_seen_ps: by host and attempt, the latest end of anything else recorded (windows, gaps, checkpoints).
     """
-    columns = {name: _numbers(steps, name) for name in ("host", "attempt", "step", "start_ps", "dur_ps")}
-    input_ps = np.minimum(_numbers(steps, "input_ps"), columns["dur_ps"])
-    compile_ps = np.minimum(_numbers(steps, "compile_ps"), columns["dur_ps"] - input_ps)
-    return RunClock(
-        **columns,
-        input_ps=input_ps,
-        compile_ps=compile_ps,
-        input_known=_known(steps, "input_ps"),
-        compile_known=_known(steps, "compile_ps"),
-        sessions=_sessions(columns, shards, last_seen_ps),
-    )
+    series = read_series(steps)
+    return RunClock(**vars(series), sessions=_sessions(series, shards, last_seen_ps))
 
 
 def sum_ps(values: Int64s) -> int:
@@ -150,7 +196,7 @@ def sum_ps(values: Int64s) -> int:
 
 
 def _sessions(
-    columns: dict[str, Int64s], shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]
+    series: StepSeries, shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]
 ) -> tuple[SessionClock, ...]:
     shards = sorted(shards, key=lambda s: (s.host, s.attempt))
     first_epoch_ns: dict[int, int] = {}
@@ -158,26 +204,28 @@ def _sessions(
     for shard in shards:
         key = (shard.host, shard.attempt)
         epoch_ns = shard.session.epoch_unix_ns
-        rows = np.flatnonzero((columns["host"] == shard.host) & (columns["attempt"] == shard.attempt))
+        rows = np.flatnonzero((series.host == shard.host) & (series.attempt == shard.attempt))
         first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-        ends = columns["start_ps"][first:end] + columns["dur_ps"][first:end]
+        ends = series.start_ps[first:end] + series.dur_ps[first:end]
         closed_ns = shard.session.closed_unix_ns
         seen = [last_seen_ps.get(key, 0), int(ends.max()) if len(ends) else 0]
         if closed_ns is not None:
             seen.append((closed_ns - epoch_ns) * 1000)
-        inside_ps = sum_ps(columns["dur_ps"][first:end])
+        inside_ps = sum_ps(series.dur_ps[first:end])
         offset_ps = max((epoch_ns - first_epoch_ns.setdefault(shard.host, epoch_ns)) * 1000, 0)
         wall_ps = max(*seen, inside_ps)
         sessions.append(SessionClock(*key, shard.state, offset_ps, wall_ps, first, end))
     return tuple(sessions)
 
 
-def _numbers(table: pa.Table, name: str) -> Int64s:
-    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)
+def _numbers(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:
+    if name not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    return np.asarray(pc.fill_null(table.column(name), missing).to_numpy(), np.int64)
 
 
 def _known(table: pa.Table, name: str) -> bool:
-    return bool(table.column(name).null_count < table.num_rows)
+    return name in table.column_names and bool(table.column(name).null_count < table.num_rows)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median
 from phasepoint.phases.detection.naming import Evidence, name_phases
 from phasepoint.phases.detection.result import Labelling, Phase, TopOp
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 N_TOP = 10
 """Ops kept per phase."""
@@ -68,7 +68,7 @@ _REGULAR = 0.25
 """A return is on time within this part of the median distance between returns."""
 
 
-def describe_phases(series: StepSeries, vectors: OpVectors | None, labelling: Labelling) -> tuple[Phase, ...]:
+def describe_phases(series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling) -> tuple[Phase, ...]:
     """A `Phase` per label, in order of label.
 
     Args:
@@ -79,7 +79,7 @@ def describe_phases(series: StepSeries, vectors: OpVectors | None, labelling: La
     labels = labelling.labels
     n_phases = int(labels.max()) + 1
     tops: tuple[tuple[TopOp, ...], ...] = ((),) * n_phases
-    captured = np.zeros(series.n, bool)
+    captured = np.zeros(series.n_steps, bool)
     if vectors is not None:
         tops = top_ops_by_phase(vectors, labels, n_phases)
         captured[vectors.index] = True
@@ -105,7 +105,7 @@ def _members(labels: Int64s, n_phases: int) -> list[Int64s]:
 
 
 def _evidence(
-    series: StepSeries, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
+    series: DistinctSteps, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
 ) -> Evidence:
     dur_ps = series.dur_ps[member]
     total_ps = int(dur_ps.sum())
@@ -116,14 +116,14 @@ def _evidence(
         number=number,
         role=labelling.roles.get(number),
         n_steps=len(member),
-        n_run=series.n,
+        n_run=series.n_steps,
         first_index=int(member[0]),
         last_index=int(member[-1]),
         starts=starts,
         total_ps=total_ps,
         median_ps=int(median(dur_ps)),
-        compile_share=_share(series.compile_ps, member, total_ps),
-        input_share=_share(series.input_ps, member, total_ps),
+        compile_share=_share(series.compile_ps, member, total_ps) if series.compile_known else None,
+        input_share=_share(series.input_ps, member, total_ps) if series.input_known else None,
         hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
         communication_share=_category_share(tops, "communication"),
         movement_share=_category_share(tops, "data_movement"),
@@ -131,10 +131,8 @@ def _evidence(
     )
 
 
-def _share(part_ps: Int64s | None, member: Int64s, total_ps: int) -> float | None:
-    if part_ps is None or total_ps == 0:
-        return None
-    return int(part_ps[member].sum()) / total_ps
+def _share(part_ps: Int64s, member: Int64s, total_ps: int) -> float | None:
+    return int(part_ps[member].sum()) / total_ps if total_ps else None
 
 
 def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
@@ -143,10 +141,10 @@ def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
     return sum(top.share for top in tops if top.category == category)
 
 
-def _phase(series: StepSeries, evidence: Evidence, member: Int64s, seen: Int64s) -> Phase:
+def _phase(series: DistinctSteps, evidence: Evidence, member: Int64s, seen: Int64s) -> Phase:
     """The phase before it is named; `seen` are the members that a window saw."""
     run_ps = int(series.dur_ps.sum())
-    weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n
+    weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n_steps
     return Phase(
         id=evidence.number,
         name="",
@@ -162,7 +160,7 @@ def _phase(series: StepSeries, evidence: Evidence, member: Int64s, seen: Int64s)
     )
 
 
-def _representative(series: StepSeries, member: Int64s, median_ps: int) -> int:
+def _representative(series: DistinctSteps, member: Int64s, median_ps: int) -> int:
     """The step whose duration is nearest to the phase's median; the earliest of equals."""
     return int(series.step[member[np.abs(series.dur_ps[member] - median_ps).argmin()]])
 

@@ -11,9 +11,9 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.phases.detection.describe import describe_phases
 from phasepoint.phases.detection.result import Labelling, PhaseResult, Segments
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries, read_ops, read_steps
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
 
-Method = Callable[[StepSeries, OpVectors | None], Labelling]
+Method = Callable[[DistinctSteps, OpVectors | None], Labelling]
 
 METHODS: Mapping[str, str] = {
     "recurrent": "label_recurrent",
@@ -58,7 +58,7 @@ def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str =
     labelling = _renumber(labelling)
     phases = describe_phases(series, vectors, labelling)
     order = np.argsort(series.row, kind="stable").astype(np.int64)
-    slow = np.zeros(series.n, bool) if labelling.slow is None else labelling.slow
+    slow = np.zeros(series.n_steps, bool) if labelling.slow is None else labelling.slow
     return PhaseResult(
         labels=labelling.labels[series.row],
         steps=series.step[series.row],

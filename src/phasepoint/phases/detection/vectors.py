@@ -10,39 +10,25 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError
+from phasepoint.phases.clock.steps import StepSeries
 
 _DEVICE_LEVELS = ("op", "kernel")
 _BLOCK_STEPS = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class StepSeries:
-    """The step clock in the run's order, `[n]` each; `n` counts distinct steps.
+class DistinctSteps(StepSeries):
+    """The steps in the run's order, each once: over several hosts its times are the longest, which set the pace.
 
     Attributes:
-        step: step number.
-        attempt: attempt of the host; zeros where the table has none.
-        dur_ps: duration; over several hosts the longest, because the slowest sets the pace.
-        input_ps: waiting for data; null where the table has none.
-        compile_ps: compiling; null where the table has none.
         kind: code into `kinds`, -1 where no hint was given.
         kinds: names of the hints.
-        row: which of the `n` each row of the table belongs to, `[n_rows]`.
+        row: which of them each row of the steps table belongs to, `[n_rows]`.
     """
 
-    step: Int64s
-    attempt: Int64s
-    dur_ps: Int64s
-    input_ps: Int64s | None
-    compile_ps: Int64s | None
     kind: Int64s
     kinds: tuple[str, ...]
     row: Int64s
-
-    @property
-    def n(self) -> int:
-        """Distinct steps."""
-        return len(self.step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +74,8 @@ class OpVectors:
             yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
 
 
-def read_steps(steps: pa.Table) -> StepSeries:
-    """The steps table as arrays in the run's order.
+def read_steps(steps: pa.Table) -> DistinctSteps:
+    """The steps table in the run's order.
 
     Args:
         steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `start_ps`, `kind`, `host`, `attempt`.
@@ -118,20 +104,25 @@ def read_steps(steps: pa.Table) -> StepSeries:
     row[order] = np.cumsum(first) - 1
     where = slice(None) if distinct else np.flatnonzero(first)
     kind, kinds = _kinds(steps)
-    input_ps, compile_ps = (_optional_numbers(steps, name) for name in ("input_ps", "compile_ps"))
-    return StepSeries(
-        step=step[order][where],
+    waits = {name: _optional_numbers(steps, name) for name in ("input_ps", "compile_ps")}
+    none = np.zeros(int(first.sum()), np.int64)
+    longest = {name: none if ps is None else _longest(ps, order, where) for name, ps in waits.items()}
+    return DistinctSteps(
+        host=none,
         attempt=attempt[order][where],
+        step=step[order][where],
+        start_ps=none,
         dur_ps=_longest(dur_ps, order, where),
-        input_ps=None if input_ps is None else _longest(input_ps, order, where),
-        compile_ps=None if compile_ps is None else _longest(compile_ps, order, where),
+        **longest,
+        input_known=waits["input_ps"] is not None,
+        compile_known=waits["compile_ps"] is not None,
         kind=kind[order][where],
         kinds=kinds,
         row=row,
     )
 
 
-def read_ops(ops: pa.Table | None, series: StepSeries) -> OpVectors | None:
+def read_ops(ops: pa.Table | None, series: DistinctSteps) -> OpVectors | None:
     """The ops table as vectors of the captured steps; null where it holds none for these steps.
 
     Rows of no step (work outside every captured step) take no part. Where several hosts captured one step,
@@ -260,17 +251,17 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return combined
 
 
-def _positions(step: Int64s, attempt: Int64s | None, series: StepSeries) -> Int64s:
+def _positions(step: Int64s, attempt: Int64s | None, series: DistinctSteps) -> Int64s:
     if attempt is None or not series.attempt.any():
         known, position = series.step, np.searchsorted(series.step, step)
         if series.attempt.any():
             raise ValueError("table 'steps' has several attempts but table 'ops' has no column 'attempt'")
-        found = known[np.minimum(position, series.n - 1)] == step
+        found = known[np.minimum(position, series.n_steps - 1)] == step
     else:
         span = max(int(series.step.max()), int(step.max())) + 1
         known, wanted = series.attempt * span + series.step, attempt * span + step
         position = np.searchsorted(known, wanted)
-        found = known[np.minimum(position, series.n - 1)] == wanted
+        found = known[np.minimum(position, series.n_steps - 1)] == wanted
     if not found.all():
         at = int(np.flatnonzero(~found)[0])
         raise ValueError(
@@ -300,7 +291,7 @@ def _op_codes(ops: pa.Table) -> tuple[Int64s, tuple[str, ...]]:
     return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
 
 
-def _keys(ops: pa.Table, op: Int64s, series: StepSeries) -> Int64s:
+def _keys(ops: pa.Table, op: Int64s, series: DistinctSteps) -> Int64s:
     """Code of op and program. Program numbers mean nothing in another attempt, so there the op alone counts."""
     program = _optional_numbers(ops, "program")
     if program is None or (series.attempt != series.attempt[0]).any():

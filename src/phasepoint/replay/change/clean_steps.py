@@ -16,7 +16,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError, ReplayError
 from phasepoint.core.intervals import IntervalSet, union
 from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps
-from phasepoint.phases.clock.steps import RunClock, read_clock
+from phasepoint.phases.clock.steps import RunClock, StepSeries, read_clock
 from phasepoint.replay.fidelity.steps import SETTLING_COLUMNS, settled_ps
 from phasepoint.replay.plan.ways import LEAD_STEPS
 from phasepoint.replay.record import ReplayRecord, read_replay
@@ -29,18 +29,14 @@ class CleanSteps:
     """A run's steps, with what of them was the step itself.
 
     Attributes:
-        host: `[n_steps]`.
-        attempt: `[n_steps]`.
-        step: `[n_steps]`.
+        series: the steps.
         own_ps: `[n_steps]`, the step's time less what it compiled and what checkpoints held it.
         clean: `[n_steps]`, whether the step neither compiled, nor held a checkpoint, nor stands in or beside a capture
             window, nor among the first steps of a replay.
         settled: `[n_steps]`, the same with capture windows counted in.
     """
 
-    host: Int64s
-    attempt: Int64s
-    step: Int64s
+    series: StepSeries
     own_ps: Int64s
     clean: NDArray[np.bool_]
     settled: NDArray[np.bool_]
@@ -65,7 +61,7 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
             clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
     settled = clean & (saved_ps == 0)
     clean = settled & ~_beside_windows(clock, tables["windows"])
-    return CleanSteps(clock.host, clock.attempt, clock.step, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
+    return CleanSteps(clock, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
 
 
 def _lead(compile_ps: Int64s) -> NDArray[np.bool_]:
@@ -199,7 +195,7 @@ def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | 
         A step that a host did twice, because its job was started again, counts as it was done last.
     """
     chosen = [_newest(run, run.clean if where is None else run.clean & where[i]) for i, run in enumerate(runs)]
-    step = np.concatenate([run.step[rows] for run, rows in zip(runs, chosen, strict=True)])
+    step = np.concatenate([run.series.step[rows] for run, rows in zip(runs, chosen, strict=True)])
     own_ps = np.concatenate([run.own_ps[rows] for run, rows in zip(runs, chosen, strict=True)])
     numbers, index, counts = np.unique(step, return_inverse=True, return_counts=True)
     sums = np.zeros(len(numbers), np.int64)
@@ -209,7 +205,8 @@ def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | 
 
 def _newest(run: CleanSteps, kept: NDArray[np.bool_]) -> Int64s:
     rows = np.flatnonzero(kept)
-    rows = rows[np.lexsort((run.attempt[rows], run.step[rows], run.host[rows]))]
-    host, step = run.host[rows], run.step[rows]
+    kept_steps = run.series.take(rows)
+    order = np.lexsort((kept_steps.attempt, kept_steps.step, kept_steps.host))
+    rows, host, step = rows[order], kept_steps.host[order], kept_steps.step[order]
     last = np.append((host[1:] != host[:-1]) | (step[1:] != step[:-1]), True)[: len(rows)]
     return np.asarray(rows[last], np.int64)

@@ -57,8 +57,8 @@ def without_slow(run: CleanSteps, original: StepMeans) -> CleanSteps:
         original: step times of the original by number; steps that it lacks are left as they are.
     """
     clean = np.flatnonzero(run.clean)
-    place = np.searchsorted(original.step, run.step[clean])
-    known = (place < len(original.step)) & np.isin(run.step[clean], original.step)
+    place = np.searchsorted(original.step, run.series.step[clean])
+    known = (place < len(original.step)) & np.isin(run.series.step[clean], original.step)
     rows, before = clean[known], original.own_ps[place[known]]
     blocks = len(rows) // BLOCK_STEPS
     if blocks < LEAST_BLOCKS:

@@ -195,7 +195,7 @@ WINDOWS_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Candidates:
     """The steps of one host that there are to choose from.
 
     Attributes:
@@ -257,7 +257,7 @@ class SamplePlan:
         return Choice(index, self.stratum[index], size, _phase_counts(self.stratum, self.phase, len(size)))
 
 
-def plan_sample(steps: Steps, sample: int, rng: np.random.Generator) -> SamplePlan:
+def plan_sample(steps: Candidates, sample: int, rng: np.random.Generator) -> SamplePlan:
     """Strata for a sample of that many steps, or of all there are.
 
     Args:
@@ -281,7 +281,7 @@ def plan_sample(steps: Steps, sample: int, rng: np.random.Generator) -> SamplePl
     return SamplePlan(steps.phase, stratum, allotted)
 
 
-def _choose_windows(steps: Steps, most: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _choose_windows(steps: Candidates, most: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Steps of capture windows: of all where they fit in, else of those that chance opened, at random."""
     chosen = steps.window >= 0
     if chosen.sum() <= most:

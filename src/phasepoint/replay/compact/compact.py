@@ -16,9 +16,8 @@ from phasepoint.core.encoding import renumber
 from phasepoint.core.errors import NoDataError, UsageError
 from phasepoint.core.units import format_ratio
 from phasepoint.estimates.captured import PARTS, Captured
-from phasepoint.estimates.strata import StepTimes
-from phasepoint.phases.clock.steps import sum_ps
-from phasepoint.replay.compact.choice import Choice, SamplePlan, Steps, plan_sample
+from phasepoint.phases.clock.steps import StepSeries, sum_ps
+from phasepoint.replay.compact.choice import Candidates, Choice, SamplePlan, plan_sample
 from phasepoint.replay.compact.estimate import Interval, Seen, estimate_run
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.summary import reference_host
@@ -132,7 +131,7 @@ class HostSteps:
     Attributes:
         host: rank.
         row: `[n]`, rows of the run's clock.
-        times: what the clock measured of each.
+        series: what the clock knows of each.
         captured: the captured ones; rows are positions among the host's steps, windows are numbered through all
             attempts.
         phase: `[n]`, phase id.
@@ -140,7 +139,7 @@ class HostSteps:
 
     host: int
     row: Int64s
-    times: StepTimes
+    series: StepSeries
     captured: Captured
     phase: Int64s
 
@@ -150,7 +149,7 @@ class HostSteps:
         window[self.captured.row] = self.captured.window
         by_chance = np.zeros(len(self.row), bool)
         by_chance[self.captured.row] = np.isfinite(self.captured.weight)
-        return plan_sample(Steps(self._known(sample), self.phase, window, by_chance), sample, rng)
+        return plan_sample(Candidates(self._known(sample), self.phase, window, by_chance), sample, rng)
 
     def choose(self, sample: int, seed: int) -> Choice:
         """Choose that many of them."""
@@ -159,22 +158,21 @@ class HostSteps:
 
     def _known(self, sample: int) -> Floats:
         """What is known of every step and strata may go by: the clock's columns; of captured runs, the parts too."""
-        columns = [self.times.dur_ps, self.times.input_ps, self.times.compile_ps]
+        columns = [self.series.dur_ps, self.series.input_ps, self.series.compile_ps]
         if len(self.captured.row) == len(self.row):
             time_weight = max(TIME_WEIGHT, TIME_FIRST_STEPS // sample)
-            columns = [time_weight * self.times.dur_ps, *self.captured.parts_ps.T]
+            columns = [time_weight * self.series.dur_ps, *self.captured.parts_ps.T]
         return np.column_stack(columns).astype(np.float64)
 
     def seen(self, choice: Choice) -> Seen:
         """What the chosen steps show."""
         index = choice.index
-        times = StepTimes(self.times.dur_ps[index], self.times.input_ps[index], self.times.compile_ps[index])
         at = self.captured.index_of(index)
         row = np.flatnonzero(at >= 0)
         at = at[row]
         mine = self.captured
         captured = Captured(row, mine.window[at], mine.weight[at], mine.parts_ps[at])
-        return Seen(choice.stratum, self.phase[index], times, captured, choice.size, choice.phases)
+        return Seen(choice.stratum, self.phase[index], self.series.take(index), captured, choice.size, choice.phases)
 
 
 def compact_run(analysis: Analysis, *, budget: float = DEFAULT_BUDGET, seed: int = 0) -> Compact:
@@ -197,7 +195,7 @@ def compact_run(analysis: Analysis, *, budget: float = DEFAULT_BUDGET, seed: int
     choice = steps.choose(_sample_size(budget, n), seed)
     seen = steps.seen(choice)
     found = estimate_run(seen, confidence=CONFIDENCE)
-    actual_ps = sum_ps(steps.times.dur_ps)
+    actual_ps = sum_ps(steps.series.dur_ps)
     wall_ps = sum(session.wall_ps for session in analysis.clock.of_host(steps.host))
     return Compact(
         run=analysis.run.path,
@@ -234,8 +232,7 @@ def read_host_steps(analysis: Analysis) -> HostSteps:
     attempt = clock.attempt[seen.row[mine]]
     window = renumber(attempt * (int(seen.window.max(initial=0)) + 1) + seen.window[mine])[1]
     captured = Captured(np.searchsorted(row, seen.row[mine]), window, seen.weight[mine], seen.parts_ps[mine])
-    times = StepTimes(clock.dur_ps[row], clock.input_ps[row], clock.compile_ps[row])
-    return HostSteps(host, row, times, captured, analysis.labels[row])
+    return HostSteps(host, row, clock.take(row), captured, analysis.labels[row])
 
 
 def _sample_size(budget: float, n: int) -> int:
@@ -257,7 +254,7 @@ def _categories(parts: Mapping[str, Interval], steps: HostSteps) -> tuple[PartEs
 
 def _phases(found: Mapping[int, Interval], steps: HostSteps, names: Mapping[int, str]) -> tuple[PartEstimate, ...]:
     return tuple(
-        _part(names[phase], int(mine.sum()), interval, sum_ps(steps.times.dur_ps[mine]))
+        _part(names[phase], int(mine.sum()), interval, sum_ps(steps.series.dur_ps[mine]))
         for phase, interval in found.items()
         if (mine := steps.phase == phase).any()
     )
@@ -286,7 +283,7 @@ def _windows(analysis: Analysis, steps: HostSteps, choice: Choice, seen: Seen) -
             first_step=int(step[start]),
             last_step=int(step[end]),
             phase=analysis.names[int(seen.phase[start])],
-            dur_ps=sum_ps(seen.times.dur_ps[start : end + 1]),
+            dur_ps=sum_ps(seen.steps.dur_ps[start : end + 1]),
             weight=float(seen.weight[start]),
             captured=bool(window[start] >= 0),
         )

@@ -15,8 +15,7 @@ from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import weighted_median
 from phasepoint.estimates.captured import PARTS, Captured
 from phasepoint.estimates.cells import fit_cells
-from phasepoint.estimates.strata import Sampled, StepTimes, Stratum
-from phasepoint.estimates.totals import part_variances, step_parts
+from phasepoint.estimates.strata import Sampled, Stratum
 from phasepoint.estimates.stratified import (
     ChosenSteps,
     StratifiedTotals,
@@ -24,6 +23,8 @@ from phasepoint.estimates.stratified import (
     half_widths,
     round_closing,
 )
+from phasepoint.estimates.totals import part_variances, step_parts
+from phasepoint.phases.clock.steps import StepSeries
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,11 @@ class StepParts:
     freedom: Floats
 
 
-def fill_parts(times: StepTimes, captured: Captured, phase: Int64s, weight: Floats) -> StepParts:
+def fill_parts(steps: StepSeries, captured: Captured, phase: Int64s, weight: Floats) -> StepParts:
     """Parts of every chosen step.
 
     Args:
-        times: of the chosen steps.
+        steps: the chosen steps.
         captured: those captured among them, one or more; rows are positions among the chosen.
         phase: `[n]`, phase of each.
         weight: `[n]`, steps of the run that each stands for.
@@ -57,21 +58,21 @@ def fill_parts(times: StepTimes, captured: Captured, phase: Int64s, weight: Floa
         parts[captured.row] = captured.parts_ps
         return StepParts(parts, np.zeros((0, len(PARTS))), np.zeros(0))
     phases, stratum = renumber(phase)
-    strata = tuple(_describe(times, known, stratum == index, weight, one) for index, one in enumerate(phases.tolist()))
-    sampled = Sampled(times, captured, strata, stratum, renumber(captured.window)[1])
+    strata = tuple(_describe(steps, known, stratum == index, weight, one) for index, one in enumerate(phases.tolist()))
+    sampled = Sampled(steps, captured, strata, stratum, renumber(captured.window)[1])
     fit = fit_cells(sampled, np.zeros((len(captured.row), 0)), stands_for=weight)
-    parts = step_parts(fit, stratum, times.dur_ps)
+    parts = step_parts(fit, stratum, steps.dur_ps)
     parts[captured.row] = captured.parts_ps
     variances, freedom = part_variances(fit, range(len(strata)))
     return StepParts(parts, variances.reshape(-1, len(PARTS)), freedom)
 
 
 def _describe(
-    times: StepTimes, known: NDArray[np.bool_], mine: NDArray[np.bool_], weight: Floats, phase: int
+    steps: StepSeries, known: NDArray[np.bool_], mine: NDArray[np.bool_], weight: Floats, phase: int
 ) -> Stratum:
-    dur = times.dur_ps * weight
-    total, waiting = float(dur[mine].sum()), float((times.input_ps * weight)[mine].sum())
-    middle = weighted_median(times.dur_ps[mine].astype(np.float64), weight[mine])
+    dur = steps.dur_ps * weight
+    total, waiting = float(dur[mine].sum()), float((steps.input_ps * weight)[mine].sum())
+    middle = weighted_median(steps.dur_ps[mine].astype(np.float64), weight[mine])
     return Stratum(0, phase, int(total), int(dur[mine & ~known].sum()), middle, waiting / max(total, 1.0))
 
 
@@ -82,7 +83,7 @@ class Seen:
     Attributes:
         stratum: `[n]`, from 0.
         phase: `[n]`, phase id.
-        times: of the chosen steps, `[n]`.
+        steps: the chosen steps, `[n]`.
         captured: what went into those that a window saw; rows are positions among the chosen.
         size: `[n_strata]`, steps of the run in each.
         phases: per stratum, how many of its steps are of each phase.
@@ -90,7 +91,7 @@ class Seen:
 
     stratum: Int64s
     phase: Int64s
-    times: StepTimes
+    steps: StepSeries
     captured: Captured
     size: Int64s
     phases: tuple[Mapping[int, int], ...]
@@ -136,7 +137,7 @@ def estimate_run(seen: Seen, *, confidence: float = 0.95) -> RunEstimate:
         Estimates that close to the picosecond. Where every step is chosen they are exact and the intervals nil; for
         parts that needs every step captured, too.
     """
-    dur_ps = seen.times.dur_ps
+    dur_ps = seen.steps.dur_ps
     time = estimate_from_steps(ChosenSteps(seen.stratum, dur_ps[:, None], seen.size))
     total_ps = _rounded(time.totals[0])
     half = half_widths(time.variances, time.freedom, confidence)[0]
@@ -150,7 +151,7 @@ def estimate_run(seen: Seen, *, confidence: float = 0.95) -> RunEstimate:
 
 
 def _parts(seen: Seen, total: Interval, confidence: float) -> dict[str, Interval]:
-    filled = fill_parts(seen.times, seen.captured, seen.phase, seen.weight)
+    filled = fill_parts(seen.steps, seen.captured, seen.phase, seen.weight)
     found = estimate_from_steps(ChosenSteps(seen.stratum, filled.parts_ps, seen.size))
     variances = np.vstack([found.variances, filled.variances])
     halves = half_widths(variances, np.concatenate([found.freedom, filled.freedom]), confidence)

@@ -120,7 +120,7 @@ def compare_replay(original: Analysis, replay: Run, record: ReplayRecord) -> Fid
     ops = match_ops(before, after, common, phase_rows)
     times = match_times(before, after, common, phase_rows)
     programs = match_programs(before, after, common, phase_rows)
-    scalars = match_scalars((original.run, before.keys), (replay, after.keys), common)
+    scalars = match_scalars((original.run, before.steps), (replay, after.steps), common)
     setting = compare_settings(original, replay.manifest, record)
     comparisons = ops, times, programs, scalars
     differences = (*(Difference(*one) for one in setting.differences), *_differences(*comparisons))

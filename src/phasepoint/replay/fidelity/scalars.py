@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.estimates.captured import StepKeys
+from phasepoint.phases.clock.steps import StepSeries
 from phasepoint.replay.fidelity.steps import CommonSteps
 from phasepoint.replay.record import ReplayRecord
 from phasepoint.store import Manifest, Run
@@ -113,12 +113,12 @@ class ScalarMatch:
 
 
 def match_scalars(
-    original: tuple[Run, StepKeys], replay: tuple[Run, StepKeys], common: CommonSteps
+    original: tuple[Run, StepSeries], replay: tuple[Run, StepSeries], common: CommonSteps
 ) -> tuple[ScalarMatch, ...]:
     """Compare what was logged in the common steps, by name.
 
     Args:
-        original: the run that is replayed, and the keys of its steps.
+        original: the run that is replayed, and its steps.
         replay: the replay, likewise.
         common: their common steps.
 
@@ -131,10 +131,10 @@ def match_scalars(
     return tuple(_match(name, before, after, common.step) for name in names)
 
 
-def _values(run: Run, keys: StepKeys, rows: Int64s) -> dict[_Key, float | None]:
+def _values(run: Run, steps: StepSeries, rows: Int64s) -> dict[_Key, float | None]:
     """Values by name, position in `rows`, and number in the step."""
     scalars = run.table("scalars")
-    row = keys.rows_of(scalars)
+    row = steps.rows_of(scalars)
     kept = np.isin(row, rows) & (row >= 0)
     order = np.argsort(rows, kind="stable")
     place = order[np.searchsorted(rows[order], row[kept])] if len(rows) else row[kept]

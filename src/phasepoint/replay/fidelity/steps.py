@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.arrays import Bools, Int64s
-from phasepoint.estimates.captured import StepKeys, step_keys
+from phasepoint.phases.clock.steps import StepSeries, read_series
 from phasepoint.replay.plan.ways import LEAD_STEPS
 from phasepoint.replay.record import ReplayRecord
 from phasepoint.store import Run
@@ -74,8 +74,7 @@ def match_steps(original: Analysis, replay: Run, record: ReplayRecord) -> Common
     Raises:
         StoreError: a table cannot be read.
     """
-    steps = replay.table("steps")
-    theirs = step_keys(steps)
+    theirs = read_series(replay.table("steps"))
     attempt = {host: _attempt(original, record, host) for host in np.unique(theirs.host).tolist()}
     wanted = pa.table(
         {
@@ -84,7 +83,7 @@ def match_steps(original: Analysis, replay: Run, record: ReplayRecord) -> Common
             "step": pa.array(theirs.step),
         }
     )
-    row = original.keys.rows_of(wanted)
+    row = original.clock.rows_of(wanted)
     both = np.flatnonzero(row >= 0)
     rows, step = row[both], theirs.step[both]
     return CommonSteps(
@@ -92,44 +91,43 @@ def match_steps(original: Analysis, replay: Run, record: ReplayRecord) -> Common
         step=step,
         original=rows,
         replay=both,
-        original_state=window_states(original.keys, original.tables["windows"], original.tables["steps"])[rows],
-        replay_state=window_states(theirs, replay.table("windows"), steps)[both],
+        original_state=window_states(original.clock, original.tables["windows"])[rows],
+        replay_state=window_states(theirs, replay.table("windows"))[both],
         of_phase=original.labels[rows] == record.phase_id,
         target=(step >= record.target_first) & (step <= record.target_last),
         warm=np.full(len(step), record.checkpoint is None) | (step >= record.first_step + LEAD_STEPS),
     )
 
 
-def window_states(keys: StepKeys, windows: pa.Table, steps: pa.Table) -> Int64s:
+def window_states(steps: StepSeries, windows: pa.Table) -> Int64s:
     """How a window stands to each step, `[n_steps]`."""
-    start_ps = np.asarray(steps.column("start_ps").to_numpy(), np.int64)
     first, last = (np.asarray(windows.column(name).to_numpy(), np.int64) for name in ("first_step", "last_step"))
     length = np.maximum(last - first + 1, 0)
     window = np.repeat(np.arange(len(first)), length)
     within = np.arange(len(window)) - np.repeat(np.cumsum(length) - length, length)
-    state = np.full(len(keys.step), CLEAR, np.int64)
+    state = np.full(steps.n_steps, CLEAR, np.int64)
     saw = np.flatnonzero(length)
-    after = _rows(keys, windows, saw, last[saw] + 1, missing=True)
+    after = _rows(steps, windows, saw, last[saw] + 1, missing=True)
     for place, row in zip(saw.tolist(), after.tolist(), strict=True):
         if row >= 0:
-            state[row : _settled_row(keys, start_ps, row, windows.slice(place, 1))] = AFTER
-    state[_rows(keys, windows, window, first[window] + within)] = CAPTURED
+            state[row : _settled_row(steps, row, windows.slice(place, 1))] = AFTER
+    state[_rows(steps, windows, window, first[window] + within)] = CAPTURED
     return state
 
 
-def _settled_row(keys: StepKeys, start_ps: Int64s, row: int, window: pa.Table) -> int:
+def _settled_row(steps: StepSeries, row: int, window: pa.Table) -> int:
     """The first row, of those from `row` on, that a window does not disturb any more; one past `row` at least."""
     settled = settled_ps(window.select(SETTLING_COLUMNS).to_pylist()[0])
-    end = row + 1
-    while end < len(start_ps) and start_ps[row] < start_ps[end] < settled and keys.host[end] == keys.host[row]:
+    start_ps, host, end = steps.start_ps, steps.host, row + 1
+    while end < len(start_ps) and start_ps[row] < start_ps[end] < settled and host[end] == host[row]:
         end += 1
     return end
 
 
-def _rows(keys: StepKeys, windows: pa.Table, window: Int64s, step: Int64s, *, missing: bool = False) -> Int64s:
+def _rows(steps: StepSeries, windows: pa.Table, window: Int64s, step: Int64s, *, missing: bool = False) -> Int64s:
     """Rows of steps by number in the host and attempt of a window each; those that the table has, or -1."""
     where = windows.select(["host", "attempt"]).take(pa.array(window))
-    row = keys.rows_of(where.append_column("step", pa.array(step)))
+    row = steps.rows_of(where.append_column("step", pa.array(step)))
     return row if missing else row[row >= 0]
 
 

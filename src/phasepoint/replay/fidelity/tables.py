@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows, first_rows
-from phasepoint.estimates.captured import Captured, StepKeys, read_captured, step_keys
+from phasepoint.estimates.captured import Captured, read_captured
 from phasepoint.estimates.op_columns import OpColumns, read_op_columns
+from phasepoint.phases.clock.steps import StepSeries, read_series
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
@@ -51,18 +52,18 @@ class SideTables:
 
     Attributes:
         run: where they are from.
-        keys: of the steps.
+        steps: of the run.
         tables: those of `TABLES_COMPARED`, by name.
     """
 
     run: Run
-    keys: StepKeys
+    steps: StepSeries
     tables: Mapping[str, pa.Table]
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> "SideTables":
         """The tables of an analysed run."""
-        return cls(analysis.run, analysis.keys, analysis.tables)
+        return cls(analysis.run, analysis.clock, analysis.tables)
 
     @classmethod
     def of_run(cls, run: Run) -> "SideTables":
@@ -72,22 +73,17 @@ class SideTables:
             StoreError: a table cannot be read.
         """
         tables = {name: run.table(name) for name in TABLES_COMPARED}
-        return cls(run, step_keys(tables["steps"]), tables)
-
-    @property
-    def dur_ps(self) -> Int64s:
-        """Duration of every step."""
-        return np.asarray(self.tables["steps"].column("dur_ps").to_numpy(), np.int64)
+        return cls(run, read_series(tables["steps"]), tables)
 
     @cached_property
     def captured(self) -> Captured:
         """The steps that a window saw."""
-        return read_captured(self.keys, *(self.tables[name] for name in ("steps", "windows", "breakdowns")))
+        return read_captured(self.steps, self.tables["windows"], self.tables["breakdowns"])
 
     @cached_property
     def columns(self) -> OpColumns:
         """Device work of the captured steps."""
-        return read_op_columns(self.tables["ops"], self.tables["programs"], self.keys, self.captured)
+        return read_op_columns(self.tables["ops"], self.tables["programs"], self.steps, self.captured)
 
     @cached_property
     def programs(self) -> dict[ProgramId, Program]:
@@ -102,7 +98,7 @@ class SideTables:
     def program_times(self, rows: Int64s) -> dict[Program, int]:
         """Self time in ps of the programs within some rows of `steps`."""
         ops = self.tables["ops"]
-        within = np.isin(self.keys.rows_of(ops), rows) & pc.is_valid(ops.column("program")).to_numpy()
+        within = np.isin(self.steps.rows_of(ops), rows) & pc.is_valid(ops.column("program")).to_numpy()
         ops = ops.filter(pa.array(within))
         code = encode_rows(ops, _PROGRAM)
         first = ops.take(pa.array(first_rows(code))).select(_PROGRAM).to_pylist()

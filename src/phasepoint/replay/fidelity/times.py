@@ -71,8 +71,8 @@ def match_times(base: SideTables, replay: SideTables, common: CommonSteps, phase
     if chosen is None:
         return StepTimeMatch(reason=_why_none(common))
     states = tuple(np.unique(common.original_state[chosen]).tolist())
-    before = base.dur_ps[common.original[chosen]]
-    after = replay.dur_ps[common.replay[chosen]]
+    before = base.steps.dur_ps[common.original[chosen]]
+    after = replay.steps.dur_ps[common.replay[chosen]]
     like = _of_phase(base, phase_rows, states)
     paired = len(after) >= ENOUGH_STEPS
     ratio, low, high = _paired(before, after) if paired else _unpaired(like, after)
@@ -141,8 +141,8 @@ def _unpaired(like: Int64s, after: Int64s) -> tuple[float, float | None, float |
 
 def _of_phase(base: SideTables, rows: Int64s, states: tuple[int, ...]) -> Int64s:
     """Durations of the phase's steps in the original, by how windows stand to them; all where none stands so."""
-    alike = rows[np.isin(window_states(base.keys, base.tables["windows"], base.tables["steps"])[rows], states)]
-    return base.dur_ps[alike if len(alike) else rows]
+    alike = rows[np.isin(window_states(base.steps, base.tables["windows"])[rows], states)]
+    return base.steps.dur_ps[alike if len(alike) else rows]
 
 
 def _compiles_apart(base: SideTables, replay: SideTables, common: CommonSteps) -> Bools:
@@ -154,7 +154,7 @@ def _compiles(side: SideTables) -> Bools:
     compile_ps = np.nan_to_num(
         side.tables["steps"].column("compile_ps").to_numpy(zero_copy_only=False).astype(np.float64)
     )
-    return np.asarray(compile_ps > _COMPILES * side.dur_ps, np.bool_)
+    return np.asarray(compile_ps > _COMPILES * side.steps.dur_ps, np.bool_)
 
 
 def _why_none(common: CommonSteps) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from phasepoint.core.statistics import median_ps
 from phasepoint.replay.checkpoints import IndexedCheckpoint, RestartPoint
-from phasepoint.replay.session_steps import Course
+from phasepoint.replay.session_steps import SessionSteps
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,14 @@ class CostBook:
     """What the costs of every replay of one process rest on.
 
     Attributes:
-        course: its steps.
-        input_known: whether the clock saw the wait for input.
-        compile_known: whether the clock saw compilations.
+        steps: its steps.
         write_rate: time and bytes of a checkpoint that was written while the job waited, at the median rate of those;
             None where there is none with a size.
         lead: first steps of a program, in which it compiles.
         process_age_ps: how long the process had run when recording began; None where it is not known, or tells nothing.
     """
 
-    course: Course
-    input_known: bool
-    compile_known: bool
+    steps: SessionSteps
     write_rate: tuple[int, int] | None
     lead: int
     process_age_ps: int | None
@@ -74,7 +70,7 @@ class CostBook:
             restore_ps=restore_ps,
             skip_ps=skip_ps,
             forward_ps=forward_ps,
-            outside_ps=self.course.outside_between_ps(first_step, last_step),
+            outside_ps=self.steps.outside_between_ps(first_step, last_step),
             basis=(
                 ("startup", startup_basis),
                 ("compile", compile_basis),
@@ -86,9 +82,9 @@ class CostBook:
         )
 
     def _startup(self) -> tuple[int | None, str]:
-        if not len(self.course.step):
+        if not self.steps.n_steps:
             return None, "not known: the session has no step"
-        recorded_ps = int(self.course.start_ps[0])
+        recorded_ps = int(self.steps.start_ps[0])
         if self.process_age_ps is None:
             return recorded_ps, "begin of the recording to its first step; imports before it are not in it"
         return self.process_age_ps + recorded_ps, "start of the process to its first step, imports and all"
@@ -109,34 +105,34 @@ class CostBook:
         return None, "not known: the checkpoint was written in the background; not in the cost"
 
     def _skip(self, point: RestartPoint | None, first_step: int) -> tuple[int | None, str]:
-        before = self.course.index_of(first_step)
+        before = self.steps.index_of(first_step)
         if not before:
             return 0, "no batch is skipped"
         if point is not None and point.checkpoint.iterator_state is not None:
             return 0, "the loader's state was recorded with the checkpoint"
         if point is not None and point.checkpoint.has_iterator:
             return 0, "the data iterator is in the checkpoint"
-        if not self.input_known:
+        if not self.steps.input_known:
             return None, f"not known: {before:,} batches are drawn and thrown away, but no wait for input was measured"
-        return self.course.input_before_ps(first_step), (
+        return self.steps.input_before_ps(first_step), (
             f"{before:,} batches are drawn and thrown away, at their measured waits; "
             "a loader that worked ahead of the job takes longer"
         )
 
     def _compile(self, first_step: int) -> tuple[int | None, str]:
-        if first_step <= (int(self.course.step[0]) if len(self.course.step) else 0):
+        if first_step <= (int(self.steps.step[0]) if self.steps.n_steps else 0):
             return 0, "in the steps themselves"
-        if not self.compile_known:
+        if not self.steps.compile_known:
             return None, "not known: no compilation was measured; it is not in the cost"
-        compiled_ps = int(self.course.compile_ps[: self.lead].sum())
+        compiled_ps = int(self.steps.compile_ps[: self.lead].sum())
         return compiled_ps, f"what the first {self.lead} steps of the run compiled; a warm compilation cache saves it"
 
     def _forward(self, first_step: int, last_step: int) -> tuple[int, str]:
-        measured_ps = self.course.dur_between_ps(first_step, last_step)
-        missing = self.course.missing_between(first_step, last_step)
+        measured_ps = self.steps.dur_between_ps(first_step, last_step)
+        missing = self.steps.missing_between(first_step, last_step)
         if not missing:
             return measured_ps, "the steps' measured times"
-        usual_ps = median_ps(self.course.dur_ps)
+        usual_ps = median_ps(self.steps.dur_ps)
         return measured_ps + missing * usual_ps, (
             f"the steps' measured times; {missing:,} of which nothing was recorded count as median steps"
         )

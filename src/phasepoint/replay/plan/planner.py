@@ -19,7 +19,7 @@ from phasepoint.replay.plan.cost import CostBook, write_rate, write_time_ps
 from phasepoint.replay.plan.targets import Target, find_targets, uncaptured_targets
 from phasepoint.replay.plan.ways import LEAD_STEPS, ComparedSteps, Way
 from phasepoint.replay.plan.words import advise_interval, name_count
-from phasepoint.replay.session_steps import course_of
+from phasepoint.replay.session_steps import steps_of_session
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import advise_capture
 
@@ -50,18 +50,17 @@ class Planner:
         _check(analysis)
         self.index = index_checkpoints(analysis) if index is None else index
         self._analysis, self._from_start = analysis, from_start
-        self._courses = {
-            (session.host, session.attempt): course_of(analysis.clock, session)
+        self._sessions = {
+            (session.host, session.attempt): steps_of_session(analysis.clock, session)
             for session in analysis.clock.sessions
             if session.end_row > session.first_row
         }
-        self._points = find_restart_points(self.index.checkpoints, self._courses)
+        self._points = find_restart_points(self.index.checkpoints, self._sessions)
         self._last: tuple[tuple[tuple[int, int], int], ComparedSteps] | None = None
-        rate, clock = write_rate(self.index.checkpoints), analysis.clock
+        rate = write_rate(self.index.checkpoints)
         self._ages = {(one.host, one.attempt): _process_age_ps(one.session.notes) for one in analysis.run.shards}
         self._books = {
-            key: CostBook(course, clock.input_known, clock.compile_known, rate, LEAD_STEPS, self._ages.get(key))
-            for key, course in self._courses.items()
+            key: CostBook(steps, rate, LEAD_STEPS, self._ages.get(key)) for key, steps in self._sessions.items()
         }
 
     def choose(self, phase: Phase) -> Way:
@@ -114,10 +113,10 @@ class Planner:
     def _compared(self, key: tuple[int, int], phase: Phase) -> ComparedSteps:
         """Those of a phase in one session; the last ones asked for are kept, since a phase has many targets."""
         if self._last is None or self._last[0] != (key, phase.id):
-            course = self._courses[key]
-            rows = course.session.rows
+            steps = self._sessions[key]
+            rows = steps.session.rows
             mine = self._analysis.labels[rows] == phase.id
-            self._last = (key, phase.id), ComparedSteps(course, mine, self._analysis.estimates.captured[rows])
+            self._last = (key, phase.id), ComparedSteps(steps, mine, self._analysis.estimates.captured[rows])
         return self._last[1]
 
     def _refuse(self, phase: Phase, target: Target) -> PhasepointError:
@@ -154,7 +153,7 @@ class Planner:
 
     def _advice(self) -> str:
         run_ps = max(self.full_ps(session.host) for session in self._analysis.clock.sessions)
-        most_steps = max(len(course.step) for course in self._courses.values())
+        most_steps = max(steps.n_steps for steps in self._sessions.values())
         return advise_interval(write_time_ps(self.index.checkpoints), run_ps, most_steps)
 
 

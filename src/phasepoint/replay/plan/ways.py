@@ -11,7 +11,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.replay.checkpoints import RestartPoint, RestartPoints
 from phasepoint.replay.plan.cost import PlanCost
 from phasepoint.replay.plan.targets import BRIDGE, Target
-from phasepoint.replay.session_steps import Course
+from phasepoint.replay.session_steps import SessionSteps
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Compared:
 class ComparedSteps:
     """The steps of one phase in one session."""
 
-    def __init__(self, course: Course, mine: Bools, captured: Bools) -> None:
+    def __init__(self, session: SessionSteps, mine: Bools, captured: Bools) -> None:
         """Take the session's steps, which of them `[n]` are of the phase, and which were captured."""
-        self._course = course
+        self._session = session
         self._all, self._plain = _running_count(mine), _running_count(mine & ~captured)
         self._rows: Int64s = np.flatnonzero(mine).astype(np.int64)
         # Positions in `_rows` of the last step before more than `BRIDGE` others, and of the last of all.
@@ -49,9 +49,9 @@ class ComparedSteps:
             target: steps that are captured and therefore not compared.
             wanted: steps to compare; the stretch of the phase that holds the target is not left for more.
         """
-        course = self._course
-        begin, end = course.index_of(target.first_step), course.end_of(target.last_step)
-        first = min(course.index_of(from_step), begin)
+        session = self._session
+        begin, end = session.index_of(target.first_step), session.end_of(target.last_step)
+        first = min(session.index_of(from_step), begin)
         stop = self._end_of_stretch(end - 1)
         steps = last = 0
         for counts in (self._plain, self._all):
@@ -62,7 +62,7 @@ class ComparedSteps:
             if steps >= wanted:
                 break
         plain = int(self._plain[begin] - self._plain[first] + self._plain[last] - self._plain[end])
-        return Compared(int(course.step[last - 1]), steps, steps - plain)
+        return Compared(int(session.step[last - 1]), steps, steps - plain)
 
     def _end_of_stretch(self, row: int) -> int:
         """One past the last step of the phase that is reached from one with no more than `BRIDGE` others between."""

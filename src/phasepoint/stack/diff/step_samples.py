@@ -10,7 +10,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_rows, first_rows, renumber
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.tables import CATEGORIES
-from phasepoint.estimates.captured import StepKeys, step_keys
+from phasepoint.phases.clock.steps import StepSeries, read_series
 from phasepoint.stack.diff.alignment import OpKey, encode_keys
 from phasepoint.store import Run
 
@@ -107,7 +107,7 @@ def read_captured_steps(run: Run, kind: str | None) -> CapturedSteps:
         raise NoDataError(f"{run.path}: {NO_STEPS}")
     compile_ps = pc.fill_null(steps["compile_ps"], 0).to_numpy()
     clock_ps = np.maximum(steps["dur_ps"].to_numpy() - compile_ps, 1)
-    ops, row = _of_steps(step_keys(steps), _device_ops(run.table("ops")))
+    ops, row = _of_steps(read_series(steps), _device_ops(run.table("ops")))
     if not ops.num_rows:
         raise NoDataError(
             f"{run.path}: no step was captured with its ops, so nothing says which layer took the time; "
@@ -159,9 +159,9 @@ def _programs_of_steps(run: Run, ops: pa.Table, sample: Int64s) -> tuple[str | N
     return tuple(found[i] for i in times.argmax(axis=1).tolist())
 
 
-def _of_steps(keys: StepKeys, ops: pa.Table) -> tuple[pa.Table, Int64s]:
+def _of_steps(steps: StepSeries, ops: pa.Table) -> tuple[pa.Table, Int64s]:
     """The ops within these steps, and the row of its step for each."""
-    row = keys.rows_of(ops)
+    row = steps.rows_of(ops)
     known = row >= 0
     return ops.filter(pa.array(known)), row[known]
 

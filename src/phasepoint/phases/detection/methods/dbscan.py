@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.phases.detection.methods.step_space import nearest, sample_points, spread_labels, step_space
 from phasepoint.phases.detection.result import Labelling
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 MIN_SAMPLES = (5, 10, 20, 30, 45, 60, 90, 120)
 """The values tried; those over a third of the points are left out."""
 
 
-def label_dbscan(series: StepSeries, vectors: OpVectors | None) -> Labelling:
+def label_dbscan(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Cluster the captured steps; noise joins the nearest cluster, uncaptured steps a neighbour of like duration."""
     space = step_space(series, vectors)
     chosen = sample_points(space)
     sample = space.points[chosen]
     if len(sample) < 3 * MIN_SAMPLES[0]:
         note = f"{len(sample)} captured steps are too few for density to mean anything: one phase"
-        return Labelling(np.zeros(series.n, np.int64), (*space.notes, note))
+        return Labelling(np.zeros(series.n_steps, np.int64), (*space.notes, note))
     cluster, note = _fit(sample)
     dense = np.flatnonzero(cluster >= 0)
     label = (

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from phasepoint.phases.detection.methods.step_space import nearest, sample_points, spread_labels, step_space
 from phasepoint.phases.detection.result import Labelling
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 MOST_CLUSTERS = 10
 _SEED = 0
 
 
-def label_kmeans(series: StepSeries, vectors: OpVectors | None) -> Labelling:
+def label_kmeans(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Cluster the captured steps; the others take the label of a captured neighbour of like duration."""
     space = step_space(series, vectors)
     sample = space.points[sample_points(space)]

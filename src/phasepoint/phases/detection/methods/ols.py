@@ -9,7 +9,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.phases.detection.result import Labelling
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 SIMILARITY = 0.70
 """Least similarity of neighbouring steps of one phase; the paper's threshold."""
@@ -40,16 +40,16 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     return len(a & b) / smaller
 
 
-def label_ols(series: StepSeries, vectors: OpVectors | None) -> Labelling:
+def label_ols(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Label the run by an online linear scan over its captured steps; the others inherit the phase before them."""
     if vectors is None:
         note = "no step was captured: op sets are unknown, so the whole run is one phase to this method"
-        return Labelling(np.zeros(series.n, np.int64), (note,))
+        return Labelling(np.zeros(series.n_steps, np.int64), (note,))
     scan = OnlineScan()
     captured = np.fromiter((scan.push(ops) for ops in _op_sets(vectors)), np.int64, vectors.n_captured)
-    before = np.searchsorted(vectors.index, np.arange(series.n), side="right") - 1
+    before = np.searchsorted(vectors.index, np.arange(series.n_steps), side="right") - 1
     labels: Int64s = captured[np.maximum(before, 0)]
-    missing = series.n - vectors.n_captured
+    missing = series.n_steps - vectors.n_captured
     notes = (f"{missing} steps were not captured and inherit the phase before them",) if missing else ()
     return Labelling(labels, notes)
 

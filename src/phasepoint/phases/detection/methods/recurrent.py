@@ -8,23 +8,23 @@ from phasepoint.core.encoding import renumber
 from phasepoint.phases.detection.result import Labelling
 from phasepoint.phases.detection.signals.clock_labels import find_input_stalls, label_by_clock, one_phase
 from phasepoint.phases.detection.signals.op_labels import kinds_by_ops, refine_by_ops, split_by_regimes
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
 
-def label_recurrent(series: StepSeries, vectors: OpVectors | None) -> Labelling:
+def label_recurrent(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Label the run: what is known first (compilation, hints, ops, waiting for data), then what the clock tells.
 
     Hints (`kind`) keep steps apart whatever the clock says; within the hint that
     most of the time went into there may be several levels.
     """
     values, stalled = _clock(series)
-    compiles = _compiling(series)
-    kind, notes = _op_kinds(series.n, vectors)
-    label = np.zeros(series.n, np.int64)
-    slow = np.zeros(series.n, bool)
+    compiles = 2 * series.compile_ps > series.dur_ps
+    kind, notes = _op_kinds(series.n_steps, vectors)
+    label = np.zeros(series.n_steps, np.int64)
+    slow = np.zeros(series.n_steps, bool)
     roles: dict[int, str] = {0: "compile"} if compiles.any() else {}
     next_label = 1
     for members in _groups(series, kind, values, compiles):
@@ -39,16 +39,16 @@ def label_recurrent(series: StepSeries, vectors: OpVectors | None) -> Labelling:
     return Labelling(label, notes, roles, slow)
 
 
-def _is_named_aside(series: StepSeries, members: Int64s) -> bool:
+def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:
     """Whether the job itself named these steps, and they are less than half of its time: then they are one phase."""
     return bool(series.kind[members[0]] >= 0) and 2 * int(series.dur_ps[members].sum()) < int(series.dur_ps.sum())
 
 
-def _clock(series: StepSeries) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _clock(series: DistinctSteps) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches."""
-    stalled = np.zeros(series.n, bool)
+    stalled = np.zeros(series.n_steps, bool)
     own_ps = series.dur_ps
-    if series.input_ps is not None:
+    if series.input_known:
         stalled = find_input_stalls(series.dur_ps, series.input_ps)
         own_ps = np.where(stalled, series.dur_ps - series.input_ps, series.dur_ps)
     return np.log(np.maximum(own_ps, 1)), stalled
@@ -57,13 +57,6 @@ def _clock(series: StepSeries) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 def _with_stalls(label: Int64s, stalled: NDArray[np.bool_]) -> Int64s:
     """Labels with one more for the steps on the run's levels that wait for data."""
     return np.where(stalled, label.max() + 1, label) if stalled.any() else label
-
-
-def _compiling(series: StepSeries) -> NDArray[np.bool_]:
-    """Steps that spent more than half of their time compiling, `[n]`."""
-    if series.compile_ps is None:
-        return np.zeros(series.n, bool)
-    return np.asarray(2 * series.compile_ps > series.dur_ps)
 
 
 def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...]]:
@@ -77,7 +70,9 @@ def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...
     return kind, ()
 
 
-def _groups(series: StepSeries, kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> list[Int64s]:
+def _groups(
+    series: DistinctSteps, kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]
+) -> list[Int64s]:
     """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
 
     Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.phases.detection.vectors import OpVectors, StepSeries
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 MOST_OPS = 256
 MOST_COMPONENTS = 10
@@ -31,7 +31,7 @@ class StepSpace:
     notes: tuple[str, ...]
 
 
-def step_space(series: StepSeries, vectors: OpVectors | None) -> StepSpace:
+def step_space(series: DistinctSteps, vectors: OpVectors | None) -> StepSpace:
     """Principal components of op counts, op times and the step clock, each feature in standard deviations.
 
     Source: TPUPoint (Wudenhe & Tseng, ISPASS 2021) clusters steps by their ops' counts and times after a PCA. The
@@ -41,7 +41,7 @@ def step_space(series: StepSeries, vectors: OpVectors | None) -> StepSpace:
 
     clock = np.log(np.maximum(series.dur_ps, 1))[:, None].astype(np.float64)
     if vectors is None:
-        features, index = clock, np.arange(series.n)
+        features, index = clock, np.arange(series.n_steps)
         notes: tuple[str, ...] = ("no step was captured: steps are clustered by duration alone",)
     else:
         index = vectors.index
@@ -89,12 +89,12 @@ def nearest(points: NDArray[np.float64], to: NDArray[np.float64]) -> Int64s:
     return found
 
 
-def spread_labels(series: StepSeries, space: StepSpace, label: Int64s) -> Int64s:
+def spread_labels(series: DistinctSteps, space: StepSpace, label: Int64s) -> Int64s:
     """Labels for all steps `[n]` from those of the clustered ones, `[n_points]`.
 
     A step no window saw takes the label of the captured step before or after it, whichever lasted more nearly as long.
     """
-    where = np.arange(series.n)
+    where = np.arange(series.n_steps)
     after = np.minimum(np.searchsorted(space.index, where), len(space.index) - 1)
     before = np.maximum(np.searchsorted(space.index, where, side="right") - 1, 0)
     log_dur = np.log(np.maximum(series.dur_ps, 1))
