@@ -46,14 +46,15 @@ RETURNS = np.arange(100, 1000, 100)
 def test_evidence_to_name(changes, name):
     main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"))
     named = name_phases([main, phase(1, **changes)])
-    assert named[0][0] == "train"
-    assert named[1][0] == name
-    assert named[1][1]
+    assert named[0].name == named[0].kind == "train"
+    assert named[1].name == name
+    assert named[1].kind == {"validation": "named"}.get(name, name)
+    assert named[1].why
 
 
 def test_several_of_a_sort_are_numbered_in_order():
     named = name_phases([MAIN, phase(1, role="drift"), phase(2, role="drift"), phase(3, hint="eval")])
-    assert [name for name, _ in named] == ["train", "drift-1", "drift-2", "eval"]
+    assert [phase.name for phase in named] == ["train", "drift-1", "drift-2", "eval"]
 
 
 def test_main_phase_that_waits_is_called_a_stall():
@@ -64,7 +65,7 @@ def test_main_phase_that_waits_is_called_a_stall():
 def test_the_main_phase_is_never_what_only_compiles():
     slow_compile = phase(0, n_steps=1, compile_share=0.9, total_ps=10**6)
     train = phase(1, n_steps=900, first_index=1, last_index=999, total_ps=90_000)
-    assert [name for name, _ in name_phases([slow_compile, train])] == ["compile", "train"]
+    assert [named.name for named in name_phases([slow_compile, train])] == ["compile", "train"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,6 @@ def test_return_period(starts, period):
 
 def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
     returning = {"starts": RETURNS, "median_ps": 40}
-    assert [name for name, _ in name_phases([MAIN, phase(1, **returning)])] == ["train", "eval"]
+    assert [named.name for named in name_phases([MAIN, phase(1, **returning)])] == ["train", "eval"]
     named = name_phases([MAIN, phase(1, **returning), phase(2, hint="eval")])
-    assert [name for name, _ in named] == ["train-1", "train-2", "eval"]
+    assert [phase.name for phase in named] == ["train-1", "train-2", "eval"]

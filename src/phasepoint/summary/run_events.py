@@ -18,6 +18,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
 from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches, sum_ps
+from phasepoint.phases.detection.result import Phase
 from phasepoint.summary.types import RunEvent
 
 
@@ -179,7 +180,7 @@ class RunView:
     Attributes:
         clock: the run's steps.
         labels: `[n_steps]` phase id per row of the clock.
-        names: phase id → name.
+        phases: by id.
         slow: `[n_steps]`, steps that lasted far longer than their phase does.
         checkpoints: `Run.table("checkpoints")`.
         windows: `Run.table("windows")`.
@@ -189,7 +190,7 @@ class RunView:
 
     clock: RunClock
     labels: Int64s
-    names: dict[int, str]
+    phases: Sequence[Phase]
     slow: NDArray[np.bool_]
     checkpoints: pa.Table
     windows: pa.Table
@@ -235,12 +236,12 @@ def _event(view: RunView, kind: str, stretch: Stretch, cost_ps: int | None, text
 
 
 def _find_compilations(view: RunView) -> Iterable[RunEvent]:
-    """Compilation on the step clock; where the clock has none, steps of a phase called compile."""
+    """Compilation on the step clock; where the clock has none, steps of phases taken for compilation."""
     clock = view.clock
     if clock.compile_known:
         holds = clock.compile_ps >= COMPILE_LEAST_PS
     else:
-        holds = np.isin(view.labels, [i for i, name in view.names.items() if name.startswith("compile")])
+        holds = np.isin(view.labels, [phase.id for phase in view.phases if phase.kind == "compile"])
     programs, told = programs_seen(view.programs, view.windows), told_compilations(view.compilations)
     found = find_stretches(clock, holds)
     for stretch, following in zip(found, [*found, None][1:], strict=True):
@@ -273,12 +274,12 @@ def _find_checkpoints(view: RunView) -> Iterable[RunEvent]:
 
 def _find_evaluation(view: RunView) -> Iterable[RunEvent]:
     clock = view.clock
-    for phase, name in view.names.items():
-        if "eval" not in name.lower():
+    for phase in view.phases:
+        if phase.kind != "eval":
             continue
-        for stretch in find_stretches(clock, view.labels == phase):
+        for stretch in find_stretches(clock, view.labels == phase.id):
             cost_ps = sum_ps(clock.dur_ps[stretch.rows])
-            yield _event(view, "eval", stretch, cost_ps, f"{stretch.named(clock)}: {name}, {format_ps(cost_ps)}")
+            yield _event(view, "eval", stretch, cost_ps, f"{stretch.named(clock)}: {phase.name}, {format_ps(cost_ps)}")
 
 
 def _find_stalls(view: RunView) -> Iterable[RunEvent]:
@@ -297,8 +298,8 @@ def _find_stalls(view: RunView) -> Iterable[RunEvent]:
 def _find_slow_steps(view: RunView) -> Iterable[RunEvent]:
     """Outliers of each phase: the time over the phase's median, and the worst step."""
     clock = view.clock
-    for phase, name in view.names.items():
-        mine = view.labels == phase
+    for phase in view.phases:
+        mine = view.labels == phase.id
         slow, usual = mine & view.slow, mine & ~view.slow
         if not slow.any() or not usual.any():
             continue
@@ -307,7 +308,9 @@ def _find_slow_steps(view: RunView) -> Iterable[RunEvent]:
         worst = int(np.argmax(excess_ps))
         session = next(s for s in clock.sessions if s.first_row <= worst < s.end_row)
         count, lost_ps = int(slow.sum()), sum_ps(excess_ps)
-        many = f"{format_count(count)} slow {'step' if count == 1 else 'steps'} in {name} lost {format_ps(lost_ps)}"
+        many = (
+            f"{format_count(count)} slow {'step' if count == 1 else 'steps'} in {phase.name} lost {format_ps(lost_ps)}"
+        )
         longest = f"the worst is step {clock.step[worst]} with {format_ps(int(clock.dur_ps[worst]))}"
         text = f"{many}; {longest} (median {format_ps(usual_ps)})"
         yield _event(view, "slow-steps", Stretch(session, worst, worst), lost_ps, text)
@@ -315,9 +318,9 @@ def _find_slow_steps(view: RunView) -> Iterable[RunEvent]:
 
 def _find_drift(view: RunView) -> Iterable[RunEvent]:
     clock = view.clock
-    for phase, name in view.names.items():
+    for phase in view.phases:
         for session in clock.sessions:
-            rows = np.flatnonzero(view.labels[session.rows] == phase) + session.first_row
+            rows = np.flatnonzero(view.labels[session.rows] == phase.id) + session.first_row
             if len(rows) < DRIFT_LEAST_STEPS:
                 continue
             medians = np.array([median_ps(clock.dur_ps[part]) for part in np.array_split(rows, DRIFT_PARTS)])
@@ -328,7 +331,7 @@ def _find_drift(view: RunView) -> Iterable[RunEvent]:
             stretch = Stretch(session, int(rows[0]), int(rows[-1]))
             cost_ps = max(int((medians - medians[0]).sum()) * (len(rows) // DRIFT_PARTS), 0)
             fromto = f"from {format_ps(int(medians[0]))} to {format_ps(int(medians[-1]))} ({change:+.0%})"
-            yield _event(view, "drift", stretch, cost_ps, f"{stretch.named(clock)}: {name} steps drift {fromto}")
+            yield _event(view, "drift", stretch, cost_ps, f"{stretch.named(clock)}: {phase.name} steps drift {fromto}")
 
 
 def _find_restarts(view: RunView) -> Iterable[RunEvent]:

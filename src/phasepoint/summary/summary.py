@@ -6,7 +6,8 @@ The verdict: what the run's time went into, in one sentence.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +17,15 @@ from phasepoint.core.units import format_counted, format_ps
 from phasepoint.estimates.estimates import Estimates
 from phasepoint.phases.clock.accounting import (
     CHECKPOINT,
-    COMPILING,
     INPUT_WAIT,
+    NAMED,
     OUTSIDE,
+    PHASE,
     account_time,
     closed,
     recording_cost,
 )
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.breakdown import Account, AccountPart, OpTime
 from phasepoint.phases.clock.hosts import compare_hosts
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
@@ -50,7 +52,7 @@ _STEPS_MISSING = ("no-steps", "steps-missed")
 
 
 def write_verdict(
-    account: Breakdown,
+    account: Account,
     phases: Sequence[PhaseSummary],
     events: Sequence[RunEvent],
     *,
@@ -73,39 +75,52 @@ def write_verdict(
         return "nothing was recorded: no steps and no time"
     if not_enough is not None and not_enough.code in _STEPS_MISSING:
         return not_enough.text
-    families: dict[str, float] = {}
+    by_id = {phase.id: phase for phase in phases}
+    sorts: dict[_Sort, float] = {}
     for part in account.parts:
-        families[_family(part.name)] = families.get(_family(part.name), 0.0) + part.share
-    ranked = sorted(families.items(), key=lambda item: -item[1])
-    named = [(name, share) for name, share in ranked if share >= LEAST_SHARE][:MAX_PARTS] or ranked[:1]
+        sort = _sort_of(part, by_id)
+        sorts[sort] = sorts.get(sort, 0.0) + part.share
+    ranked = sorted(sorts.items(), key=lambda item: -item[1])
+    told = [(sort, share) for sort, share in ranked if share >= LEAST_SHARE][:MAX_PARTS] or ranked[:1]
     of = f"{hosts} × {format_ps(elapsed_ps)}" if hosts > 1 else format_ps(account.total_ps)
     words = []
-    for index, (name, share) in enumerate(named):
+    for index, (sort, share) in enumerate(told):
         total = f" of {of}" if index == 0 else ""
-        verb = "" if index else ("passed " if OUTSIDE in name else "went into ")
-        words.append(f"{_percent(share)}{total} {verb}{_name(name, phases, events)}")
+        verb = "" if index else ("passed " if sort.kind in (OUTSIDE, NAMED) else "went into ")
+        words.append(f"{_percent(share)}{total} {verb}{_told(sort, phases, events)}")
     return "; ".join(words)
 
 
-def _family(name: str) -> str:
-    """A phase's sort: `train` for train-1, train-2, …; the verdict speaks of sorts, the table of phases."""
-    return re.sub(r"-\d+$", "", name)
+class _Sort(NamedTuple):
+    """What the verdict tells as one: a part of the account, or all phases of one sort, train-1, train-2, …"""
+
+    kind: str
+    phase_kind: str | None
+    name: str
 
 
-def _name(part: str, phases: Sequence[PhaseSummary], events: Sequence[RunEvent]) -> str:
-    if part == INPUT_WAIT:
+def _sort_of(part: AccountPart, phases: Mapping[int, PhaseSummary]) -> _Sort:
+    if part.phase is None:
+        return _Sort(part.kind, None, part.name)
+    return _phase_sort(phases[part.phase])
+
+
+def _phase_sort(phase: PhaseSummary) -> _Sort:
+    return _Sort(PHASE, phase.kind, re.sub(r"-\d+$", "", phase.name))
+
+
+def _told(sort: _Sort, phases: Sequence[PhaseSummary], events: Sequence[RunEvent]) -> str:
+    if sort.kind == INPUT_WAIT:
         return f"waiting for input{_where('input-stall', events)}"
-    if part == COMPILING:
-        return COMPILING
-    if part == CHECKPOINT:
+    if sort.kind == CHECKPOINT:
         count = sum(event.kind == "checkpoint" for event in events)
         return f"{count} checkpoints" if count > 1 else "a checkpoint"
-    if OUTSIDE in part:
-        return part
-    if part.startswith("input stall"):
-        return f"work in {part} steps"
-    phase = next((phase for phase in phases if _family(phase.name) == part), None)
-    return f"{part} steps{_standing_out(phase.top_ops) if phase else ''}"
+    if sort.kind != PHASE:
+        return sort.name
+    if sort.phase_kind == "input stall":
+        return f"work in {sort.name} steps"
+    largest = next(phase for phase in phases if _phase_sort(phase) == sort)
+    return f"{sort.name} steps{_standing_out(largest.top_ops)}"
 
 
 def _where(kind: str, events: Sequence[RunEvent]) -> str:
@@ -163,6 +178,7 @@ def _summarize(
     return PhaseSummary(
         id=phase.id,
         name=phase.name,
+        kind=phase.kind,
         steps=int(mine.sum()),
         segments=phase.n_segments,
         total_ps=total_ps,
@@ -234,7 +250,7 @@ def summarize(analysis: Analysis) -> RunSummary:
     phases = summarize_phases(clock, result, estimates, checkpoints)
     account = account_time(clock, labels, names, tables)
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
-    events = tell_events(RunView(clock, labels, dict(names), result.slow, *seen))
+    events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))
     not_seen = count_not_seen(
         clock,
         estimates.captured,

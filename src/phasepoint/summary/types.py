@@ -7,7 +7,7 @@ Every time is integer picoseconds, every share is a ratio 0–1, missing is None
 from dataclasses import dataclass
 
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.breakdown import Account, Breakdown, OpTime
 from phasepoint.phases.clock.hosts import HostSummary
 
 SUMMARY_VERSION = 1
@@ -20,7 +20,9 @@ class PhaseSummary:
 
     Attributes:
         id: phase id, as in the labels and the strip.
-        name: train, eval, compile, warm-up, checkpoint, input stall, slow, …
+        name: what it is called: by its kind, or as the job named it.
+        kind: train, eval, compile, warm-up, checkpoint, input stall, slow, drift; `named` where only the job's own word
+            says what it is.
         steps: number of its steps, on all hosts.
         segments: number of maximal stretches, on the reference host.
         total_ps: time of its steps, on all hosts.
@@ -46,6 +48,7 @@ class PhaseSummary:
 
     id: int
     name: str
+    kind: str
     steps: int
     segments: int
     total_ps: int
@@ -279,7 +282,7 @@ class RunSummary:
     elapsed_ps: int
     steps: int
     reference_host: int | None
-    account: Breakdown
+    account: Account
     phases: tuple[PhaseSummary, ...]
     strip: tuple[StripSegment, ...]
     categories: Breakdown

@@ -3,7 +3,7 @@
 What odd steps cost the run: their excess, less what the step after each catches up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ def expect_steps(view: FindingsView) -> Expected:
     mean of what is left after taking away steps beyond 6 standard deviations is what an outlier would have lasted.
     """
     clock = view.clock
-    group = _groups(clock, view.labels, view.analysis.names)
+    group = _groups(clock, view.labels, {phase.id for phase in view.analysis.result.phases if phase.kind in _OWN_KIND})
     expected, ratio, sigma = np.zeros(clock.n_steps), np.ones(clock.n_steps), np.zeros(clock.n_steps)
     order = np.argsort(group, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
@@ -79,7 +79,7 @@ def _sigma(ratio: Floats) -> float:
     return max(_MAD_TO_SIGMA * median_absolute_deviation_ps(scaled) / _AT_RATIO, 1e-3)
 
 
-def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s:
+def _groups(clock: RunClock, labels: Int64s, own_kind: Collection[int]) -> Int64s:
     """Session × phase; phases of single odd steps join the phase in which they stand."""
     group = np.zeros(clock.n_steps, np.int64)
     first_id = 0
@@ -87,20 +87,20 @@ def _groups(clock: RunClock, labels: Int64s, names: Mapping[int, str]) -> Int64s
         mine = labels[session.rows]
         if not len(mine):
             continue
-        joined = _join_events(mine, names)
+        joined = _join_events(mine, own_kind)
         found, codes = renumber(joined)
         group[session.rows] = first_id + codes
         first_id += len(found)
     return group
 
 
-def _join_events(labels: Int64s, names: Mapping[int, str]) -> Int64s:
+def _join_events(labels: Int64s, own_kind: Collection[int]) -> Int64s:
     starts = np.flatnonzero(np.diff(labels, prepend=labels[0] - 1))
     events = []
     for phase in renumber(labels)[0].tolist():
         count = int((labels == phase).sum())
         stretch = count / max(int((labels[starts] == phase).sum()), 1)
-        if stretch <= 2 and count <= MOST_EVENTS * len(labels) and not names.get(phase, "").startswith(_OWN_KIND):
+        if stretch <= 2 and count <= MOST_EVENTS * len(labels) and phase not in own_kind:
             events.append(phase)
     is_event = np.isin(labels, events)
     if not events or is_event.all():

@@ -11,6 +11,7 @@ What recording cost the job, against its budget.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
-from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.breakdown import Account, AccountPart, Breakdown
 from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
 
 _PREFIX = "recorder.cost."
@@ -139,52 +140,85 @@ COMPILING = "compiling"
 CHECKPOINT = "checkpoint"
 RECORDING = "recording"
 OUTSIDE = "outside steps"
+PHASE, NAMED = "phase", "named"
+"""Kinds of the account's parts. The first five are measured as such: no phase or stretch that is *called* so is one."""
+
+
+class PartKey(NamedTuple):
+    """What a part of the account is.
+
+    Attributes:
+        kind: as in `AccountPart`.
+        phase: id of the phase, of kind `phase`.
+        given: name that the job gave the stretch, of kind `named`.
+    """
+
+    kind: str
+    phase: int | None = None
+    given: str | None = None
+
 
 _RECORDING_GAP = "window-boundary"
 """Why the recorder writes down the stretches between two steps in which it opens or closes a window."""
 
 
-def account_time(
-    clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]
-) -> Breakdown:
+def account_time(clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]) -> Account:
     """Split the sessions' wall time into what the clock saw.
 
     Args:
         clock: the run's steps and sessions.
         labels: `[n_steps]` phase id per row of the clock.
-        names: phase id → name; phases of one name are one part.
+        names: phase id → name.
         tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
 
     Returns:
         Parts, largest first; they add up to the wall time to the picosecond.
     """
-    totals: dict[str, int] = {}
+    totals: dict[PartKey, int] = {}
     held = checkpoint_stretches(tables)
     for session in clock.sessions:
         of_session = {name: _of_session(tables[name], session) for name in ("hints", "gaps")}
         of_session["checkpoints"] = _of_session(held, session)
         written = _intervals(of_session["checkpoints"])
-        for name, time_ps in _inside_parts(clock, session, labels, names, written):
-            _add(totals, name, time_ps)
+        for key, time_ps in _inside_parts(clock, session, labels, written):
+            _add(totals, key, time_ps)
         _add_outside(totals, clock, session, of_session)
-    return measured_breakdown(clock.wall_ps, totals)
+    return measured_account(clock.wall_ps, totals, names)
 
 
-def measured_breakdown(total_ps: int, totals: Mapping[str, int]) -> Breakdown:
+def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mapping[int, str]) -> Account:
     """Exact parts of a total, largest first; the parts must add up to it.
+
+    Args:
+        total_ps: the sessions' wall time.
+        totals: time by part.
+        names: phase id → name.
 
     Raises:
         AssertionError: they do not: a fault of ours, never of the data.
     """
     parts = tuple(
-        PartTime(name, time_ps, time_ps, time_ps, time_ps / total_ps if total_ps else 0.0, "measured")
-        for name, time_ps in sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+        AccountPart(
+            _part_name(key, names), time_ps, time_ps, time_ps, time_ps / total_ps, "measured", key.kind, key.phase
+        )
+        for key, time_ps in sorted(totals.items(), key=lambda item: (-item[1], _part_name(item[0], names)))
         if time_ps
     )
-    return closed(Breakdown(total_ps, parts))
+    return closed(Account(total_ps, parts))
 
 
-def closed(breakdown: Breakdown) -> Breakdown:
+def _part_name(key: PartKey, names: Mapping[int, str]) -> str:
+    """`train`, `compiling`, `eval, outside steps`; a phase that is called like a measured part is told from it."""
+    if key.phase is None:
+        return key.kind if key.given is None else f"{key.given}, {OUTSIDE}"
+    name = names[key.phase]
+    return f"{name} steps" if name in (INPUT_WAIT, COMPILING, CHECKPOINT, RECORDING, OUTSIDE) else name
+
+
+_SomeBreakdown = TypeVar("_SomeBreakdown", bound=Breakdown)
+
+
+def closed(breakdown: _SomeBreakdown) -> _SomeBreakdown:
     """The same breakdown, once its parts are seen to add up to its total.
 
     Raises:
@@ -223,37 +257,38 @@ def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[
 
 
 def _inside_parts(
-    clock: RunClock, session: SessionClock, labels: Int64s, names: Mapping[int, str], written: IntervalSet
-) -> Iterable[tuple[str, int]]:
+    clock: RunClock, session: SessionClock, labels: Int64s, written: IntervalSet
+) -> Iterable[tuple[PartKey, int]]:
     rows = session.rows
     written_ps = checkpoint_time_in_steps(clock, session, written)
     rest_ps = clock.dur_ps[rows] - clock.input_ps[rows] - clock.compile_ps[rows] - written_ps
-    yield INPUT_WAIT, sum_ps(clock.input_ps[rows])
-    yield COMPILING, sum_ps(clock.compile_ps[rows])
-    yield CHECKPOINT, sum_ps(written_ps)
+    yield PartKey(INPUT_WAIT), sum_ps(clock.input_ps[rows])
+    yield PartKey(COMPILING), sum_ps(clock.compile_ps[rows])
+    yield PartKey(CHECKPOINT), sum_ps(written_ps)
     for phase in renumber(labels[rows])[0].tolist():
-        yield names[phase], sum_ps(rest_ps[labels[rows] == phase])
+        yield PartKey(PHASE, phase), sum_ps(rest_ps[labels[rows] == phase])
 
 
 def _add_outside(
-    totals: dict[str, int], clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]
+    totals: dict[PartKey, int], clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]
 ) -> None:
     outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
     names = sorted(set(hints.column("name").to_pylist()))
     layers = [_intervals(_boundaries(gaps)), _intervals(tables["checkpoints"])]
     layers += [_intervals(hints.filter(_equal(hints, "name", name))) for name in names]
     split = partition(layers, outside.start_ps, outside.end_ps)
-    parts = [RECORDING, CHECKPOINT, *(f"{name}, {OUTSIDE}" for name in names), OUTSIDE]
+    kinds = [PartKey(RECORDING), PartKey(CHECKPOINT), *(PartKey(NAMED, given=name) for name in names)]
+    parts = [*kinds, PartKey(OUTSIDE)]
     outside_ps = session.wall_ps - sum_ps(clock.dur_ps[session.rows])
     left_ps = outside_ps - int(split.sum())
-    for name, column in zip(parts, split.T, strict=True):
-        _add(totals, name, int(column.sum()))
+    for key, column in zip(parts, split.T, strict=True):
+        _add(totals, key, int(column.sum()))
     # Steps that overlap (a clock that went back) cover less wall time than they add up to: the difference is taken
     # from the time outside steps, which is then no longer known, so that the account closes on what was recorded.
     if left_ps < 0:
         _take(totals, parts[::-1], -left_ps)
     else:
-        _add(totals, OUTSIDE, left_ps)
+        _add(totals, PartKey(OUTSIDE), left_ps)
 
 
 def _boundaries(gaps: pa.Table) -> pa.Table:
@@ -261,15 +296,15 @@ def _boundaries(gaps: pa.Table) -> pa.Table:
     return gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
 
 
-def _take(totals: dict[str, int], names: Iterable[str], time_ps: int) -> None:
-    for name in names:
-        taken = min(totals.get(name, 0), time_ps)
-        totals[name] = totals.get(name, 0) - taken
+def _take(totals: dict[PartKey, int], keys: Iterable[PartKey], time_ps: int) -> None:
+    for key in keys:
+        taken = min(totals.get(key, 0), time_ps)
+        totals[key] = totals.get(key, 0) - taken
         time_ps -= taken
 
 
-def _add(totals: dict[str, int], name: str, time_ps: int) -> None:
-    totals[name] = totals.get(name, 0) + time_ps
+def _add(totals: dict[PartKey, int], key: PartKey, time_ps: int) -> None:
+    totals[key] = totals.get(key, 0) + time_ps
 
 
 def _intervals(table: pa.Table) -> IntervalSet:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PartTime:
-    """One part of a total: of a breakdown by category, or of the clock's account.
+    """One part of a total.
 
     Attributes:
-        name: compute, communication, data_movement, host, idle, input or unattributed in a breakdown; in the clock's
-            account a phase's name, `input wait`, `compiling`, `checkpoint`, `outside steps`, …
+        name: compute, communication, data_movement, host, idle, input or unattributed in a breakdown.
         total_ps: the time.
         low_ps: lower end of the 95 % interval; equal to total_ps where the time was measured, not estimated.
         high_ps: upper end of it.
@@ -26,13 +25,27 @@ class PartTime:
 
 
 @dataclass(frozen=True)
+class AccountPart(PartTime):
+    """One part of the clock's account. What it is, `kind` and `phase` say; its name is for the reader alone.
+
+    Attributes:
+        kind: input wait, compiling, checkpoint, recording or outside steps, all measured as such; `phase` for the rest
+            of the time of a phase's steps; `named` for a stretch outside steps that the job gave a name.
+        phase: id of the phase; None for the others.
+    """
+
+    kind: str
+    phase: int | None
+
+
+@dataclass(frozen=True)
 class Breakdown:
     """A total and its parts, which add up to it to the picosecond.
 
     Attributes:
         total_ps: what the parts add up to.
         parts: in a fixed order: the categories, `unattributed`, `input`, `compiling`. With nothing captured
-            only `unattributed` is not zero. For the clock's account: largest first.
+            only `unattributed` is not zero.
         windows: capture windows the estimate rests on.
         captured_steps: steps in those windows.
         confidence: of the intervals, 0.95.
@@ -45,6 +58,13 @@ class Breakdown:
     captured_steps: int = 0
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Account(Breakdown):
+    """The sessions' wall time by what the clock saw, largest part first; all of it measured."""
+
+    parts: tuple[AccountPart, ...]
 
 
 @dataclass(frozen=True)

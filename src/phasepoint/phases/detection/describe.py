@@ -90,8 +90,7 @@ def describe_phases(series: DistinctSteps, vectors: OpVectors | None, labelling:
     return tuple(
         replace(
             _phase(series, evidence[number], members[number], seen[number]),
-            name=names[number][0],
-            why=names[number][1],
+            **names[number]._asdict(),
             top_ops=tops[number],
         )
         for number in range(n_phases)

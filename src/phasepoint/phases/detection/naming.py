@@ -6,6 +6,7 @@ order of appearance. The longest phase that nothing else explains is `train`: th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from phasepoint.core.arrays import Int64s
 
@@ -59,23 +60,41 @@ class Evidence:
         return self.n_steps / len(self.starts)
 
 
+class PhaseName(NamedTuple):
+    """What a phase is, what it is called, and why.
+
+    Attributes:
+        kind: what this package takes it to be: compile, train, drift, input stall, checkpoint, eval, warm-up or slow;
+            `named` where the job gave it a name that says none of train and eval.
+        name: for the reader; unique in the run. The job may have given it, so it says nothing of the kind.
+        why: the evidence it rests on.
+    """
+
+    kind: str
+    name: str
+    why: str
+
+
+NAMED = "named"
+"""Kind of a phase that the job named, by words of its own."""
+
 Rule = Callable[[Evidence, Evidence], tuple[str, str] | None]
-"""A phase and the run's main phase → (name, why), or null where the rule does not hold."""
+"""A phase and the run's main phase → (kind, why), or null where the rule does not hold."""
 
 
-def name_phases(evidence: Sequence[Evidence]) -> tuple[tuple[str, str], ...]:
-    """A name and its reason for every phase, in the order given; names are unique."""
+def name_phases(evidence: Sequence[Evidence]) -> tuple[PhaseName, ...]:
+    """Kind, name and reason of every phase, in the order given; names are unique."""
     main = max(evidence, key=_main_rank)
     # A job that names its evaluation itself leaves nothing to guess: what it did not name is no evaluation.
     names_eval = any(phase.hint is not None and phase.hint.startswith("eval") for phase in evidence)
     rules = [rule for rule in _RULES if not (names_eval and rule is _eval)]
     named = [_name(phase, main, rules) for phase in evidence]
-    sorts = [name for name, _ in named]
+    sorts = [phase.name for phase in named]
     seen: dict[str, int] = {}
     result = []
-    for name, why in named:
+    for kind, name, why in named:
         seen[name] = seen.get(name, 0) + 1
-        result.append((f"{name}-{seen[name]}" if sorts.count(name) > 1 else name, why))
+        result.append(PhaseName(kind, f"{name}-{seen[name]}" if sorts.count(name) > 1 else name, why))
     return tuple(result)
 
 
@@ -84,12 +103,13 @@ def _main_rank(phase: Evidence) -> tuple[bool, int, int]:
     return (plain and not _compiles(phase), phase.total_ps, phase.n_steps)
 
 
-def _name(phase: Evidence, main: Evidence, rules: Sequence[Rule]) -> tuple[str, str]:
+def _name(phase: Evidence, main: Evidence, rules: Sequence[Rule]) -> PhaseName:
     for rule in rules:
         found = rule(phase, main)
         if found is not None:
-            return found
-    return "train", "the same sort of step as the main phase"
+            kind, why = found
+            return PhaseName(kind, phase.hint if rule is _hinted and phase.hint is not None else kind, why)
+    return PhaseName("train", "train", "the same sort of step as the main phase")
 
 
 def _compiles(phase: Evidence) -> bool:
@@ -103,7 +123,8 @@ def _slowness(phase: Evidence, main: Evidence) -> float:
 def _hinted(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     if phase.hint is None or _compiles(phase) or phase.role == "compile":
         return None
-    return phase.hint, "named by the job"
+    hint = phase.hint.lower()
+    return "eval" if "eval" in hint else "train" if hint.startswith("train") else NAMED, "named by the job"
 
 
 def _compile(phase: Evidence, main: Evidence) -> tuple[str, str] | None:

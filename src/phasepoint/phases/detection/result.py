@@ -113,7 +113,7 @@ class Phase:
 
     Attributes:
         id: number used in `labels`, from 0 in order of first appearance.
-        name: what it is: compile, warm-up, train, eval, checkpoint, input stall, slow, drift, …
+        name: what it is called: by its kind, or as the job named it.
         n_steps: steps of this phase.
         n_segments: stretches it appears in.
         n_captured: steps of this phase that a capture window saw.
@@ -125,6 +125,8 @@ class Phase:
         weight: what the representative stands for: the phase's share of the run's time, 0–1.
         top_ops: ops with the most self time in its captured steps, largest first.
         why: the evidence its name rests on, in words.
+        kind: what it is taken to be: compile, warm-up, train, eval, checkpoint, input stall, slow, drift, or `named`
+            where only the job's own word says what it is.
     """
 
     id: int
@@ -140,6 +142,7 @@ class Phase:
     weight: float
     top_ops: tuple[TopOp, ...] = ()
     why: str = ""
+    kind: str = "train"
 
     @property
     def period(self) -> float | None:

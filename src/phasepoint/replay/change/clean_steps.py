@@ -151,9 +151,8 @@ def find_replayed_phase(original: Analysis, replay: MadeReplay) -> int:
         )
     labels = original.labels[common]
     if replay.record is not None:
-        named = [number for number, name in original.names.items() if name == replay.record.phase]
-        if named and (labels == named[0]).any():
-            return named[0]
+        if (labels == replay.record.phase_id).any():
+            return replay.record.phase_id
         target = (original.clock.step >= replay.record.target_first) & (
             original.clock.step <= replay.record.target_last
         )

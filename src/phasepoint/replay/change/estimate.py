@@ -227,12 +227,12 @@ def _totals(total_ps: int, exchanges: Sequence[Exchange], hosts: int) -> tuple[i
 
 def _kept(original: Analysis, mine: CleanSteps, exchanged: Sequence[int]) -> tuple[Kept, ...]:
     clock, labels = original.clock, original.labels
-    times = {
-        name: sum_ps(mine.own_ps[labels == phase]) for phase, name in original.names.items() if phase not in exchanged
-    }
+    times = [
+        (name, sum_ps(mine.own_ps[labels == phase])) for phase, name in original.names.items() if phase not in exchanged
+    ]
     own_ps, compile_ps = sum_ps(mine.own_ps), sum_ps(clock.compile_ps)
     rows = [
-        *times.items(),
+        *times,
         (COMPILING, compile_ps),
         (CHECKPOINTS, clock.inside_ps - own_ps - compile_ps),
         (OUTSIDE, clock.wall_ps - clock.inside_ps),
@@ -254,13 +254,14 @@ def _notes(original: Analysis, orders: Sequence[Order], steps_ratio: float) -> t
         return ("nothing is exchanged: the run's own time and cost",)
     notes = ["start-up, compiling, checkpoints and phases that were not replayed are kept as they were"]
     exchanged = {phase for order in orders for phase in order.phases}
-    stems = {_stem(original.names[phase]) for phase in exchanged}
-    alike = [name for phase, name in original.names.items() if phase not in exchanged and _stem(name) in stems]
+    sorts = {(phase.kind, _stem(phase.name)) for phase in original.result.phases if phase.id in exchanged}
+    others = (phase for phase in original.result.phases if phase.id not in exchanged)
+    alike = [phase for phase in others if (phase.kind, _stem(phase.name)) in sorts]
     if alike:
-        share = sum(p.share for p in original.result.phases if p.name in alike)
-        listed = ",".join(alike)
+        share = sum(phase.share for phase in alike)
+        names = [phase.name for phase in alike]
         notes.append(
-            f"{', '.join(alike)} ({100 * share:.3g} % of the steps' time) kept too; --like {listed} joins them"
+            f"{', '.join(names)} ({100 * share:.3g} % of the steps' time) kept too; --like {','.join(names)} joins them"
         )
     if steps_ratio != 1:
         notes.append(

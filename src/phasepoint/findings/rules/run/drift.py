@@ -114,7 +114,7 @@ def _drift(view: FindingsView, session: SessionClock) -> _Drift | None:
 
 def _timed(view: FindingsView, session: SessionClock) -> _Drift | None:
     """The drift that the step times show by themselves."""
-    other = [phase for phase, name in view.analysis.names.items() if name.lower().startswith(_OTHER_WORK)]
+    other = [phase.id for phase in view.analysis.result.phases if phase.kind in _OTHER_WORK]
     rows = _of_main_kind(view, np.flatnonzero(~np.isin(view.labels[session.rows], other)) + session.first_row)
     if len(rows) < LEAST_STEPS:
         return None
