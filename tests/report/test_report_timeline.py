@@ -5,7 +5,7 @@ from made_run import STALL, step_rows
 
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.summary import timeline as module
-from phasepoint.summary.timeline import MAX_MARKS, Mark, _merge_marks, build_timeline
+from phasepoint.summary.timeline import MAX_MARKS, TimelineMark, _merge_marks, build_timeline
 
 
 def test_every_step_is_a_point_where_they_are_few(opened):
@@ -76,11 +76,11 @@ def test_marks(opened):
 
 
 def test_too_many_marks_are_drawn_together_and_none_is_lost():
-    marks = [Mark(i * 10, 4, f"window {i}") for i in range(5_000)]
+    marks = [TimelineMark(i * 10, 4, f"window {i}") for i in range(5_000)]
     merged = _merge_marks(marks, "windows", 50_000)
     assert len(merged) <= MAX_MARKS
     assert sum(mark.count for mark in merged) == len(marks)
-    assert merged[0] == Mark(0, 94, "10 windows, the first: window 0", 10)
+    assert merged[0] == TimelineMark(0, 94, "10 windows, the first: window 0", 10)
 
 
 def test_the_run_is_not_changed(opened):

@@ -22,7 +22,7 @@ N_WAITS = len(PARTS) - N_WORK
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class UncapturedSteps:
     """The uncaptured steps of every stratum.
 
     Attributes:
@@ -36,7 +36,7 @@ class Prediction:
     known: NDArray[np.bool_]
 
 
-def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
+def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> UncapturedSteps:
     """Shares times sizes, made integers that close on each stratum's time."""
     k = len(fit.spread) - N_WORK
     parts = np.zeros((len(strata), len(PARTS)), np.int64)
@@ -54,7 +54,7 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> Prediction:
         exact = np.maximum(np.concatenate([work[:N_WORK], waits]), 0)
         parts[index] = apportion(stratum.rest_ps, exact) if exact.any() else 0
         extra[index] = np.maximum(work[N_WORK:], 0)
-    return Prediction(parts, extra, known)
+    return UncapturedSteps(parts, extra, known)
 
 
 def step_work(fit: Fit, stratum: Int64s) -> Floats:
@@ -184,7 +184,7 @@ class Totals:
 
     strata: Sequence[Stratum]
     fit: Fit
-    rest: Prediction
+    rest: UncapturedSteps
     seen_parts: Int64s
     seen_extra: Int64s
     op_keys: Sequence[OpKey]

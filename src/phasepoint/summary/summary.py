@@ -25,7 +25,7 @@ from phasepoint.phases.clock.accounting import (
     closed,
     recording_cost,
 )
-from phasepoint.phases.clock.breakdown import Account, AccountPart, OpTime
+from phasepoint.phases.clock.breakdown import AccountPart, ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import compare_hosts
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
@@ -52,7 +52,7 @@ _STEPS_MISSING = ("no-steps", "steps-missed")
 
 
 def write_verdict(
-    account: Account,
+    account: ClockAccount,
     phases: Sequence[PhaseSummary],
     events: Sequence[RunEvent],
     *,

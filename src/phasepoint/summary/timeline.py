@@ -181,7 +181,7 @@ class StepBin:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TimelineMark:
     """Something that happened at a time; `count` > 1 where several are drawn as one; `is_gone`: of no use any more."""
 
     start_ps: int
@@ -221,10 +221,10 @@ class Timeline:
     all_steps: bool
     bins: tuple[StepBin, ...]
     series: tuple[Series, ...]
-    windows: tuple[Mark, ...]
-    checkpoints: tuple[Mark, ...]
-    gaps: tuple[Mark, ...]
-    hints: tuple[Mark, ...]
+    windows: tuple[TimelineMark, ...]
+    checkpoints: tuple[TimelineMark, ...]
+    gaps: tuple[TimelineMark, ...]
+    hints: tuple[TimelineMark, ...]
 
 
 Telling = Callable[[Mapping[str, object]], tuple[str, bool]]
@@ -406,7 +406,9 @@ def _plainly(text: Callable[[Mapping[str, object]], str]) -> Telling:
     return lambda row: (text(row), False)
 
 
-def _marks(table: pa.Table, name: str, tell: Telling, axis: tuple[int, Mapping[int, int], int]) -> tuple[Mark, ...]:
+def _marks(
+    table: pa.Table, name: str, tell: Telling, axis: tuple[int, Mapping[int, int], int]
+) -> tuple[TimelineMark, ...]:
     """The rows of a table whose time is known, as marks in order of time; the axis: host, offsets of attempts, end."""
     host, offsets, end_ps = axis
     table = _of_host(table, host)
@@ -414,28 +416,30 @@ def _marks(table: pa.Table, name: str, tell: Telling, axis: tuple[int, Mapping[i
     marks = []
     for row in table.to_pylist():
         text, is_gone = tell(row)
-        marks.append(Mark(row["start_ps"] + offsets.get(row["attempt"], 0), row["dur_ps"], text, is_gone=is_gone))
+        marks.append(
+            TimelineMark(row["start_ps"] + offsets.get(row["attempt"], 0), row["dur_ps"], text, is_gone=is_gone)
+        )
     return _merge_marks(sorted(marks, key=lambda mark: mark.start_ps), name, end_ps)
 
 
-def _merge_marks(marks: list[Mark], kind: str, end_ps: int) -> tuple[Mark, ...]:
+def _merge_marks(marks: list[TimelineMark], kind: str, end_ps: int) -> tuple[TimelineMark, ...]:
     """At most `MAX_MARKS`: those that begin in one cell of the axis become one."""
     if len(marks) <= MAX_MARKS:
         return tuple(marks)
-    cells: dict[int, list[Mark]] = {}
+    cells: dict[int, list[TimelineMark]] = {}
     for mark in marks:
         cells.setdefault(mark.start_ps * MAX_MARKS // end_ps, []).append(mark)
     return tuple(_merge_cell(cell, kind) for cell in cells.values())
 
 
-def _merge_cell(marks: list[Mark], kind: str) -> Mark:
+def _merge_cell(marks: list[TimelineMark], kind: str) -> TimelineMark:
     if len(marks) == 1:
         return marks[0]
     start_ps = marks[0].start_ps
     end_ps = max(mark.start_ps + mark.dur_ps for mark in marks)
     is_gone = all(mark.is_gone for mark in marks)
     text = f"{len(marks)} {kind}, the first: {marks[0].text}"
-    return Mark(start_ps, end_ps - start_ps, text, len(marks), is_gone)
+    return TimelineMark(start_ps, end_ps - start_ps, text, len(marks), is_gone)
 
 
 def _of_host(table: pa.Table, host: int) -> pa.Table:

@@ -7,7 +7,7 @@ Every time is integer picoseconds, every share is a ratio 0–1, missing is None
 from dataclasses import dataclass
 
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Account, Breakdown, OpTime
+from phasepoint.phases.clock.breakdown import Breakdown, ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import HostSummary
 
 SUMMARY_VERSION = 1
@@ -282,7 +282,7 @@ class RunSummary:
     elapsed_ps: int
     steps: int
     reference_host: int | None
-    account: Account
+    account: ClockAccount
     phases: tuple[PhaseSummary, ...]
     strip: tuple[StripSegment, ...]
     categories: Breakdown

@@ -29,7 +29,7 @@ _MOST_SHAPES = 4
 
 
 @dataclass(frozen=True)
-class Change:
+class SignatureChange:
     """A parameter that differs between programs of one name.
 
     Attributes:
@@ -55,7 +55,7 @@ class Change:
         return f"{self.parameter}: {shown}" + (f" and {left} more" if left > 0 else "")
 
 
-def program_changes(view: FindingsView, name: str) -> tuple[Change, ...]:
+def program_changes(view: FindingsView, name: str) -> tuple[SignatureChange, ...]:
     """Parameters that differ between the programs called `name`, the one that differs most often first."""
     shapes: dict[str, list[str]] = {}
     for signature in _signatures(view, name):
@@ -66,7 +66,7 @@ def program_changes(view: FindingsView, name: str) -> tuple[Change, ...]:
         told = tuple(dict.fromkeys(all_shapes))
         if len(told) > 1:
             differing = sum(a != b for a, b in pairwise(all_shapes))
-            changes.append(Change(parameter, told, differing))
+            changes.append(SignatureChange(parameter, told, differing))
     return tuple(sorted(changes, key=lambda change: (-change.programs, change.parameter)))
 
 

@@ -18,7 +18,7 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.evidence.device_ops import DeviceOps, read_device_ops
-from phasepoint.findings.evidence.graphs import Graph, Node, read_graphs
+from phasepoint.findings.evidence.graphs import Node, ProgramGraph, read_graphs
 from phasepoint.findings.view import FindingsView
 from phasepoint.hlo.shapes import parse_array
 
@@ -58,7 +58,7 @@ CHEAP, DEAR = 1, 2
 """What an elementwise op is: bound by the bytes that it moves; or perhaps by its arithmetic (tanh, exp)."""
 
 
-def class_of_instruction(graph: Graph, node: Node) -> int:
+def class_of_instruction(graph: ProgramGraph, node: Node) -> int:
     """`CHEAP` or `DEAR` for an elementwise instruction or fusion, 0 for any other."""
     shape = parse_array(node.shape)
     if shape is None:
@@ -251,7 +251,7 @@ def needless_time(view: FindingsView) -> Floats:
     return np.asarray(share[ops.kind] * ops.self_ps, np.float64)
 
 
-def _shares(graph: Graph, ops: DeviceOps, kinds: list[int], per_op: Floats) -> dict[int, float]:
+def _shares(graph: ProgramGraph, ops: DeviceOps, kinds: list[int], per_op: Floats) -> dict[int, float]:
     """By op of the program, the share of its time that goes with needless bytes."""
     ran = {ops.kinds[i].op: i for i in kinds if per_op[i] >= LEAST_OP_PS}
     classes = {op: class_of_instruction(graph, graph.nodes[op]) for op in ran if op in graph.nodes}
@@ -269,7 +269,7 @@ def _shares(graph: Graph, ops: DeviceOps, kinds: list[int], per_op: Floats) -> d
     return shares
 
 
-def _needless_bytes(graph: Graph, elementwise: set[str]) -> dict[str, int]:
+def _needless_bytes(graph: ProgramGraph, elementwise: set[str]) -> dict[str, int]:
     """By instruction, the bytes that it writes for, or reads from, other elementwise ones alone."""
     saved: dict[str, int] = {}
     for body in graph.bodies.values():
@@ -289,7 +289,7 @@ def _needless_bytes(graph: Graph, elementwise: set[str]) -> dict[str, int]:
     return saved
 
 
-def _fits(graph: Graph, op: str, elementwise: set[str], elements: int) -> bool:
+def _fits(graph: ProgramGraph, op: str, elementwise: set[str], elements: int) -> bool:
     shape = parse_array(graph.nodes[op].shape)
     return op in elementwise and shape is not None and shape.elements == elements
 

@@ -44,7 +44,7 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
+class ProgramGraph:
     """One program.
 
     Attributes:
@@ -70,7 +70,7 @@ class Graph:
         return tuple(found)
 
 
-def read_graphs(view: FindingsView) -> dict[ProgramId, Graph]:
+def read_graphs(view: FindingsView) -> dict[ProgramId, ProgramGraph]:
     """The programs that ran in captured steps, as graphs, where their instructions were recorded (JAX)."""
     kinds = view.once(read_device_ops).kinds
     wanted = {(k.host, k.attempt, k.program) for k in kinds if k.program is not None}
@@ -88,7 +88,7 @@ def read_graphs(view: FindingsView) -> dict[ProgramId, Graph]:
     return {key: _graph(mine) for key, mine in nodes.items()}
 
 
-def graph_of(view: FindingsView, kind: OpKind) -> Graph | None:
+def graph_of(view: FindingsView, kind: OpKind) -> ProgramGraph | None:
     """The graph of the program in which an op ran; None where it is not known."""
     if kind.program is None:
         return None
@@ -101,8 +101,8 @@ def _node(row: dict[str, object]) -> Node:
     return Node(**row)  # type: ignore[arg-type]
 
 
-def _graph(nodes: list[Node]) -> Graph:
+def _graph(nodes: list[Node]) -> ProgramGraph:
     bodies: dict[str, list[Node]] = {}
     for node in nodes:
         bodies.setdefault(node.computation, []).append(node)
-    return Graph({node.op: node for node in nodes}, {name: tuple(body) for name, body in bodies.items()})
+    return ProgramGraph({node.op: node for node in nodes}, {name: tuple(body) for name, body in bodies.items()})

@@ -7,7 +7,7 @@ import numpy as np
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices import DeviceSpec, device_spec
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops
-from phasepoint.findings.evidence.graphs import Graph, Node, graph_of
+from phasepoint.findings.evidence.graphs import Node, ProgramGraph, graph_of
 from phasepoint.findings.view import FindingsView
 from phasepoint.hlo.shapes import parse_array
 
@@ -89,12 +89,12 @@ def _is_product(node: Node) -> bool:
     return node.opcode in _MATRIX or (node.opcode == "custom-call" and bool(node.flop))
 
 
-def _operand_types(graph: Graph, product: Node) -> list[str]:
+def _operand_types(graph: ProgramGraph, product: Node) -> list[str]:
     shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
     return [shape.element_type for shape in shapes if shape is not None]
 
 
-def _dims(graph: Graph, product: Node) -> tuple[int, int, int, int] | None:
+def _dims(graph: ProgramGraph, product: Node) -> tuple[int, int, int, int] | None:
     """Batch, M, N, K from the number of elements of operands and result and the work: 2·B·M·N·K operations."""
     shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
     result = parse_array(product.shape)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
-from phasepoint.phases.clock.breakdown import Account, AccountPart, Breakdown
+from phasepoint.phases.clock.breakdown import AccountPart, Breakdown, ClockAccount
 from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
 
 _PREFIX = "recorder.cost."
@@ -162,7 +162,9 @@ _RECORDING_GAP = "window-boundary"
 """Why the recorder writes down the stretches between two steps in which it opens or closes a window."""
 
 
-def account_time(clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]) -> Account:
+def account_time(
+    clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]
+) -> ClockAccount:
     """Split the sessions' wall time into what the clock saw.
 
     Args:
@@ -186,7 +188,7 @@ def account_time(clock: RunClock, labels: Int64s, names: Mapping[int, str], tabl
     return measured_account(clock.wall_ps, totals, names)
 
 
-def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mapping[int, str]) -> Account:
+def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mapping[int, str]) -> ClockAccount:
     """Exact parts of a total, largest first; the parts must add up to it.
 
     Args:
@@ -204,7 +206,7 @@ def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mappin
         for key, time_ps in sorted(totals.items(), key=lambda item: (-item[1], _part_name(item[0], names)))
         if time_ps
     )
-    return closed(Account(total_ps, parts))
+    return closed(ClockAccount(total_ps, parts))
 
 
 def _part_name(key: PartKey, names: Mapping[int, str]) -> str:

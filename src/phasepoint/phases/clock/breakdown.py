@@ -61,7 +61,7 @@ class Breakdown:
 
 
 @dataclass(frozen=True)
-class Account(Breakdown):
+class ClockAccount(Breakdown):
     """The sessions' wall time by what the clock saw, largest part first; all of it measured."""
 
     parts: tuple[AccountPart, ...]

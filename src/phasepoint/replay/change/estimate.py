@@ -19,7 +19,7 @@ from phasepoint.replay.change.clean_steps import (
     read_made_replay,
 )
 from phasepoint.replay.change.substitution import Order, exchange_phase
-from phasepoint.replay.change.types import Cost, Estimate, Exchange, FewSteps, Kept, Value
+from phasepoint.replay.change.types import Estimate, Exchange, FewSteps, JobCost, Kept, Value
 from phasepoint.replay.compact.compact import compact_run
 from phasepoint.replay.plan.plan import find_phase
 from phasepoint.store import Run
@@ -31,7 +31,7 @@ _PS_PER_HOUR = 3600 * PS_PER_S
 
 def price_run(
     counted: tuple[str, int] | None, before_ps: int, after: Value, *, price_per_hour: float | None = None
-) -> Cost | None:
+) -> JobCost | None:
     """The cost of a run's time.
 
     Args:
@@ -59,7 +59,7 @@ def price_run(
     ]
     money = [None if h is None or price_per_hour is None else h * price_per_hour for h in hours]
     saved = None if money[0] is None or money[1] is None else money[0] - money[1]
-    return Cost(
+    return JobCost(
         unit=unit,
         devices=devices,
         before=devices * before_ps / _PS_PER_HOUR,

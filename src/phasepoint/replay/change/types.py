@@ -164,7 +164,7 @@ class FewSteps:
 
 
 @dataclass(frozen=True)
-class Cost:
+class JobCost:
     """What the run costs, before and after.
 
     Attributes:
@@ -229,5 +229,5 @@ class Estimate:
     exchanges: tuple[Exchange, ...]
     kept: tuple[Kept, ...]
     from_windows: FewSteps | None
-    cost: Cost | None
+    cost: JobCost | None
     notes: tuple[str, ...]

@@ -17,7 +17,7 @@ import numpy as np
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.replay.fidelity.steps import CommonSteps
-from phasepoint.replay.fidelity.tables import Program, SideTables, renamed_ops
+from phasepoint.replay.fidelity.tables import ProgramIdentity, SideTables, renamed_ops
 from phasepoint.stack.diff.alignment import plain_shape
 
 _COUNTS = 0.01
@@ -82,20 +82,20 @@ def match_programs(original: SideTables, replay: SideTables, common: CommonSteps
     )
 
 
-def _large(times: dict[Program, int], least: float) -> set[Program]:
+def _large(times: dict[ProgramIdentity, int], least: float) -> set[ProgramIdentity]:
     whole = sum(times.values())
     return {program for program, time_ps in times.items() if time_ps and time_ps >= least * whole}
 
 
-def _prints(programs: Iterable[Program]) -> set[str | None]:
+def _prints(programs: Iterable[ProgramIdentity]) -> set[str | None]:
     return {program.fingerprint for program in programs}
 
 
-def _names(programs: Iterable[Program]) -> tuple[str, ...]:
+def _names(programs: Iterable[ProgramIdentity]) -> tuple[str, ...]:
     return tuple(sorted(program.name for program in programs))
 
 
-def _other_shapes(original: SideTables, replay: SideTables, new: set[Program]) -> list[str]:
+def _other_shapes(original: SideTables, replay: SideTables, new: set[ProgramIdentity]) -> list[str]:
     """Of the replay's own programs, those whose namesakes in the original all take other shapes."""
     found = []
     for program in sorted(new, key=lambda one: one.name):
@@ -106,7 +106,7 @@ def _other_shapes(original: SideTables, replay: SideTables, new: set[Program]) -
     return found
 
 
-def _inputs(side: SideTables, program: Program) -> Counter[str] | None:
+def _inputs(side: SideTables, program: ProgramIdentity) -> Counter[str] | None:
     """Shapes of the entry's parameters; None where they are not known."""
     entry = [one for one in side.instructions.get(program, ()) if one.is_entry and one.opcode == "parameter"]
     return Counter(plain_shape(one.shape) for one in entry) if entry else None
@@ -141,7 +141,7 @@ _ALIKE = 0.1
 
 
 @dataclass(frozen=True)
-class OpTime:
+class ComparedOp:
     """One op on both sides.
 
     Attributes:
@@ -188,7 +188,7 @@ class OpMatch:
     alike_ratio: float | None = None
     only_original: tuple[str, ...] = ()
     only_replay: tuple[str, ...] = ()
-    ops: tuple[OpTime, ...] = ()
+    ops: tuple[ComparedOp, ...] = ()
     reason: str | None = None
 
 
@@ -268,7 +268,7 @@ def _compare(before: StepTimes, after: StepTimes, match: OpMatch) -> OpMatch:
         alike_ratio=alike,
         only_original=tuple(_shown(name) for name in names if name not in after),
         only_replay=tuple(_shown(name) for name in names if name not in before),
-        ops=tuple(OpTime(names[i][0] or None, names[i][1], round(base[i]), round(run[i])) for i in largest),
+        ops=tuple(ComparedOp(names[i][0] or None, names[i][1], round(base[i]), round(run[i])) for i in largest),
     )
 
 

@@ -25,7 +25,7 @@ ProgramId = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramIdentity:
     """A compiled program, as two runs can compare it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Program:
     fingerprint: str | None
 
 
-class Instruction(NamedTuple):
+class ProgramOp(NamedTuple):
     """An instruction of a program: its name, its opcode, its shape, and whether it stands in the entry."""
 
     op: str
@@ -86,16 +86,16 @@ class SideTables:
         return read_op_columns(self.tables["ops"], self.tables["programs"], self.steps, self.captured)
 
     @cached_property
-    def programs(self) -> dict[ProgramId, Program]:
+    def programs(self) -> dict[ProgramId, ProgramIdentity]:
         """All programs of the run."""
         rows = self.tables["programs"].select([*_PROGRAM, "name", "fingerprint"]).to_pylist()
-        return {_program_id(row): Program(row["name"], row["fingerprint"]) for row in rows}
+        return {_program_id(row): ProgramIdentity(row["name"], row["fingerprint"]) for row in rows}
 
     def is_captured(self, rows: Int64s) -> Int64s:
         """Those of some rows of `steps` that a window saw."""
         return rows[np.isin(rows, self.captured.row)]
 
-    def program_times(self, rows: Int64s) -> dict[Program, int]:
+    def program_times(self, rows: Int64s) -> dict[ProgramIdentity, int]:
         """Self time in ps of the programs within some rows of `steps`."""
         ops = self.tables["ops"]
         within = np.isin(self.steps.rows_of(ops), rows) & pc.is_valid(ops.column("program")).to_numpy()
@@ -104,7 +104,7 @@ class SideTables:
         first = ops.take(pa.array(first_rows(code))).select(_PROGRAM).to_pylist()
         times = np.zeros(len(first), np.int64)
         np.add.at(times, code, ops.column("self_ps").to_numpy())
-        found: dict[Program, int] = {}
+        found: dict[ProgramIdentity, int] = {}
         for row, time_ps in zip(first, times.tolist(), strict=True):
             program = self.programs.get(_program_id(row))
             if program is not None:
@@ -112,16 +112,16 @@ class SideTables:
         return found
 
     @cached_property
-    def instructions(self) -> dict[Program, list[Instruction]]:
+    def instructions(self) -> dict[ProgramIdentity, list[ProgramOp]]:
         """Instructions of every program in the order in which they were written."""
-        columns = ["program", *Instruction._fields]
-        found: dict[Program, list[Instruction]] = {}
-        written: dict[Program, ProgramId] = {}
+        columns = ["program", *ProgramOp._fields]
+        found: dict[ProgramIdentity, list[ProgramOp]] = {}
+        written: dict[ProgramIdentity, ProgramId] = {}
         for row in self.run.table("instructions", columns=columns).to_pylist():
             key = _program_id(row)
             program = self.programs.get(key)
             if program is not None and written.setdefault(program, key) == key:
-                one = Instruction(*(row[name] for name in Instruction._fields))
+                one = ProgramOp(*(row[name] for name in ProgramOp._fields))
                 found.setdefault(program, []).append(one)
         return found
 

@@ -16,7 +16,7 @@ from phasepoint.replay.checkpoints import (
     index_checkpoints,
 )
 from phasepoint.replay.plan.cost import CostBook, write_rate, write_time_ps
-from phasepoint.replay.plan.targets import Target, find_targets, uncaptured_targets
+from phasepoint.replay.plan.targets import ReplayTarget, find_targets, uncaptured_targets
 from phasepoint.replay.plan.ways import LEAD_STEPS, ComparedSteps, Way
 from phasepoint.replay.plan.words import advise_interval, name_count
 from phasepoint.replay.session_steps import steps_of_session
@@ -82,14 +82,14 @@ class Planner:
         sessions = self._analysis.clock.of_host(host)
         return sum(one.wall_ps + (self._ages.get((one.host, one.attempt)) or 0) for one in sessions)
 
-    def _nearest(self, target: Target) -> int | None:
+    def _nearest(self, target: ReplayTarget) -> int | None:
         """After which step the newest usable checkpoint before a target stands, however near; None from the start."""
         point = None if self._from_start else self._points[target.host, target.attempt].newest_before(target.first_step)
         return point.after_step if point else None
 
-    def _uncaptured_ways(self, phase: Phase, representative: Target) -> list[Way]:
+    def _uncaptured_ways(self, phase: Phase, representative: ReplayTarget) -> list[Way]:
         """Ways to steps of the phase that no window captured: the longest targets alone."""
-        targets: list[Target] = []
+        targets: list[ReplayTarget] = []
         for key, points in self._points.items():
             warm_from = np.array([point.after_step + 1 + LEAD_STEPS for point in points.usable], np.int64)
             targets += uncaptured_targets(self._analysis, phase, key, warm_from)
@@ -97,7 +97,7 @@ class Planner:
         ways = (self._way(phase, target, representative) for target in targets if _length(target) == longest)
         return [way for way in ways if way is not None]
 
-    def _way(self, phase: Phase, target: Target, representative: Target) -> Way | None:
+    def _way(self, phase: Phase, target: ReplayTarget, representative: ReplayTarget) -> Way | None:
         """How a target is reached, None where it is not."""
         key = target.host, target.attempt
         points = self._points[key]
@@ -119,7 +119,7 @@ class Planner:
             self._last = (key, phase.id), ComparedSteps(steps, mine, self._analysis.estimates.captured[rows])
         return self._last[1]
 
-    def _refuse(self, phase: Phase, target: Target) -> PhasepointError:
+    def _refuse(self, phase: Phase, target: ReplayTarget) -> PhasepointError:
         """Why a phase cannot be replayed, and what to do."""
         points = self._points[target.host, target.attempt]
         where = f"{self.run}: phase {phase.name!r} (from step {target.first_step})"
@@ -164,7 +164,7 @@ def _process_age_ps(notes: Mapping[str, str]) -> int | None:
     return None if age_ps is None or age_ps > MOST_STARTUP_PS else age_ps
 
 
-def _length(target: Target) -> int:
+def _length(target: ReplayTarget) -> int:
     return target.last_step - target.first_step + 1
 
 

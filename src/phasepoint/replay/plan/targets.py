@@ -19,7 +19,7 @@ BRIDGE = 2
 
 
 @dataclass(frozen=True)
-class Target:
+class ReplayTarget:
     """Steps of one phase in a row.
 
     Attributes:
@@ -39,7 +39,7 @@ class Target:
     is_representative: bool
 
 
-def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
+def find_targets(analysis: Analysis, phase: Phase) -> tuple[ReplayTarget, ...]:
     """The stretches of a phase that windows captured, the representative one first, then in the run's order.
 
     Where nothing of the phase was captured, the one target is the representative step with those that follow it.
@@ -49,7 +49,7 @@ def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
     rows = np.flatnonzero(mine & analysis.estimates.captured)
     if not len(rows):
         return (_uncaptured(analysis, mine, chosen, is_representative=True),)
-    targets: list[Target] = []
+    targets: list[ReplayTarget] = []
     for first, last in _runs(analysis, rows):
         if first <= chosen <= last:
             ends = _widen(analysis, mine, *_shorten(first, last, chosen))
@@ -60,7 +60,9 @@ def find_targets(analysis: Analysis, phase: Phase) -> tuple[Target, ...]:
     return tuple(targets)
 
 
-def uncaptured_targets(analysis: Analysis, phase: Phase, key: tuple[int, int], warm_from: Int64s) -> tuple[Target, ...]:
+def uncaptured_targets(
+    analysis: Analysis, phase: Phase, key: tuple[int, int], warm_from: Int64s
+) -> tuple[ReplayTarget, ...]:
     """Steps of a phase that the clock alone knows: the first of it that run warm after each place to start from.
 
     Args:
@@ -127,7 +129,7 @@ def _reach(mine: Bools, row: int, end: int, way: int, count: int) -> tuple[int, 
     return row, count
 
 
-def _uncaptured(analysis: Analysis, mine: Bools, chosen: int, *, is_representative: bool) -> Target:
+def _uncaptured(analysis: Analysis, mine: Bools, chosen: int, *, is_representative: bool) -> ReplayTarget:
     clock = analysis.clock
     session = clock.session(int(clock.host[chosen]), int(clock.attempt[chosen]))
     end = min(chosen + MOST_STEPS, session.end_row if session else chosen + 1)
@@ -138,10 +140,10 @@ def _uncaptured(analysis: Analysis, mine: Bools, chosen: int, *, is_representati
     return replace(_target(analysis, chosen, last, chosen, is_representative=is_representative), window=None)
 
 
-def _target(analysis: Analysis, first: int, last: int, seen: int, *, is_representative: bool) -> Target:
+def _target(analysis: Analysis, first: int, last: int, seen: int, *, is_representative: bool) -> ReplayTarget:
     """Rows of a target, of which a window saw the one at `seen`."""
     clock, window = analysis.clock, int(analysis.estimates.window[seen])
-    return Target(
+    return ReplayTarget(
         host=int(clock.host[first]),
         attempt=int(clock.attempt[first]),
         window=window if window >= 0 else None,

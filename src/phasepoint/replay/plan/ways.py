@@ -10,7 +10,7 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.replay.checkpoints import RestartPoint, RestartPoints
 from phasepoint.replay.plan.cost import PlanCost
-from phasepoint.replay.plan.targets import BRIDGE, Target
+from phasepoint.replay.plan.targets import BRIDGE, ReplayTarget
 from phasepoint.replay.session_steps import SessionSteps
 
 
@@ -41,7 +41,7 @@ class ComparedSteps:
         cuts = np.flatnonzero(np.diff(self._rows) > BRIDGE + 1)
         self._lasts: Int64s = np.append(cuts, len(self._rows) - 1).astype(np.int64)
 
-    def extend(self, from_step: int, target: Target, wanted: int) -> Compared:
+    def extend(self, from_step: int, target: ReplayTarget, wanted: int) -> Compared:
         """How far to run: for steps that the original did not capture, or, where these are too few, for any.
 
         Args:
@@ -95,8 +95,8 @@ class Way:
         cost: what that takes.
     """
 
-    target: Target
-    representative: Target
+    target: ReplayTarget
+    representative: ReplayTarget
     point: RestartPoint | None
     passed_by: RestartPoints
     first_step: int

@@ -15,7 +15,7 @@ from phasepoint.stack.analyses.overview import StackOverview
 from phasepoint.summary.details import LayerTree, PhaseDetails, ReportDetails
 from phasepoint.summary.representative import WindowTrace
 from phasepoint.summary.roofline import RooflinePoint
-from phasepoint.summary.timeline import Mark, StepBin, StepPoint, Timeline
+from phasepoint.summary.timeline import StepBin, StepPoint, Timeline, TimelineMark
 from phasepoint.summary.types import PhaseSummary, RunSummary, StripSegment
 
 
@@ -94,7 +94,7 @@ def _bins(bins: Sequence[StepBin]) -> dict[str, list[Any]]:
     return _columns(bins, {**names, "input_share": "input_share"})
 
 
-def _marks(marks: Sequence[Mark]) -> dict[str, list[Any]]:
+def _marks(marks: Sequence[TimelineMark]) -> dict[str, list[Any]]:
     names = {"start": "start_ps", "dur": "dur_ps", "text": "text"}
     return _columns(marks, {**names, "gone": "is_gone"} if any(mark.is_gone for mark in marks) else names)
 

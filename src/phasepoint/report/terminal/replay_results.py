@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
-from phasepoint.replay.change.types import Cost, Estimate, Exchange, ScalarChange, Value
+from phasepoint.replay.change.types import Estimate, Exchange, JobCost, ScalarChange, Value
 from phasepoint.replay.compact.compact import Compact, CompactWindow, PartEstimate
 from phasepoint.replay.fidelity.fidelity import DIFFERS, FAITHFUL, UNCLEAR, Fidelity
 from phasepoint.replay.fidelity.ops import OpMatch, ProgramMatch
@@ -73,7 +73,7 @@ def _saving(found: Estimate) -> str:
     return f"It {verb} {format_ps(abs(saved.value_ps))} ({format_ratio(ratio)}){interval}{doubt}."
 
 
-def _cost_lines(cost: Cost | None) -> Iterable[str]:
+def _cost_lines(cost: JobCost | None) -> Iterable[str]:
     if cost is None:
         return
     each = "host" if cost.unit == "host-hours" else "device"

@@ -25,8 +25,8 @@ from collections import Counter
 
 from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.evidence.compilations import (
-    Change,
     Compilation,
+    SignatureChange,
     compile_cost_ps,
     cost_of,
     find_compilations,
@@ -85,7 +85,7 @@ def _finding(view: FindingsView, name: str | None, mine: list[Compilation]) -> F
     )
 
 
-def _remedy(changes: tuple[Change, ...]) -> str:
+def _remedy(changes: tuple[SignatureChange, ...]) -> str:
     which = f" of {changes[0].parameter}" if changes else ""
     if changes and all(change.is_dtype for change in changes):
         return f"keep one type{which}: convert it before the step (x.astype(jnp.float32), tensor.float())"
@@ -95,7 +95,7 @@ def _remedy(changes: tuple[Change, ...]) -> str:
     )
 
 
-def _evidence(name: str | None, mine: list[Compilation], changes: tuple[Change, ...]) -> tuple[Evidence, ...]:
+def _evidence(name: str | None, mine: list[Compilation], changes: tuple[SignatureChange, ...]) -> tuple[Evidence, ...]:
     times = Counter(c.stretch.session.host for c in mine)
     where = ", ".join(f"{n} on host {host}" for host, n in sorted(times.items()))
     steps = Evidence(
