@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.judge import rank_findings
-from phasepoint.findings.view import lay_out
 
 
 def finding(code, part, by_step, *, outside_ps=0, spread=0.1):
@@ -68,16 +67,3 @@ def test_all_findings_together_win_no_more_than_the_run(claims, durations, outsi
         outside = sum(m.claim.outside_ps for m in made if m.claim.part == part)
         codes = {m.code for m in made if m.claim.part == part}
         assert sum(f.saved_ps for f in found if f.code in codes) <= most + outside
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), st.integers(0, 10**15))
-def test_a_total_laid_over_steps_adds_up(weights, total_ps):
-    laid = lay_out(np.array(weights), total_ps, np.full(len(weights), 2**62))
-    assert laid.sum() == (total_ps if sum(weights) > 0 else 0)
-    assert (laid >= 0).all()
-
-
-def test_what_does_not_fit_a_step_is_left_out():
-    assert lay_out(np.array([1.0, 1.0]), 100, np.array([10, 100])).tolist() == [10, 50]
-    assert lay_out(np.array([0.0, 0.0]), 100, np.array([10, 100])).tolist() == [0, 0]
-    assert lay_out(np.array([]), 100, np.array([])).tolist() == []

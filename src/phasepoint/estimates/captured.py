@@ -47,6 +47,10 @@ class Captured:
     weight: Floats
     parts_ps: Int64s
 
+    def take(self, index: Int64s) -> "Captured":
+        """Some of them, at rising positions."""
+        return Captured(self.row[index], self.window[index], self.weight[index], self.parts_ps[index])
+
     def index_of(self, row: Int64s) -> Int64s:
         """Position in `row` of each of some rows of the steps table `[n]`; -1 where the step was not captured."""
         if not len(self.row):

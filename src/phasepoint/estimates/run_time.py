@@ -12,7 +12,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import PARTS, Captured
+from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.cells import FAR, Fit, fit_cells
 from phasepoint.estimates.strata import Sampled, describe_strata
 from phasepoint.estimates.totals import half_widths, step_work
@@ -87,8 +87,7 @@ def estimate_time(
 def _only(sampled: Sampled, index: Int64s) -> Sampled:
     """The run as some of the captured steps show it."""
     everything = sampled.captured
-    columns = (everything.row, everything.window, everything.weight, everything.parts_ps)
-    captured = Captured(*(column[index] for column in columns))
+    captured = everything.take(index)
     seen = np.zeros(len(sampled.stratum), bool)
     seen[captured.row] = True
     hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.devices.specs import device_spec, unknown_device_note
-from phasepoint.estimates.captured import Captured
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.store import Run
@@ -151,11 +150,10 @@ def read_op_costs(analysis: Analysis) -> Mapping[int, tuple[OpCost, ...]]:
 
     An op of two programs (two batch sizes compile into two) is two rows: they differ in flop and bytes.
     """
-    rows = np.flatnonzero(analysis.estimates.captured).astype(np.int64)
+    captured = analysis.estimates.seen
+    rows = captured.row
     if not len(rows):
         return {}
-    none = np.empty(0)
-    captured = Captured(rows, analysis.estimates.window[rows], none, none.astype(np.int64))
     programs = _by_id(analysis.tables["programs"])
     columns = read_op_columns(analysis.tables["ops"], programs, analysis.clock, captured)
     if not len(columns.index):

@@ -112,8 +112,8 @@ class StepSeries:
 
     def take(self, rows: Int64s | slice) -> "StepSeries":
         """Some of the steps, in this order."""
-        columns = (getattr(self, name)[rows] for name in CLOCK_COLUMNS)
-        return StepSeries(*columns, self.input_known, self.compile_known)
+        columns = {name: getattr(self, name)[rows] for name in CLOCK_COLUMNS}
+        return StepSeries(**columns, input_known=self.input_known, compile_known=self.compile_known)
 
     def rows_of(self, table: pa.Table) -> Int64s:
         """The step that each row of another table belongs to `[n]`; -1 where it is null or none of these.
