@@ -254,12 +254,12 @@ def _notes(original: Analysis, orders: Sequence[Order], steps_ratio: float) -> t
         return ("nothing is exchanged: the run's own time and cost",)
     notes = ["start-up, compiling, checkpoints and phases that were not replayed are kept as they were"]
     exchanged = {phase for order in orders for phase in order.phases}
-    sorts = {(phase.kind, _stem(phase.name)) for phase in original.result.phases if phase.id in exchanged}
-    others = (phase for phase in original.result.phases if phase.id not in exchanged)
-    alike = [phase for phase in others if (phase.kind, _stem(phase.name)) in sorts]
+    sort = {phase.id: (phase.kind, _stem(original.names[phase.id])) for phase in original.result.phases}
+    sorts = {sort[phase] for phase in exchanged}
+    alike = [phase for phase in original.result.phases if phase.id not in exchanged and sort[phase.id] in sorts]
     if alike:
         share = sum(phase.share for phase in alike)
-        names = [phase.name for phase in alike]
+        names = [original.names[phase.id] for phase in alike]
         notes.append(
             f"{', '.join(names)} ({100 * share:.3g} % of the steps' time) kept too; --like {','.join(names)} joins them"
         )
