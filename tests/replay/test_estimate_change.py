@@ -172,7 +172,12 @@ def test_phases_that_are_alike_can_be_joined(job, tmp_path):
 
 
 def test_alike_phases_that_are_kept_are_told(job, tmp_path):
-    named = dataclasses.replace(job, names={0: "compile", 1: "train-1", 2: "train-2"})
+    names = {0: "compile", 1: "train-1", 2: "train-2"}
+    phases = [
+        dataclasses.replace(phase, name=names[phase.id], kind=names[phase.id].partition("-")[0])
+        for phase in job.result.phases
+    ]
+    named = dataclasses.replace(job, names=names, result=dataclasses.replace(job.result, phases=tuple(phases)))
     found = estimate_change(named, [replay(tmp_path, 15, record={"phase": "train-1"})])
     assert any(note.startswith("train-2 (") and "--like train-2 joins" in note for note in found.notes)
 
