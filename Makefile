@@ -11,7 +11,7 @@ DEMO_SECONDS ?= 60
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types contract check docs web wheel bench clean
+.PHONY: help demo test lint types contract house check docs web wheel bench clean
 
 help:           ## list the targets
 	@grep -E '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | sort
@@ -43,6 +43,9 @@ types: $(VENV)/.dev          ## mypy, strict on src
 
 contract: $(VENV)/.dev       ## floors import downwards only
 	$(BIN)/lint-imports
+
+house: $(VENV)/.dev          ## names, sizes, constants, small files, circles (CONTRIBUTING.md, "House rules")
+	$(BIN)/python tests/house/house_rules.py
 
 check: lint types contract   ## everything that needs no run
 
