@@ -133,6 +133,28 @@ class Judged:
         return sum(finding["seconds"] for finding in self.mine) / self.hosts
 
     @property
+    def interval_s(self) -> tuple[float, float]:
+        """Ends of the stated interval of one host's saving."""
+        low_s, high_s = (sum(finding[name] for finding in self.mine) for name in ("seconds_low", "seconds_high"))
+        return low_s / self.hosts, high_s / self.hosts
+
+    @property
+    def is_held(self) -> bool | None:
+        """Whether the stated interval holds the measured saving; None where either is not known."""
+        if self.error is None:
+            return None
+        low_s, high_s = self.interval_s
+        return low_s <= self.truth.saving_s <= high_s
+
+    @property
+    def is_held_within_errors(self) -> bool | None:
+        """The same with the interval widened by the measurement's own 95 %."""
+        if self.error is None:
+            return None
+        (low_s, high_s), more_s = self.interval_s, 1.96 * self.truth.spread_s
+        return low_s - more_s <= self.truth.saving_s <= high_s + more_s
+
+    @property
     def others(self) -> list[str]:
         """Codes of findings of at least LEAST_SHARE that neither are the planted cause, stand for it, nor are true."""
         own = {self.truth.code, *self.truth.also, *self.truth.true_of_it}
@@ -171,6 +193,8 @@ def score_rule(code: str, jobs: Sequence[Judged], controls: Sequence[Judged]) ->
         "first_due": sum(job.truth.costs for job in due),
         "error_median": median(errors) if errors else None,
         "error_worst": max(errors) if errors else None,
+        "held": sum(job.is_held is True for job in due),
+        "held_due": sum(job.is_held is not None for job in due),
         "controls": len(mine),
         "alarms": sum(code in job.alarms for job in mine),
         "unavailable": sum(code in job.unavailable for job in jobs),
@@ -183,7 +207,7 @@ def print_rules(rows: Iterable[dict[str, Any]]) -> None:
     rows = list(rows)
     print(
         f"\n{'rule':22} {'jobs':>4} {'≥ 5 %':>5} {'found':>7} {'first':>7} {'saving off, median':>18} {'worst':>7} "
-        f"{'alarms on controls':>18}  others"
+        f"{'held':>6} {'alarms on controls':>18}  others"
     )
     for row in rows:
         off = ["–" if row[key] is None else f"{row[key]:.0%}" for key in ("error_median", "error_worst")]
@@ -193,20 +217,23 @@ def print_rules(rows: Iterable[dict[str, Any]]) -> None:
         print(
             f"{row['code']:22} {row['jobs']:4} {row['due']:5} {_of(row['found'], row['due']):>7} "
             f"{_of(row['first'], row['first_due']):>7} {off[0]:>18} {off[1]:>7} "
-            f"{_of(row['alarms'], row['controls']):>18}  {others}"
+            f"{_of(row['held'], row['held_due']):>6} {_of(row['alarms'], row['controls']):>18}  {others}"
         )
 
 
 def print_jobs(judged: Iterable[Judged]) -> None:
     """One line a job: what it cost, and what was said first."""
-    print(f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'busy':>5} {'stated':>8}  said")
+    print(
+        f"\n{'job':46} {'wall':>7} {'cost':>7} {'±':>6} {'share':>6} {'busy':>5} {'stated':>8} {'interval':>17}  said"
+    )
     for job in judged:
         truth = job.truth
         stated = f"{job.stated_s:7.2f}s" if job.mine else "–"
+        interval = "{:7.2f}–{:.2f}s{}".format(*job.interval_s, "!" if job.is_held is False else "") if job.mine else "–"
         said = ", ".join(f"{f['code']} {f['share']:.0%}" for f in job.findings[:3])
         print(
             f"{truth.code + ' ' + truth.name:46} {truth.wall_s:6.2f}s {truth.saving_s:6.2f}s {truth.spread_s:5.2f}s "
-            f"{truth.share:6.1%} {truth.busy:5.0%} {stated:>8}  {said}"
+            f"{truth.share:6.1%} {truth.busy:5.0%} {stated:>8} {interval:>17}  {said}"
         )
 
 
@@ -223,6 +250,13 @@ def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> d
     unsure = sum(job.truth.must_be_found and job.truth.costs and not job.truth.is_sure for job in judged)
     if unsure:
         print(f"{unsure} savings are not known well enough (busy machine): no stated one is held against them")
+    held = [job for job in judged if job.truth.must_be_found and job.is_held is not None]
+    strictly = sum(bool(job.is_held) for job in held)
+    within = sum(bool(job.is_held_within_errors) for job in held)
+    print(
+        f"stated intervals that hold the measured saving: {_of(strictly, len(held))} (aim 90 %); "
+        f"with the measurement's own error {_of(within, len(held))}"
+    )
     if errors:
         print(
             f"stated saving off the measured one by {median(errors):.0%} (median; aim 25 %), {max(errors):.0%} at worst"
@@ -235,6 +269,9 @@ def print_verdict(judged: Sequence[Judged], rows: Sequence[dict[str, Any]]) -> d
         "controls": len(controls),
         "alarmed": alarmed,
         "error_median": median(errors) if errors else None,
+        "held": strictly,
+        "held_within_errors": within,
+        "held_due": len(held),
         "unsure": unsure,
     }
 
