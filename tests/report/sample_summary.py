@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.clock.breakdown import AccountPart, Breakdown, ClockAccount, OpTime, PartTime
 from phasepoint.phases.clock.hosts import HostSummary
 from phasepoint.summary.types import (
     SUMMARY_VERSION,
@@ -46,6 +46,11 @@ def op(name: str, category: str, self_ms: int, share: float, *, layer: str | Non
     )
 
 
+def account_part(name: str, total_ps: int, kind: str, phase: int | None) -> AccountPart:
+    """A measured part of the account."""
+    return AccountPart(name, total_ps, total_ps, total_ps, total_ps / WALL_PS, "measured", kind, phase)
+
+
 def breakdown(total_ps: int) -> Breakdown:
     """Categories with round shares that add up to the total."""
     compute, movement, host, idle, waiting = (total_ps * percent // 100 for percent in (61, 4, 5, 8, 20))
@@ -76,6 +81,7 @@ def _phase(name: str, phase_id: int, stretches: tuple[tuple[int, int, float, flo
     return PhaseSummary(
         id=phase_id,
         name=name,
+        kind=name if name in ("train", "eval", "input stall") else "named",
         steps=steps,
         segments=len(stretches),
         total_ps=total_ps,
@@ -117,8 +123,8 @@ def _strip() -> tuple[StripSegment, ...]:
 def sample_summary(**changes: object) -> RunSummary:
     """The summary, with some of its fields changed."""
     phases = tuple(_phase(*row) for row in _PHASES)
-    account = [part(p.name, p.total_ps, WALL_PS) for p in phases]
-    account.append(part("outside steps", WALL_PS - INSIDE_PS, WALL_PS))
+    account = [account_part(p.name, p.total_ps, "phase", p.id) for p in phases]
+    account.append(account_part("outside steps", WALL_PS - INSIDE_PS, "outside steps", None))
     summary = RunSummary(
         version=SUMMARY_VERSION,
         run="runs/demo",
@@ -132,7 +138,7 @@ def sample_summary(**changes: object) -> RunSummary:
         elapsed_ps=WALL_PS,
         steps=1200,
         reference_host=0,
-        account=Breakdown(WALL_PS, tuple(account)),
+        account=ClockAccount(WALL_PS, tuple(account)),
         phases=phases,
         strip=_strip(),
         categories=breakdown(INSIDE_PS),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from replay_runs import analysed
 from sample_summary import sample_summary
@@ -36,7 +37,9 @@ def test_every_phase_has_its_plan_or_the_reason(opened, forward):
 def test_a_page_without_plans_says_why(opened):
     run, summary, _ = opened
     analysis = analyse_run(run)
-    empty = replace(analysis, estimates=replace(analysis.estimates, captured=analysis.estimates.captured & False))
+    sampled, none = analysis.estimates.sampled, np.zeros(0, np.int64)
+    unseen = replace(sampled, captured=sampled.captured.take(none), cluster=none)
+    empty = replace(analysis, estimates=replace(analysis.estimates, sampled=unseen))
     found = build_fast_forward(empty)
     assert found.plans == ()
     assert "No phase can be replayed: " in summary_html(summary, fast_forward=found)
