@@ -31,10 +31,9 @@ class StepBounds:
         return place_in(time_ps, self.start_ps, self.end_ps)
 
     def among(self, steps: pa.Table | None) -> "StepBounds":
-        """Those whose numbers `steps` holds; all where it holds none of them.
+        """The marked steps whose numbers are in `steps`; all of them if none is.
 
-        A mark can be of a step that was none: the loop asked for one more batch and there was no more, or the step's
-        row was lost.
+        A mark may have no step: the loop asked for one more batch and there was none, or the row of the step was lost.
         """
         if steps is None:
             return self
