@@ -72,7 +72,7 @@ def commands(title):
 
 def test_a_rule(phasepoint):
     explain, findings = commands("A rule")
-    assert "Told from 0.5% of the run's time on." in phasepoint(*explain)
+    assert "Reported from 0.5% of the run's time on." in phasepoint(*explain)
     assert "The first step begins after 100 ms" in phasepoint(*findings)
     assert "LATE-START found" in phasepoint(*findings, "--fail-on", "late-start", code=14)
 

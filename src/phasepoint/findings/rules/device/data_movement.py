@@ -1,21 +1,20 @@
 """Time goes into moving data instead of computing: copies, transposes, reshapes, infeed, outfeed, transfers.
 
 **Formula.** Of the time that captured steps spend in data movement alone (`data_movement` in the breakdown), the share
-of the ops that need not be: copies, transposes and reshapes that run as ops of their own, and transfers between host
-and device (infeed, outfeed, HtoD, DtoH). What a program cannot do without is not claimed: gathers, slices,
-concatenation, padding, filling, and what a fusion moves while it computes. A copy that the compiler put in by itself
-(it carries no name of the framework's) counts on accelerators, where another layout of the data saves it; on a CPU it
-counts in the upper end alone.
+of avoidable ops: copies, transposes and reshapes that run as ops of their own, and transfers between host and device
+(infeed, outfeed, HtoD, DtoH). Necessary movement is not claimed: gathers, slices, concatenation, padding, filling, and
+what a fusion moves while it computes. A copy that the compiler inserted (it has no name of the framework) counts on
+accelerators, where another layout of the data avoids it; on a CPU it counts only in the upper end.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: every program copies a little, and a compiler's own
-small copies stay below this.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: every program copies a little, and small copies by
+the compiler stay below this.
 
 **Remedy.** Keep one layout from end to end. JAX: let `dot_general` and `einsum` take the axes as they are instead of
 `transpose`; channels last (`NHWC`) for convolutions; `donate_argnums` for what is updated. PyTorch:
 `model.to(memory_format=torch.channels_last)`, `einsum` instead of `permute(…).contiguous()`, transfers from pinned
-memory (`pin_memory=True`, `.to(device, non_blocking=True)`), nothing copied back in the loop.
+memory (`pin_memory=True`, `.to(device, non_blocking=True)`), and no copies back to the host in the loop.
 
-**Wrong when** the copy pays for itself: a matrix product on the data as it was would take longer than copy and product
+**Wrong when** the copy pays for itself: a matrix product on the original layout would take longer than copy and product
 together.
 
 **Source.** TPUPoint (Wudenhe and Tseng, ISPASS 2021): infeed, outfeed, reshape and transpose among the most expensive

@@ -1,16 +1,16 @@
 """Collectives that no computation hides: the devices exchange data and compute nothing meanwhile.
 
-**Formula.** Of every step the time in which a device exchanges data with others and computes nothing (`communication`
+**Formula.** In every step, the time in which a device exchanges data with others and computes nothing (`communication`
 in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), less the wait for
-the last device to arrive, at most as much as the step computes: more than there is to compute cannot be hidden behind
-it. Whoever arrives last does not wait, so in a step that several devices or hosts saw, the shortest of their times for
-a collective is the exchange; of all such steps the lower quartile is taken, as a thread that sleeps too long
-lengthens them too. Of the exposed time no more than that counts. Collectives that a thread of the host runs (gloo, MPI)
-count where the device neither computes nor moves data. The lower end leaves out one of the step's
-collectives, on average the last, which has nothing left to hide behind.
+the last device to arrive, and at most the time in which the step computes, because no more can be hidden behind
+computation. The last one to arrive does not wait. So in a step that several devices or hosts saw, the shortest of their
+times for a collective is the time of the exchange. The lower quartile over all such steps is used, because a thread
+that sleeps too long lengthens them too. No more than that counts of the exposed time. Collectives that a thread of the
+host runs (gloo, MPI) count while the device neither computes nor moves data. The lower end leaves out one of the step's
+collectives, on average the last, because no computation is left to hide it behind.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every job,
-and less than this is seldom worth another schedule.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every
+job, and less than this is seldom worth another schedule.
 
 **Remedy.** Start a collective as soon as its data is ready, in buckets, while the backward pass goes on. PyTorch:
 `DistributedDataParallel(bucket_cap_mb=25, gradient_as_bucket_view=True)`, for FSDP `backward_prefetch=BACKWARD_PRE`,
@@ -18,8 +18,8 @@ and less than this is seldom worth another schedule.
 collectives are on. Fewer bytes help too: gradients in bfloat16, accumulation over several batches
 (`optax.MultiSteps`, `no_sync()`).
 
-**Wrong when** only one device was seen and waits for a late one: then the time is the other's (see STRAGGLER). On
-CPUs, where the collective needs the cores that compute, hiding it wins less.
+**Wrong when** only one device was seen and waits for a late one: then the other device causes the time (see STRAGGLER).
+On CPUs, where the collective needs the cores that compute, hiding it wins less.
 
 **Source.** Categories of a step: docs/estimates.md. Overlap by buckets: Li et al., PyTorch Distributed, VLDB 2020.
 """

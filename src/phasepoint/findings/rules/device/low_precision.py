@@ -1,22 +1,22 @@
 """Matrix products in a wide type where the device has a faster one.
 
-**Formula.** Of every product whose operands are f32 or f64, time t, work F and bytes B: t less what the roofline leaves
-at the faster type, max(F / peak′, ½·B / bandwidth) / e, where e = F / (t · peak) is the share of its type's peak that
-it reaches now. Only where it is bound by arithmetic: F / peak ≥ B / bandwidth, and e at least {LEAST_EFFICIENCY:.0%}.
-A product of f32 is taken to run at the tf32 rate on devices that have one, as JAX does by default, so that less is
-claimed rather than more. On a CPU an f64 product takes twice the time of an f32 one: half as many elements fit a
-register, twice as many bytes move. Of PyTorch's kernels the name tells (`sgemm`: f32 without tensor cores); their work
-is not known, so half of the ratio of the peaks is taken to be reached.
+**Formula.** For every product with f32 or f64 operands, time t, work F and bytes B: t less its time at the faster type
+by the roofline, max(F / peak′, ½·B / bandwidth) / e, where e = F / (t · peak) is the share of its type's peak that it
+reaches now. Only products bound by arithmetic count: F / peak ≥ B / bandwidth, and e at least {LEAST_EFFICIENCY:.0%}. A
+product of f32 is assumed to run at the tf32 rate on devices that have one, as JAX does by default, so that the claim is
+too small rather than too large. On a CPU an f64 product takes twice the time of an f32 one: half as many elements fit
+into a register, and twice as many bytes are moved. Kernels of PyTorch are recognised by name (`sgemm`: f32 without
+tensor cores); their work is not known, so half of the ratio of the peaks is assumed to be reachable.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: a change of type has to be checked for the result's
-sake. Below {LEAST_EFFICIENCY:.0%} of the peak something else bounds the product, and a faster type wins little.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: a change of type requires checking the results.
+Below {LEAST_EFFICIENCY:.0%} of the peak something else limits the product, and a faster type gains little.
 
 **Remedy.** PyTorch: `torch.set_float32_matmul_precision("high")` (tf32, no other change), or
 `torch.autocast(device, dtype=torch.bfloat16)`. JAX: parameters in f32, products in bfloat16 (flax:
 `dtype=jnp.bfloat16`); no `jax_enable_x64` and no NumPy float64 arrays in the step.
 
-**Wrong when** the training needs the width: check the loss. Where products were asked for at a higher precision
-(`jax.default_matmul_precision("highest")`) more than this can be won.
+**Wrong when** the training needs the precision: check the loss. If products were requested at a higher precision
+(`jax.default_matmul_precision("highest")`) the gain is larger.
 
 **Source.** Peaks: phasepoint/devices/specs.toml, each with its source. Roofline: Williams, Waterman and Patterson, CACM
 2009.

@@ -1,22 +1,23 @@
-"""Chains of elementwise ops run as kernels of their own: each writes to memory what the next reads back.
+"""Chains of elementwise ops run as separate kernels: each writes to memory what the next one reads back.
 
-**Formula.** Two ways to see them. Within a compiled program: an elementwise instruction whose result only other
-elementwise instructions read, though they are not one fusion; its time counts in the ratio of the bytes that a fusion
-would not move (the result, written and read) to all it moves. Between kernels or programs of their own, one after
-another on a device: of a chain of n ops 1/n of the time stays, and with the rest go the gaps between them (at most
-{MOST_GAP_US} µs each). An op that may be bound by its arithmetic (exp, tanh) counts as much as the chain's median of
-the others. The lower end takes every op to read one operand more that no fusion saves (two thirds), and no gap.
+**Formula.** They are found in two ways. Within a compiled program: an elementwise instruction whose result only other
+elementwise instructions read, although they are not fused; the counted part of its time is the ratio of the bytes that
+a fusion would not move (the result, written and read) to all bytes that it moves. Between separate kernels or programs,
+one after another on a device: of a chain of n ops, 1/n of the time stays, and the rest is saved together with the gaps
+between them (at most {MOST_GAP_US} µs each). An op that may be bound by arithmetic (exp, tanh) counts with the median
+of the other ops of the chain. The lower end assumes that every op reads one more operand that no fusion saves (two
+thirds), and excludes the gaps.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on; less is not worth another way to compile. Ops shorter
-than {LEAST_OP_US} µs take their launch's time, not their bytes' (see TINY-KERNELS).
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; less is not worth compiling in another way. Ops
+shorter than {LEAST_OP_US} µs take the time of their launch, not of their bytes (see TINY-KERNELS).
 
-**Remedy.** Let a compiler make one kernel of the chain. PyTorch: `torch.compile(model)`, or the fused function where
-there is one (`F.gelu`, `F.silu`, `F.layer_norm`, `Adam(fused=True)`). JAX: one `jax.jit` around the whole step instead
-of single operations; no `optimization_barrier` or `block_until_ready` between them.
+**Remedy.** Let a compiler make one kernel of the chain. PyTorch: `torch.compile(model)`, or the fused function if there
+is one (`F.gelu`, `F.silu`, `F.layer_norm`, `Adam(fused=True)`). JAX: one `jax.jit` around the whole step instead of
+single operations; no `optimization_barrier` or `block_until_ready` between them.
 
-**Wrong when** what is written between two ops is kept for the backward pass, so that it must be written all the same
-(a compiler may compute it again instead); or where the ops follow each other by chance, on different arrays. Of
-PyTorch's ops the shapes are not known.
+**Wrong when** the result between two ops is kept for the backward pass, so that it must be written anyway (a compiler
+may recompute it instead); or if the ops follow each other by chance, on different arrays. The shapes of PyTorch's ops
+are not known.
 
 **Source.** Operational intensity: Williams, Waterman and Patterson, Roofline, CACM 2009: an elementwise op does about
 one operation for 8 to 12 bytes, below what any device needs to be bound by arithmetic.

@@ -1,23 +1,23 @@
 """Matrix products whose dimensions do not fill the device's tile: it computes with padding.
 
 **Formula.** A product of B × M × N × K is computed as if M were a multiple of the tile's rows and N and K of its
-columns (or M and N the other way round, whichever pads less). The share of that work which is padding is the share of
-the op's time that could go, where the padded work explains the time: at the peak rate of the element type it takes at
-least {LEAST_EXPLAINED:.0%} of it, and more than the memory takes for the op's bytes.
+columns (or M and N the other way round, whichever pads less). The share of padding in that work is the share of the
+op's time that could be saved, if the padded work explains the time: at the peak rate of the element type it takes at
+least {LEAST_EXPLAINED:.0%} of it, and more than the time in which the memory moves the op's bytes.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, and of ops with at least {LEAST_PADDING:.0%} of
-padding: less is lost to the tile in any model with an odd dimension somewhere.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, for ops with at least {LEAST_PADDING:.0%} of
+padding: any model with an odd dimension somewhere loses up to that.
 
 **Remedy.** Choose dimensions that are multiples of the tile: pad a vocabulary or the number of classes up, take head
 sizes of 128 (256 on TPU v6e and later), batches of multiples of 8 for each device; join small products into one
 (`einsum` with a batch dimension, one projection for query, key and value).
 
-**Wrong when** the compiler packs several small products into one tile, or splits the dimension in another way; or
-where padding is the model's own and another size would compute more.
+**Wrong when** the compiler packs several small products into one tile, or splits the dimension in another way; or if
+the padding is part of the model and another size would compute more.
 
-**Source.** Tiles: phasepoint/devices/specs.toml, each with its source: of TPUs the sublanes and the columns of the
-matrix unit, of GPUs the smallest instruction of the tensor cores. A GPU's libraries compute in larger tiles than that,
-so more than is claimed may be lost there.
+**Source.** Tiles: phasepoint/devices/specs.toml, each with its source: for TPUs the sublanes and the columns of the
+matrix unit, for GPUs the smallest instruction of the tensor cores. The libraries of a GPU use larger tiles, so the loss
+there may be larger than the claim.
 """
 
 import numpy as np

@@ -2,13 +2,13 @@
 
 **Formula.** In the captured steps: stretches of at least {ROW_TOLD} executions on the device of at most {TINY_TOLD}
 each, none more than {NEAR_TOLD} after the one before, from the first one's start to the last one's end, less one
-execution of each sort (what the same work takes when it is done at once). What captured steps last beyond their
-neighbours is taken off, since the profiler lengthens every execution. Raised to the run by phase. Where the device is
-idle for half of such stretches or more, it is the host that is slow: HOST-DISPATCH.
+execution of each kind (the time of the same work done at once). The time by which captured steps exceed their
+neighbours is subtracted, because the profiler lengthens every execution. Extrapolated to the run by phase. If the
+device is idle for half of such stretches or more, the host is slow: HOST-DISPATCH.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on. {TINY_TOLD}: starting a thunk, an ATen op or a kernel
-costs 1 to 10 µs, so what is shorter is mostly cost. {ROW_TOLD} in a row: fewer are the small change of any step. The
-lower end of the interval must reach a third of the claim.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on. {TINY_TOLD}: starting a thunk, an ATen op or a
+kernel costs 1 to 10 µs, so anything shorter is mostly the cost of starting. {ROW_TOLD} in a row: shorter rows occur in
+any step. The lower end of the interval must reach a third of the claim.
 
 **Remedy.** Do the same work on larger arrays: batch the loop (`jax.vmap` instead of `jax.lax.map` or `scan`, or
 `jax.lax.map(…, batch_size=…)`; PyTorch `torch.bmm`, `torch._foreach_*`, a stacked tensor), unroll short loops

@@ -1,20 +1,21 @@
 """The device stands idle while the training thread runs code of its own: neither computing nor launching anything.
 
 **Formula.** In the captured steps: the device's idle stretches in which the training thread called nothing that the
-profiler sees for {PIECE_TOLD} or more (Python, sleeping, files, other libraries), and what of the idle time after a
-wait for the device could not be hidden behind it. Waiting for input, checkpoints and compiling are other rules', as are
-the idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Raised to the run by phase.
+profiler sees for {PIECE_TOLD} or more (Python, sleeping, files, other libraries), and the part of the idle time after a
+wait for the device that could not be hidden behind the wait. Waiting for input, checkpoints and compiling belong to
+other rules, and so do the idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Extrapolated to the run by
+phase.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, with a lower end of the interval of at least a third
-of the claim: other processes on the same cores make a few percent of idle time that differ from window to
-window. {PIECE_TOLD} is ten times what a call takes.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, with a lower end of the interval of at least a
+third of the claim: other processes on the same cores cause a few percent of idle time, which vary from window to
+window. {PIECE_TOLD} is ten times as long as a call.
 
 **Remedy.** Find what the loop does between its steps (`py-spy dump`, `cProfile`) and move it to another thread or
 process, or do it every so many steps: logging, plotting, metrics, writing files, augmentation. Let the host run ahead:
 issue the next step before looking at the last one.
 
-**Wrong when** the device is not seen whole (another process computes on it, or the profiler saw only part of its work),
-or the code must run between two steps.
+**Wrong when** only a part of the device's work is seen (another process computes on it, or the profiler saw only part
+of it), or the code must run between two steps.
 
 **Source.** Device and training thread in the windows.
 """

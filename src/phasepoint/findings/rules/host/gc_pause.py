@@ -1,18 +1,18 @@
 """Python's garbage collector holds the job: every collection stops all threads of the process.
 
-**Formula.** The recorder times every collection; those of {LONG_MS} ms or more are told one by one. Of these, the share
-that lengthened its step is measured: the excess of the steps with a pause over the steps around them, divided by the
-pauses' time. What of a pause the device worked through costs nothing. Shorter pauses are summed between samples and
-count in that share too, or in full where there was no long one. Where more than {MOST_PAUSED:.0%} of the steps have a
-long pause, there are no others to compare with: then every pause counts, up to the time in which the device did not
-work.
+**Formula.** The recorder times every collection; those of {LONG_MS} ms or more are recorded one by one. Of these, the
+share that lengthened its step is measured: the excess of the steps with a pause over the steps around them, divided by
+the pauses' time. The part of a pause in which the device worked costs nothing. Shorter pauses are summed between
+samples and count with the same share, or in full if there was no long pause. If more than {MOST_PAUSED:.0%} of the
+steps have a long pause, there are no others to compare with; then every pause counts, up to the time in which the
+device did not work.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on; below that collecting garbage is worth its time.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that, collecting garbage is worth its time.
 
-**Remedy.** Call `gc.freeze()` after the model and the loader are built: what is there by then is not gone through any
-more. Raise the thresholds: `gc.set_threshold(50_000, 50, 100)`. Or `gc.disable()` and `gc.collect()` where a pause does
-not hurt: with an evaluation or a checkpoint. Keep large data in arrays (NumPy, Arrow), not in lists of Python objects,
-and remove calls of `gc.collect()` from the loop.
+**Remedy.** Call `gc.freeze()` after the model and the loader are built: objects that exist then are no longer searched.
+Raise the thresholds: `gc.set_threshold(50_000, 50, 100)`. Or `gc.disable()` and `gc.collect()` when a pause does no
+harm: at an evaluation or a checkpoint. Keep large data in arrays (NumPy, Arrow), not in lists of Python objects, and
+remove calls of `gc.collect()` from the loop.
 
 **Wrong when** the job makes reference cycles that hold much memory: without collections it runs out of it.
 

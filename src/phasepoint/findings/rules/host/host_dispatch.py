@@ -2,14 +2,15 @@
 
 **Formula.** In the captured steps: the device's idle time in which the training thread was launching work, or was
 between two launches less than {PIECE_TOLD} apart; with rows of {ROW_TOLD} or more launches and the tiny executions
-among them where these wait for their launch (nothing is executed for half of the time or more). A step counts with at
-most {MOST_RATIO:g} times the median step's time: a launch that was held up is not this. What captured steps last beyond
-their neighbours is taken off, since the profiler lengthens every call. Raised to the run by phase.
+among them, if these wait for their launch (nothing is executed for half of the time or more). A step counts with at
+most {MOST_RATIO:g} times the median step's time: a single launch that was delayed is another cause. The time by which
+captured steps exceed their neighbours is subtracted, because the profiler lengthens every call. Extrapolated to the run
+by phase.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling thread
-executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at least
-{LEAST_LAUNCHES} launches a step: one program has to be launched once. The lower end of the interval must reach a third
-of the claim.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling
+thread executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at
+least {LEAST_LAUNCHES} launches a step: a single program has to be launched anyway. The lower end of the interval must
+reach a third of the claim.
 
 **Remedy.** Issue fewer, larger pieces. JAX: put the whole step under one `jax.jit`, with the loop over small arrays
 inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mode="reduce-overhead")` or

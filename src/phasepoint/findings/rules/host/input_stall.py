@@ -1,21 +1,21 @@
 """The job waits for data: time between asking the loader for a batch and getting it in which the device did nothing.
 
-**Formula.** Of every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
-from the windows (`docs/estimates.md`). Where nothing was captured the whole wait counts.
+**Formula.** In every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
+from the windows (`docs/estimates.md`). If nothing was captured, the whole wait counts.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing.
 
 **Remedy.** Produce batches in other processes or threads and ahead of time. PyTorch: `DataLoader(num_workers=…,
 prefetch_factor=4, persistent_workers=True, pin_memory=True)`. JAX: `grain` with worker processes, or `jax.device_put`
-of the next batch before the step. Where one stage is dear (decoding, augmentation), cache its result or move it to
+of the next batch before the step. If one stage is expensive (decoding, augmentation), cache its result or move it to
 the device.
 
 **Wrong when** the loader itself waits for the step before (it reads what the model wrote), so that it cannot run
 ahead; or where the cores that would run the loader are busy with the training step: on a CPU the wait then becomes
 compute.
 
-**Source.** The step clock's definition of a wait: docs/how-it-works.md. TPUPoint (ISPASS 2021) found it the commonest
-limit.
+**Source.** The step clock's definition of a wait: docs/how-it-works.md. TPUPoint (ISPASS 2021) found it to be the most
+common limit.
 """
 
 import numpy as np

@@ -1,23 +1,23 @@
 """One host is late: the others wait for it in every collective.
 
-**Formula.** In a synchronous job all hosts' steps last equally long, since all wait for the slowest. What tells it
-apart is its own part of a step: the duration less the wait for others (`sync_ps` of the step clock, else the time in
-collectives of the captured steps). Without the late host, a step would be shorter by what its own part exceeds the
-next slowest host's, on every host. Where hosts do not wait for each other (their steps differ as much as their own
-parts do), only its own steps would be. Where these own parts scatter too much to say (on a shared machine the work of
-every step does), what went into the latest host's captured steps is compared part by part with the most that another
-host spends on it: waiting for input, idle, the host's work are much steadier than the whole.
+**Formula.** In a synchronous job the steps of all hosts last equally long, because all wait for the slowest. The
+slowest is recognised by its own part of a step: the duration less the wait for others (`sync_ps` of the step clock,
+else the time in collectives of the captured steps). Without the late host, a step would be shorter on every host, by
+the difference between its own part and that of the next slowest host. If hosts do not wait for each other (their steps
+differ as much as their own parts do), only the steps of the late host would be shorter. If these own parts vary too
+much to decide (as on a shared machine), the parts of the latest host's captured steps are compared with the largest
+time that another host spends on each part: waiting for input, idle, the host's work vary much less than the whole.
 
 **Thresholds.** {LEAST_RATIO:.0%} of a step: hosts differ by less than that anyway. {STANDARD_ERRORS} standard errors of
-the difference. A single part must besides agree with the difference of the whole to {AGREEMENT} of that one's standard
-errors, and stand in {LEAST_WINDOWS} windows of each host. Told from {LEAST_SHARE:.0%} of the run's time on.
+the difference. A single part must also agree with the difference of the whole to within {AGREEMENT} standard errors of
+the latter, and occur in {LEAST_WINDOWS} windows of each host. Told from {LEAST_SHARE:.0%} of the run's time on.
 
-**Remedy.** Look at what the late host does more (the title says it): give it less data, or equal lengths; move what
-only rank 0 does (logging, saving, metrics) off the training thread. Where its device takes longer for the same work:
-clocks, temperature, other jobs on it; exchange the machine.
+**Remedy.** Look at the additional work of the late host (named in the title): give it less data, or equal lengths; move
+what only rank 0 does (logging, saving, metrics) off the training thread. If its device takes longer for the same work,
+check clocks, temperature and other jobs on it, or replace the machine.
 
 **Wrong when** the late host has to do more (the last stage of a pipeline), or collectives overlap with computing, so
-that time in a collective is no wait.
+that time in a collective is not waiting.
 
 **Source.** The comparison: phases/clock/hosts.py and findings/evidence/host_waits.py.
 """

@@ -2,19 +2,20 @@
 
 **Formula.** In the captured steps: idle stretches of the device in which a wait for it ended (`np.asarray` of an array,
 `block_until_ready`, `.item()`, `cudaStreamSynchronize`, …), until the next work begins; at most as long as the host had
-waited while the device worked, since without the wait the longer of the two sets the pace. Left out where that next
-work had been launched before the wait ended: the queue was not empty, the device was late. Raised to the run by phase.
+waited while the device worked, because without the wait the longer of the two sets the pace. Stretches are left out if
+the next work had been launched before the wait ended: the queue was not empty, and the device was late. Extrapolated to
+the run by phase.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, if at least {LEAST_STEPS_SHARE:.0%} of the captured
-steps lose {LEAST_OF_STEP:.0%} or more: launching a step after a wait costs some 0.1 to 0.3 ms by itself, and a wait now
-and then does not set the pace. The lower end of the interval must reach a third of the claim.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, if at least {LEAST_STEPS_SHARE:.0%} of the
+captured steps lose {LEAST_OF_STEP:.0%} or more: launching a step after a wait takes some 0.1 to 0.3 ms anyway, and
+occasional waits do not set the pace. The lower end of the interval must reach a third of the claim.
 
 **Remedy.** Leave results on the device and fetch them every 50 or 100 steps: `losses.append(loss)` and one
-`jax.device_get(losses)`; PyTorch `total += loss.detach()` and `.item()` when it is logged. Where every step must be
-logged, fetch the result of the step before. JAX: `jax.config.update("jax_transfer_guard", "log")` says what fetches.
+`jax.device_get(losses)`; PyTorch `total += loss.detach()` and `.item()` when it is logged. If every step must be
+logged, fetch the result of the previous step. JAX: `jax.config.update("jax_transfer_guard", "log")` shows what fetches.
 
-**Wrong when** the next step needs the result (a schedule on the loss, early stopping, a loss scale in Python), or where
-the host works longer than the device, so that only part of it can be hidden; on a CPU both want the same cores.
+**Wrong when** the next step needs the result (a schedule on the loss, early stopping, a loss scale in Python), or if
+the host works longer than the device, so that only part of it can be hidden; on a CPU both need the same cores.
 
 **Source.** Events of the training thread in the windows; two neighbouring `PjRtBuffer::Await` are one
 `block_until_ready` (seen in JAX 0.10, November 2026).

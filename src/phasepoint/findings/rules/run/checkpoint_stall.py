@@ -1,24 +1,25 @@
-"""Saving checkpoints holds the job up for longer than it must.
+"""Saving checkpoints holds up the job for longer than necessary.
 
-**Formula.** Of every checkpoint, the time for which the job was held beyond what an asynchronous save would hold it.
-An asynchronous save holds the job while the state is copied: as long as the asynchronous saves of the same run did
-(their median); where there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. Of
-saves that are asynchronous already, what they held beyond {SLOW_RATIO:g} times their own median counts: they waited for
-the save before them. A wait for an asynchronous save counts whole, but for one after the last step: the program may
-not end before its checkpoint is written.
+**Formula.** For every checkpoint, the time for which the job was held, beyond the time for which an asynchronous save
+would hold it. An asynchronous save holds the job while the state is copied: the median of the asynchronous saves of the
+same run; if there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. For saves that
+are already asynchronous, the time beyond {SLOW_RATIO:g} times their own median counts: they waited for the previous
+save. A wait for an asynchronous save counts in full, except after the last step: the program may not end before its
+checkpoint is written.
 
-**Thresholds.** Told from {LEAST_SHARE:.1%} of the run's time on: a save lost with the machine costs more than that.
-{COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's copy), so
-that the claim is rather too small. {COPY_MOST:.0%}: writing to a disk is slower than copying by that at least.
+**Thresholds.** Reported from {LEAST_SHARE:.1%} of the run's time on: losing a machine without a checkpoint costs more
+than that. {COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's
+copy), so that the claim is too small rather than too large. {COPY_MOST:.0%}: writing to a disk is slower than copying
+by at least that factor.
 
 **Remedy.** Save in the background: Orbax `ocp.AsyncCheckpointer` or a `CheckpointManager` with
 `CheckpointManagerOptions(enable_async_checkpointing=True)`; PyTorch `torch.distributed.checkpoint.async_save`, or
-`torch.save` of a copied state in a thread. Save to a local disk first. Save less often: the best interval is about
-√(2 × save time × mean time between failures). Where the job waits for saves that could go on: no
-`wait_until_finished()` after each save, only before the checkpoint is read and before the program ends.
+`torch.save` of a copied state in a thread. Save to a local disk first. Save less often: the best interval is about √(2
+× save time × mean time between failures). If the job waits for saves that could continue in the background, call
+`wait_until_finished()` only before the checkpoint is read and before the program ends, not after each save.
 
-**Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save is not
-done when the next one begins; on a CPU, writing in the background takes cores from the training step.
+**Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save has not
+finished when the next one begins; on a CPU, writing in the background takes cores from the training step.
 
 **Source.** The recorder's hooks around `torch.save`, Orbax's saves and its `wait_until_finished`; the interval: Young,
 "A first order approximation to the optimum checkpoint interval" (1974).

@@ -1,21 +1,21 @@
 """The job spends its time compiling: tracing and compiling each program for the first time, and warming up.
 
-**Formula.** Of every step that compiled for 5 ms or more, the compiler's own time; where that is more than half of what
-the step lasted beyond the run's usual one, all of this excess (tracing and the first execution belong to it). Programs
-that were compiled again are left to RECOMPILE. Of the sum {CACHE_SAVES:.0%} can be won.
+**Formula.** For every step that compiled for 5 ms or more, the compiler's own time; if that is more than half of the
+step's excess over the run's usual step, the whole excess (which includes tracing and the first execution). Programs
+that were compiled again are left to RECOMPILE. Of the sum, {CACHE_SAVES:.0%} can be won.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: every job compiles once, and what a long run spends
-on it is not worth a change. A compilation below 5 ms is a cache look-up or a constant. {CACHE_SAVES:.0%}: what is
-loaded from a cache still costs its tracing and reading. Measured with JAX 0.10 on a CPU (November 2026): the first call
-of a step of 100 small layers went from 57 s to 3 s, of one of 20 layers from 3.2 s to 0.6 s.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: every job compiles once, and in a long run that is
+not worth a change. A compilation below 5 ms is a cache look-up or a constant. {CACHE_SAVES:.0%}: a program from a cache
+must still be traced and read. Measured with JAX 0.10 on a CPU (November 2026): the first call of a step of 100 small
+layers went from 57 s to 3 s, of one of 20 layers from 3.2 s to 0.6 s.
 
 **Remedy.** Keep compiled programs between runs. JAX: `jax.config.update("jax_compilation_cache_dir", "…")` and
-`jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)`; roll equal layers into `jax.lax.scan`, so that
-one layer is compiled and not a hundred. PyTorch: `torch.compile(mode="default")` with `TORCHINDUCTOR_CACHE_DIR` on a
-disk that stays, or `torch.compiler.save_cache_artifacts()`; compile repeated blocks one by one.
+`jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)`; roll equal layers into `jax.lax.scan`, so that one
+layer is compiled instead of a hundred. PyTorch: `torch.compile(mode="default")` with `TORCHINDUCTOR_CACHE_DIR` on a
+persistent disk, or `torch.compiler.save_cache_artifacts()`; compile repeated blocks one by one.
 
-**Wrong when** the run that was recorded is short and the real one is long: the seconds stay, the share vanishes; or
-where every run has another network, so that no cache helps.
+**Wrong when** the run that was recorded is short and the real one is long: the seconds stay the same, but the share
+vanishes; or if every run has another network, so that no cache helps.
 
 **Source.** JAX's and Dynamo's own events, by which the step clock times compilation: docs/how-it-works.md.
 """

@@ -1,28 +1,28 @@
 """Steps take longer and longer: work or data that grow with the run, or a device that gets slower.
 
 **Formula.** The steps of a session, without evaluation, compiling and steps of another kind, are cut into {STRETCHES}
-stretches; a level, a rising ramp and a level are fitted to the stretches' medians. What the ramp lies above the level
-at the start is claimed, step by step. What grows is told from the first and the last quarter: waiting for input, the
-device's part (more operations, one operation, or all alike: then the device is slower), or the host's part.
+stretches; a level, a rising ramp and a level are fitted to the stretches' medians. The claim, step by step, is the
+height of the ramp above the level at the start. The first and the last quarter show what grows: waiting for input, the
+device's part (more operations, one operation, or all equally, which means a slower device), or the host's part.
 
-Where the times are too disturbed for that, or show less, executions are counted: if a step executes more and more
-operations from window to window, what grows is sure, as other processes do not add executions. Then their number times
-what one more takes (the median over pairs of windows) is claimed, and at most what the steps' own times rise by (Theil
-and Sen).
+If the times are too disturbed for that, or show less, executions are counted: if a step executes more and more
+operations from window to window, the growth is certain, because other processes do not add executions. The claim is
+then their number times the time of one more operation (the median over pairs of windows), and at most the rise of the
+step times (Theil and Sen).
 
 **Thresholds.** {LEAST_STEPS} steps. A rise of {LEAST_RISE:.0%}, and of {LEAST_SIGMAS} standard deviations of a
-stretch's median: other processes make levels wander by as much as that, but not evenly. The ramp must explain
-{LEAST_EXPLAINED:.0%} of the medians' variance, and leave less unexplained than one jump does, which is a change (of
-the shape, of the machine's load) and no drift. It is told from {LEAST_SHARE:.0%} of the run's time on. Executions must
-be seen in {LEAST_WINDOWS} windows, rise in rank with Kendall's tau {LEAST_TAU} or more, which no exchange of programs
-reaches, and lie on a line to {LEAST_STRAIGHT:.0%} of their variance; the times must rise by {LEAST_SEEN:.0%} of what is
-counted: else the host hides it.
+stretch's median: other processes cause changes of that size too, but not steadily. The ramp must explain
+{LEAST_EXPLAINED:.0%} of the medians' variance, and leave less unexplained than a single jump, which is a change (of the
+shape, of the machine's load) and not a drift. It is reported from {LEAST_SHARE:.0%} of the run's time on. Executions
+must be seen in {LEAST_WINDOWS} windows, rise in rank with Kendall's tau {LEAST_TAU} or more, which no alternation of
+programs reaches, and lie on a line to {LEAST_STRAIGHT:.0%} of their variance; the times must rise by {LEAST_SEEN:.0%}
+of the counted time: otherwise the host hides it.
 
-**Remedy.** Where the host's part grows: look for lists, dictionaries and logs that are gone through every step and
-never emptied. Where operations grow in number or one grows: a history, a cache or a graph kept alive (PyTorch:
-`loss.detach()`). Where the device is slower: clocks and temperature (`nvidia-smi -q -d CLOCK,PERFORMANCE`), power
-limit, cooling, neighbours. Where the wait for input grows: the loader keeps what it has read, or the data's end is
-stored worse.
+**Remedy.** If the host's part grows, look for lists, dictionaries and logs that are gone through every step and never
+emptied. If operations grow in number, or one of them grows, look for a history, a cache or a graph kept alive (PyTorch:
+`loss.detach()`). If the device is slower, check clocks and temperature (`nvidia-smi -q -d CLOCK,PERFORMANCE`), power
+limit, cooling, neighbours. If the wait for input grows, the loader keeps what it has read, or the later data are slower
+to read.
 
 **Wrong when** the work is meant to grow (longer sequences from a curriculum, growing batches).
 

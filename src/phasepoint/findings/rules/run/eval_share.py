@@ -1,18 +1,18 @@
 """Evaluation takes a large part of the run: it comes too often, or one pass is too slow.
 
 **Formula.** All time inside the stretches that the user named as evaluation (`run.phase("eval")`; any name with one of
-{WORDS_TOLD}), less what compiled in them. That much is won if the evaluation leaves the training job; the lower end of
-the interval is half of it: evaluating half as often.
+{WORDS_TOLD}), less compilation in them. This time is won if the evaluation moves out of the training job; the lower end
+of the interval is half of it, for evaluating half as often.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on: below that, what a change wins is not worth what is
-learned from the evaluation.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: below that, the evaluation is worth more than the
+time.
 
 **Remedy.** Evaluate half as often; on a fixed part of the data, with the whole set at the end only; with larger batches
 (no gradients are kept), under `torch.inference_mode()` or with a jitted step that returns sums, fetched once at the
-end; or in a job of its own that follows the checkpoints.
+end; or in a separate job that follows the checkpoints.
 
-**Wrong when** the evaluation steers the training (early stopping, schedules on plateau) and cannot be rarer, or where
-no machine is free for a job of its own.
+**Wrong when** the evaluation steers the training (early stopping, schedules on plateau) and cannot be less frequent, or
+if no machine is free for a separate job.
 
 **Source.** The step clock and the user's own names: docs/how-it-works.md.
 """

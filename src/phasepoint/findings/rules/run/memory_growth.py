@@ -1,23 +1,23 @@
 """Memory grows from step to step and does not stop: the job will run out of it if it lasts long enough.
 
-**Formula.** Resident memory is sampled once a second. The first {WARM_UP:.0%} of a session (compiling, filling
-caches) is left out; the rest is cut into {PARTS} stretches of equal length. The growth is the median slope between
-the stretches' medians (Theil and Sen), its interval from their scatter about that line and {MODEL_ERROR:.0%} of it.
-Memory runs out when the line reaches the limit that the recorder noted: the machine's memory, or the container's. No
-time is claimed: growth itself costs none; where steps grow slower with it, that is told by `DRIFT`.
+**Formula.** Resident memory is sampled once a second. The first {WARM_UP:.0%} of a session (compiling, filling caches)
+is left out; the rest is cut into {PARTS} stretches of equal length. The growth is the median slope between the
+stretches' medians (Theil and Sen), its interval comes from their scatter about that line and from {MODEL_ERROR:.0%} of
+it. Memory runs out when the line reaches the limit that the recorder noted: the machine's memory, or the container's.
+No time is claimed: growth itself costs none; if steps become slower with it, `DRIFT` reports that.
 
-**Thresholds.** Growth of at least {LEAST_GROWTH:.0%} and {LEAST_MIB} MiB over these stretches: allocators do less by
-themselves. It must rise in {LEAST_RISES} of the {RISES} steps from one stretch to the next, with no step more than
-{MOST_JUMP:.0%} of it all: caches that fill grow in jumps and then stay. And the second half must grow at least
-{LEAST_LATER:.0%} as fast as the first: what levels off does not run out.
+**Thresholds.** Growth of at least {LEAST_GROWTH:.0%} and {LEAST_MIB} MiB over these stretches: allocators alone grow by
+less. It must rise in {LEAST_RISES} of the {RISES} steps from one stretch to the next, with no step more than
+{MOST_JUMP:.0%} of it all: caches that fill grow in jumps and then stay constant. The second half must grow at least
+{LEAST_LATER:.0%} as fast as the first: growth that levels off does not exhaust the memory.
 
-**Remedy.** Find what keeps references: losses and metrics that are appended as tensors or device arrays (append
+**Remedy.** Find the references that are kept: losses and metrics that are appended as tensors or device arrays (append
 `float(loss)` every so many steps, or `loss.detach()`), lists of batches, closures, caches keyed by shape.
-`tracemalloc.start()` and two snapshots a few hundred steps apart name the line, for native memory `memray run`. Clear
-with `jax.clear_caches()` what compiles for ever new shapes.
+`tracemalloc.start()` and two snapshots a few hundred steps apart name the line, for native memory `memray run`.
+`jax.clear_caches()` removes programs compiled for ever new shapes.
 
-**Wrong when** the job fills a cache of known size (a data set kept in memory, a replay buffer) and was not recorded
-up to the end of that; or where memory is lost in other processes (loader workers), which are not seen.
+**Wrong when** the job fills a cache of known size (a data set kept in memory, a replay buffer) and the recording ended
+before it was full; or if memory is lost in other processes (loader workers), which are not seen.
 
 **Source.** Theil (1950), Sen (1968): median of pairwise slopes. Sampled by recorder/clock/epoch.py.
 """

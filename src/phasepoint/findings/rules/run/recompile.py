@@ -1,19 +1,19 @@
-"""A program is compiled again in the middle of the run, since the shape or type of an argument changed.
+"""A program is compiled again in the middle of the run, because the shape or type of an argument changed.
 
-**Formula.** Of every step that compiled for 5 ms or more a program whose name had been seen before, the compiler's own
-time; where that is more than half of what the step lasted beyond the run's usual one, all of this excess. PyTorch says
-itself what it compiles again and why; for JAX, what changed is found by comparing the parameters of programs of one
-name. A compilation for another mode (evaluation, gradients off) is a program of its own.
+**Formula.** For every step that compiled for 5 ms or more a program whose name had been seen before, the compiler's own
+time; if that is more than half of the step's excess over the run's usual step, the whole excess. PyTorch reports what
+it compiles again and why. For JAX, the change is found by comparing the parameters of programs with the same name. A
+compilation for another mode (evaluation, gradients off) is a separate program.
 
-**Thresholds.** Told from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
-{LEAST_SHARE_MANY:.1%}: one recompilation of the last short batch is nothing, one that comes back grows with the run.
-Where no program was captured, compiling in the middle of the run counts from the third time on: an evaluation and a
-short last batch each bring a program of their own.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
+{LEAST_SHARE_MANY:.1%}: one recompilation for the last short batch is harmless, but one that recurs grows with the run.
+If no program was captured, compiling in the middle of the run counts from the third time on, because an evaluation and
+a short last batch each have a separate program.
 
-**Remedy.** Give the step the same shapes and types every time: pad or drop the last batch (`drop_last=True`;
+**Remedy.** Call the step with the same shapes and types every time: pad or drop the last batch (`drop_last=True`;
 `drop_remainder=True`), pad lengths to a few buckets, keep Python numbers out of the arguments or mark them static only
 if they rarely change (`static_argnums`), keep one dtype. PyTorch: `torch.compile(dynamic=True)` or
-`torch._dynamo.mark_dynamic`. JAX: `jax.config.update("jax_explain_cache_misses", True)` says what missed.
+`torch._dynamo.mark_dynamic`. JAX: `jax.config.update("jax_explain_cache_misses", True)` says what missed the cache.
 
 **Wrong when** the shapes must differ and no padding is cheaper than compiling; padding itself costs compute.
 

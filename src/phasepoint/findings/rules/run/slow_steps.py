@@ -1,20 +1,21 @@
 """Single steps last far longer than the steps around them.
 
 **Formula.** A step's level is the median of the {NEIGHBOURS} steps around it of the same phase. A step is slow from
-{LEAST_RATIO:.0%} of its level on, and beyond {SIGMAS} robust standard deviations of its phase. It loses its duration
-less the mean of the ordinary steps there, and less what the next step catches up where the device was kept busy
-meanwhile. What at least half of the loss goes into is its cause: garbage collection, a checkpoint, compiling, waiting
-for input, a capture window. Those causes have rules of their own; this one claims the steps whose cause was not seen,
-and, apart, those slowed by capturing.
+{LEAST_RATIO:.0%} of its level on, and beyond {SIGMAS} robust standard deviations of its phase. Its loss is its duration
+less the mean of the ordinary steps there, and less the time that the next step catches up if the device was busy
+meanwhile. Its cause is what explains at least half of the loss: garbage collection, a checkpoint, compiling,
+waiting for input, a capture window. Those causes have rules of their own; this one claims the steps whose cause was not
+seen and, separately, those slowed by capturing.
 
-**Thresholds.** {LEAST_RATIO:.0%} of the level: less is not worth looking for one by one. {SIGMAS} standard deviations:
-the tail of ordinary scatter. {LEAST_SHARE:.1%} of the run's time: on a busy shared machine with nothing planted, other
-processes alone made slow steps that cost 2.4 %. The slow steps must lose at least as much as those between
-{NEAR_SIGMAS} deviations and the limit: else they are the end of a wide distribution and no separate event.
+**Thresholds.** {LEAST_RATIO:.0%} of the level: smaller excesses are not worth a search one by one. {SIGMAS} standard
+deviations: the tail of the ordinary distribution. {LEAST_SHARE:.1%} of the run's time: on a busy shared machine with
+nothing planted, other processes alone made slow steps that cost 2.4 %. The slow steps must lose at least as much as
+those between {NEAR_SIGMAS} deviations and the limit: otherwise they are the end of a wide distribution and not separate
+events.
 
-**Remedy.** Look up the listed steps in the job's own log, and what the machine did then: another process on its
-cores, a network file system, a thread of logging or metrics. Where they come back regularly, look for what the loop
-does every so many steps. Run the job alone, or pin it (`taskset`, `numactl`, a cgroup of its own) and compare.
+**Remedy.** Look up the listed steps in the job's own log, and what else ran on the machine then: another process on its
+cores, a network file system, a thread of logging or metrics. If they recur regularly, look for what the loop does every
+so many steps. Run the job alone, or pin it (`taskset`, `numactl`, a cgroup of its own) and compare.
 
 **Wrong when** the long steps do more work than others (longer sequences, larger batches) and are too rare to be a
 phase.

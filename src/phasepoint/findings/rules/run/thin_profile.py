@@ -1,19 +1,20 @@
-"""Too little was seen to judge: the rules that need capture windows are silent or unsure, and so is the breakdown.
+"""Too little was captured to judge: the rules that need capture windows are silent or uncertain, and so is the
+breakdown.
 
 **Formula.** The widest 95 % interval among the categories' shares of the run, from the capture windows
-(`docs/estimates.md`), is compared with what is wanted. An interval of n windows is wide by t(n − 1) / √n, t being the
-quantile of Student's distribution; from that follows how many are needed, and how much more time or budget. Less than
-{FIRST_WINDOWS} windows are never said to do: from so few, the scatter itself is not known. No time is claimed:
-nothing is won by looking closer.
+(`docs/estimates.md`), is compared with the wanted width. The width of an interval from n windows is proportional to t(n
+− 1) / √n, with the quantile t of Student's distribution; this gives the number of windows needed, and how much more
+time or budget. Less than {FIRST_WINDOWS} windows are never enough: from so few, the scatter itself is not known. No
+time is claimed: capturing more wins no time.
 
-**Thresholds.** A half width of {MOST_HALF:.0%} of the run: beyond, a category that is told as a tenth may be nothing or
-a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewer, no step can be called unusual.
+**Thresholds.** A half width of {MOST_HALF:.0%} of the run: beyond that, a category reported as a tenth may be nothing
+or a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewer, no step can be called unusual.
 
 **Remedy.** Record for longer with the same budget, or with a larger one: `record(…, budget=0.05)`, or
 `budget=None` for a short run in which everything may be captured. More, shorter windows see more than a few long ones:
 `window_steps=2`.
 
-**Wrong when** the run was meant to be clocked alone (`budget=0`).
+**Wrong when** the run was meant to have the step clock alone (`budget=0`).
 
 **Source.** Cochran, Sampling Techniques (1977), on the size of a sample. The intervals: estimates/cells.py.
 """
