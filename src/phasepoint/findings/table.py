@@ -67,7 +67,7 @@ SECTIONS = ("Formula", "Thresholds", "Remedy", "Wrong when", "Source")
 
 _HEAD = """# Findings
 
-What `phasepoint findings RUN` can report, one section for each rule; `make docs` generates it from the rules' docstrings.
+What `phasepoint findings RUN` can report, one section for each rule. `make docs` generates it from their docstrings.
 """
 
 _PLACEHOLDER = re.compile(r"\{([A-Z][A-Z0-9_]*)(?::([^}]*))?\}")
