@@ -135,7 +135,7 @@ from phasepoint.summary.timeline import build_timeline
 from phasepoint.summary.details import build_details
 from phasepoint.report.html.page import summary_html
 from phasepoint.findings.judge import judge_analysis
-from phasepoint.report.documents.document import findings_document
+from phasepoint.report.documents import findings_document
 laps, begin = {{}}, time.perf_counter()
 def lap(name):
     global begin

@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext phasepoint`: an opened run and its summary show what the time went into."""
-    import_module("phasepoint.report.export.notebook").register_display(shell)
+    import_module("phasepoint.report.export.short").register_display(shell)
 
 
 def _teach_notebook() -> None:

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from made_run import EVIL, WINDOW_STEPS, WINDOWS, step_rows
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.report.export.chrome import chrome_trace
-from phasepoint.report.export.trace_format import microseconds
+from phasepoint.report.export.chrome import chrome_trace, microseconds
 
 
 @given(st.integers(-(2**70), 2**70))

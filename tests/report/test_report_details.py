@@ -12,7 +12,7 @@ from made_run import EVAL, OPS, WINDOW_STEPS, WINDOWS, step_rows
 from sample_findings import sample_findings
 
 from phasepoint.core.units import PS_PER_MS
-from phasepoint.report.documents.document import to_json
+from phasepoint.report.documents import to_json
 from phasepoint.report.html.data import page_data
 from phasepoint.summary.analysis import analyse_run
 from phasepoint.summary.details import (

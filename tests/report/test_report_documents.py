@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_summary import EVIL, sample_summary
 
-from phasepoint.report.documents.document import phases_document, plain, to_json
+from phasepoint.report.documents import phases_document, plain, to_json
 from phasepoint.summary.types import RunSummary
 
 

@@ -12,7 +12,7 @@ from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.replay import fast_forward
 from phasepoint.replay.compact.compact import Compact, PartEstimate
 from phasepoint.replay.fast_forward import build_fast_forward
-from phasepoint.report.export.markdown import summary_markdown
+from phasepoint.report.export.short import summary_markdown
 from phasepoint.report.html.page import summary_html
 from phasepoint.report.words.wording import checkpoint_text, contents, replay_command, tell_checkpoints
 from phasepoint.summary.analysis import analyse_run

@@ -8,8 +8,8 @@ import pytest
 from sample_summary import EVIL, sample_summary
 
 from phasepoint.report.html.data import script_data
-from phasepoint.report.html.markup import element, escape, join
 from phasepoint.report.html.page import summary_html
+from phasepoint.report.words.markup import element, escape, join
 
 EVIL_SHOWN = EVIL.replace("\x1b", "\\x1b")
 

@@ -1,7 +1,7 @@
 from sample_findings import EVIL_TITLE, sample_findings
 from sample_summary import sample_summary
 
-from phasepoint.report.export.markdown import summary_markdown
+from phasepoint.report.export.short import summary_markdown
 
 
 def test_the_verdict_comes_first_and_the_cost_last():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from sample_summary import EVIL, sample_summary
 
 import phasepoint
-from phasepoint.report.export.notebook import register_display, run_card, summary_card
+from phasepoint.report.export.short import register_display, run_card, summary_card
 
 
 def test_the_card_says_what_the_summary_says():

@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).parents[1] / "stack"))  # stack_runs.py
 from sample_summary import sample_summary
 from stack_runs import kernel, run_of, span
 
-from phasepoint.report.documents.stack import overview_document
+from phasepoint.report.documents import overview_document
 from phasepoint.report.html.data import page_data
 from phasepoint.report.html.page import summary_html
 from phasepoint.report.html.stack import stack_section

@@ -16,9 +16,9 @@ from stack_runs import kernel, run_of, span
 import phasepoint.stack
 from phasepoint.cli.main import run as run_command
 from phasepoint.core.tables import table_from_rows
-from phasepoint.report.documents.document import to_json
-from phasepoint.report.documents.stack import stack_document
-from phasepoint.report.tables import csv_text
+from phasepoint.report.documents import stack_document, to_json
+from phasepoint.report.tables import arrow_table
+from phasepoint.report.tables.text import csv_text
 from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
 from phasepoint.stack.shard.shard import StackShard, schema_of, shards_of
 from phasepoint.store import open_run
@@ -165,7 +165,7 @@ def test_json_and_csv_hold_every_row(analysis, rich):
     document = json.loads(to_json("stack", stack_document(table)))
     assert document["rows"] == table.rows.to_pylist()
     assert [column["name"] for column in document["columns"]] == table.rows.column_names
-    rows = list(csv.DictReader(io.StringIO("".join(csv_text(table.rows)))))
+    rows = list(csv.DictReader(io.StringIO("".join(csv_text(arrow_table(table.rows))))))
     assert [list(row) for row in rows] == [table.rows.column_names] * table.rows.num_rows
 
 

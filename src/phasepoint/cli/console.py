@@ -76,7 +76,7 @@ def check_output(path: Path, *, force: bool) -> None:
 def announce(kind: str, written: Sequence[tuple[Path, int]], *, as_json: bool, more: dict[str, Any]) -> None:
     """Say what was written, as text or as a JSON document."""
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         files = [{"path": str(path), "bytes": size_bytes} for path, size_bytes in written]
         typer.echo(to_json(kind, {**more, "written": files}))

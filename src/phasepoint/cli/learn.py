@@ -55,8 +55,7 @@ def train(
         model = train_task(row, folder, seed=seed, progress=advance)
     write_model(model, out, force=force)
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.learn import model_document
+        from phasepoint.report.documents import model_document, to_json
 
         typer.echo(to_json("learn train", model_document(model, out)))
         return
@@ -94,7 +93,7 @@ def evaluate(
         found = evaluate_task(row, model, folder, seed=seed, progress=advance)
     write_notes(found.notes)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("learn evaluate", found))
         return
@@ -162,7 +161,7 @@ def collect(
         parts.append(collect_run(out, open_converted(path), path))
     found = join_collected(parts)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("learn collect", found))
         return
@@ -197,8 +196,7 @@ def learn(*, as_json: AsJson = False) -> None:
 
     models = [read_model(f"builtin:{name}") for name in builtin_models()]
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.learn import models_document
+        from phasepoint.report.documents import models_document, to_json
 
         typer.echo(to_json("learn", models_document(models, TASKS)))
         return

@@ -44,7 +44,7 @@ def measure(
     with busy(f"running {format_counted(len(chosen) * repeats, 'process', 'processes')}"):
         regions = measure_command(command, levels=chosen, repeats=repeats, warmups=warmups, framework=framework)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("stack measure", {"command": command, "regions": regions}))
     else:
@@ -90,14 +90,14 @@ def stack(
         table = analyse(run, analysis, workers=workers, ray_address=ray, progress=advance)
     write_notes((*run.problems, *table.notes))
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.stack import stack_document
+        from phasepoint.report.documents import stack_document, to_json
 
         typer.echo(to_json("stack", stack_document(table)))
     elif as_csv:
-        from phasepoint.report.tables import csv_text
+        from phasepoint.report.tables import arrow_table
+        from phasepoint.report.tables.text import csv_text
 
-        write_data(csv_text(table.rows))
+        write_data(csv_text(arrow_table(table.rows)))
     else:
         from phasepoint.report.terminal.stack import render_stack
 
@@ -106,7 +106,7 @@ def stack(
 
 def _list(analyses: "Sequence[Row]", *, as_json: bool) -> None:
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         rows = [{"name": one.name, "code": one.code, "title": one.title} for one in analyses]
         typer.echo(to_json("stack", {"analyses": rows}))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from phasepoint.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from phasepoint.report.documents.document import to_json
+    from phasepoint.report.documents import to_json
     from phasepoint.report.export.chrome import chrome_trace
     from phasepoint.report.export.csv_tables import csv_tables
     from phasepoint.report.html.page import summary_html
@@ -21,6 +21,6 @@ __getattr__ = lazy_names(
         "render_phases": ".terminal.summary",
         "render_summary": ".terminal.summary",
         "summary_html": ".html.page",
-        "to_json": ".documents.document",
+        "to_json": ".documents",
     },
 )

@@ -18,7 +18,7 @@ def version(as_json: AsJson = False) -> None:
     number = installed_version("phasepoint")
     python = ".".join(map(str, sys.version_info[:3]))
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("version", {"phasepoint": number, "python": python}))
     else:
@@ -49,7 +49,7 @@ def devices(name: Name = None, as_json: AsJson = False) -> None:
             raise NoDataError(unknown_device_note(name))
         specs = (spec,)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("devices", {"devices": specs}))
         return

@@ -54,14 +54,14 @@ def diff(
         found = _compare(sides, fail_over)
     write_notes([*([found.unrelated] if found.unrelated else []), *found.notes])
     if as_json:
-        from phasepoint.report.documents.diff import diff_document
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import diff_document, to_json
 
         typer.echo(to_json("diff", diff_document(found)))
     elif as_csv:
-        from phasepoint.report.tables import csv_text
+        from phasepoint.report.tables import arrow_table
+        from phasepoint.report.tables.text import csv_text
 
-        write_data(csv_text(found.table()))
+        write_data(csv_text(arrow_table(found.table())))
     else:
         from phasepoint.report.terminal.diff import render_diff
 

@@ -68,10 +68,11 @@ def _write(run: "Run", summary: "RunSummary", format_name: str, targets: dict[st
 
     if format_name == "csv":
         from phasepoint.report.export.csv_tables import csv_tables
-        from phasepoint.report.tables import csv_text
+        from phasepoint.report.tables import arrow_table
+        from phasepoint.report.tables.text import csv_text
 
         tables = csv_tables(run, summary)
-        text = {name: csv_text(table, for_spreadsheet=True) for name, table in tables.items()}
+        text = {name: csv_text(arrow_table(table), for_spreadsheet=True) for name, table in tables.items()}
         return [(path, write_text(path, [text[name]], force=True)) for name, path in targets.items()]
     from phasepoint.report.export.chrome import chrome_trace
     from phasepoint.summary.timeline import build_timeline

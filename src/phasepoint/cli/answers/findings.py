@@ -25,7 +25,7 @@ def explain(code: Code = None, *, output: Output = None, force: Force = False, a
         return
     rules = RULES if code is None else (find_rule(code),)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         pages = [{"code": rule.code, "page": explain_rule(rule.code)} for rule in rules]
         typer.echo(to_json("explain", {"rules": pages}))
@@ -63,8 +63,7 @@ def findings(
 
     found = judge_analysis(analysis)
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.findings import findings_document
+        from phasepoint.report.documents import findings_document, to_json
 
         typer.echo(to_json("findings", findings_document(found)))
     else:

@@ -63,10 +63,10 @@ def predict(
         found = predict_programs(programs, device, model=chosen, trip_count=trip_count, progress=advance)
     write_notes(dict.fromkeys(note for one in found for note in one.notes))
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("predict", {"device": found[0].device, "programs": found}))
         return
-    from phasepoint.report.terminal.predict import render_predictions
+    from phasepoint.report.terminal.learn import render_predictions
 
     render_predictions(found, result_console(), compile_s=programs[0].compile_s)

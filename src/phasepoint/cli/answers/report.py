@@ -74,9 +74,8 @@ def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[st
         summary, found = summarize(analysis), judge_analysis(analysis)
         if form == "html":
             return build_page(analysis, summary, found, all_methods=all_methods)
-        from phasepoint.report.documents.findings import findings_document
-        from phasepoint.report.documents.replay import fast_forward_document
-        from phasepoint.report.export.markdown import summary_markdown
+        from phasepoint.report.documents import fast_forward_document, findings_document
+        from phasepoint.report.export.short import summary_markdown
 
         findings, forward = findings_document(found), _fast_forward(analysis)
         document = {"summary": summary, "findings": findings, "fast_forward": fast_forward_document(forward)}
@@ -87,9 +86,7 @@ def build_page(
     analysis: "Analysis", summary: "RunSummary", found: "Findings", *, all_methods: bool = False
 ) -> "tuple[str, dict[str, Any]]":
     """The HTML page of a run, and everything it is drawn from by name."""
-    from phasepoint.report.documents.findings import findings_document
-    from phasepoint.report.documents.replay import fast_forward_document
-    from phasepoint.report.documents.stack import overview_document
+    from phasepoint.report.documents import fast_forward_document, findings_document, overview_document
     from phasepoint.report.html.page import summary_html
     from phasepoint.report.words.wording import tell_checkpoints
     from phasepoint.stack.analyses.overview import build_overview

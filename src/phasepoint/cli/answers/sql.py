@@ -26,7 +26,7 @@ def tables(name: OneTable = None, format_name: Format = "text", as_json: AsJson 
         raise UsageError(f"no format named {format_name!r}; the formats are text, md")
     specs = [table_spec(name)] if name else list(TABLES.values())
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("tables", tables_reference.as_document(specs)))
     elif format_name == "md":
@@ -56,19 +56,20 @@ def sql(path: RunPath, query: Query, *, as_json: AsJson = False, as_csv: AsCsv =
         table = run_sql(run, query)
     write_notes(run.problems)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("sql", _document(table), indent=None))
     elif as_csv:
         from phasepoint.cli.console import write_data
-        from phasepoint.report.tables import csv_text
+        from phasepoint.report.tables import arrow_table
+        from phasepoint.report.tables.text import csv_text
 
-        write_data(csv_text(table))
+        write_data(csv_text(arrow_table(table)))
     else:
         from phasepoint.cli.console import result_console
-        from phasepoint.report.tables import render_table
+        from phasepoint.report.tables.terminal import render_rows
 
-        render_table(table, result_console())
+        render_rows(table, result_console())
 
 
 def _document(table: "pa.Table") -> dict[str, object]:

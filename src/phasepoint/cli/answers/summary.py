@@ -16,7 +16,7 @@ def phases(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
     run, result = open_summary(path, method, say_empty=False)
     write_notes(run.problems)
     if as_json:
-        from phasepoint.report.documents.document import phases_document, to_json
+        from phasepoint.report.documents import phases_document, to_json
 
         typer.echo(to_json("phases", phases_document(result)))
         return
@@ -38,7 +38,7 @@ def summary(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson =
     analysis = open_analysis(path, method, say_empty=False)
     result = summarize(analysis)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("summary", result))
         return

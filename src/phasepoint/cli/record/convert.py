@@ -17,7 +17,7 @@ def compact(path: RunPath, as_json: AsJson = False) -> None:
     with busy("merging"):
         result = compact_run(path)
     if as_json:
-        from phasepoint.report.documents.document import plain, to_json
+        from phasepoint.report.documents import plain, to_json
 
         typer.echo(to_json("compact", {"run": path, **plain(result)}))
         return
@@ -37,7 +37,7 @@ def convert(path: RunPath, *, as_json: AsJson = False) -> None:
     open_run(path)  # first, so that a wrong path fails before numba is imported
     result = convert_with_progress(path)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         fields = ("converted", "failed", "problems", "written")
         typer.echo(to_json("convert", {"run": path, **{name: getattr(result, name) for name in fields}}))

@@ -82,7 +82,7 @@ def import_(
     with replaced_run(out, force=force), progress_bar("reading traces") as advance:
         imported = import_traces(files, out, workers=workers, ray_address=ray, progress=advance)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("import", {"run": out, **vars(imported)}))
         _refuse_unread(imported)

@@ -142,7 +142,7 @@ def _say(words: RecordWords, path: str, launched: "Launched") -> None:
 def _say_from_tables(words: RecordWords, path: str, launched: "Launched") -> None:
     """The same where the run has to be looked at: a process did not close it, or what there is tells too little."""
     from phasepoint.cli.console import write_notes
-    from phasepoint.report.documents.document import to_json
+    from phasepoint.report.documents import to_json
     from phasepoint.report.words.recorded_line import recorded_line, tally_of
     from phasepoint.store import open_run
     from phasepoint.summary.recorded import count_recorded

@@ -33,7 +33,7 @@ def check(
     found = _compare(path, replay, method, strict=strict)
     write_notes(found.notes)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("replay check", found))
     else:

@@ -72,7 +72,7 @@ def estimate(
     write_notes([*analysis.run.problems, *found.notes])
     write_notes(note for one in found.exchanges for note in one.notes)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("replay estimate", found))
     else:
@@ -128,8 +128,7 @@ def compact(
         found = compact_run(analysis, budget=share, seed=seed)
     write_notes((*analysis.run.problems, *found.notes))
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.replay import compact_document
+        from phasepoint.report.documents import compact_document, to_json
 
         typer.echo(to_json("replay compact", compact_document(found)))
         return

@@ -25,8 +25,7 @@ def replay(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
 
         listed = list_checkpoints(analysis)
     if as_json:
-        from phasepoint.report.documents.document import to_json
-        from phasepoint.report.documents.replay import checkpoints_document
+        from phasepoint.report.documents import checkpoints_document, to_json
 
         typer.echo(to_json("replay", checkpoints_document(listed)))
         return
@@ -69,7 +68,7 @@ def plan(
             chosen = plan_replay(analysis, phase, index=index, from_start=from_start, steps=wanted)
     command = analysis.run.manifest.command
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         content = {"run": analysis.run.path, "plans": plans} if phase is None else chosen
         typer.echo(to_json("replay plan", content))

@@ -129,7 +129,7 @@ def _say(outcome: "ReplayOutcome", *, as_json: bool) -> None:
 
     write_notes(outcome.notes)
     if as_json:
-        from phasepoint.report.documents.document import to_json
+        from phasepoint.report.documents import to_json
 
         typer.echo(to_json("replay run", outcome))
     elif outcome.status == "done":

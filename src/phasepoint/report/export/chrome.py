@@ -4,6 +4,8 @@ One process per host with the overview (phases, captured steps, windows, checkpo
 and device with a track per thread or stream, in which the ops of the kept windows stand. Perfetto's viewer reads
 this format too; its variant adds counters and the order of the tracks. Hosts share one time axis, on which 0 is the
 earliest session's epoch, as far as their clocks agree.
+
+Source: "Trace Event Format" (Google, 2016). `ts` and `dur` are microseconds; six decimals make them picoseconds.
 """
 
 import json
@@ -14,18 +16,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.report.export import trace_format as trace
-from phasepoint.report.export.trace_format import Track
+from phasepoint.core.units import PS_PER_US
 from phasepoint.store import Run, Shard
 from phasepoint.summary.timeline import Timeline
 from phasepoint.summary.types import RunSummary
 
 _OVERVIEW = ("phases", "captured steps", "windows", "checkpoints", "checkpoint waits", "gaps", "hints")
 _PROCESSES_PER_SHARD = 1_000
+"""Numbers of processes that a shard has for itself: a choice, more than the devices of any host."""
+
 _ROWS = 16_384
 """Rows turned into text at a time."""
 
 _SPAN_ARGS = ("level", "category", "step", "program", "layer", "window", "correlation")
+
+
+@dataclass(frozen=True)
+class Track:
+    """A line of the viewer: a thread of a process, by the numbers that the format wants."""
+
+    process: int
+    thread: int
 
 
 def chrome_trace(run: Run, summary: RunSummary, timeline: Timeline, *, perfetto: bool = False) -> Iterator[str]:
@@ -67,13 +78,13 @@ def _shard_name(shard: Shard) -> str:
 
 
 def _overview_names(process: int, shard: Shard, *, perfetto: bool) -> Iterator[str]:
-    yield trace.process_name(process, f"{_shard_name(shard)}: overview")
+    yield _process_name(process, f"{_shard_name(shard)}: overview")
     for index, name in enumerate(_OVERVIEW):
-        yield trace.thread_name(Track(process, index + 1), name)
+        yield _thread_name(Track(process, index + 1), name)
         if perfetto:
-            yield trace.thread_order(Track(process, index + 1), index)
+            yield _thread_order(Track(process, index + 1), index)
     if perfetto:
-        yield trace.process_order(process, process)
+        yield _process_order(process, process)
 
 
 def _overview_track(process: int, name: str) -> Track:
@@ -88,22 +99,22 @@ def _phases(process: int, summary: RunSummary, origin_ps: int) -> Iterator[str]:
         args = {"phase": segment.phase, "first_step": segment.first_step, "last_step": segment.last_step}
         if segment.merged > 1:
             args["stretches_drawn_together"] = segment.merged
-        yield trace.complete(track, segment.name, origin_ps + segment.start_ps, segment.dur_ps, args)
+        yield _complete(track, segment.name, origin_ps + segment.start_ps, segment.dur_ps, args)
 
 
 def _counters(process: int, timeline: Timeline, origin_ps: int) -> Iterator[str]:
     for one in timeline.bins:
-        yield trace.counter(process, "median step time (ms)", origin_ps + one.start_ps, one.median_ps / 1e9)
+        yield _counter(process, "median step time (ms)", origin_ps + one.start_ps, one.median_ps / 1e9)
         if one.input_share is not None:
             at_ps = origin_ps + one.start_ps
-            yield trace.counter(process, "input wait (% of step time)", at_ps, 100 * one.input_share)
+            yield _counter(process, "input wait (% of step time)", at_ps, 100 * one.input_share)
     for series in timeline.series:
         for at_ps, value in zip(series.at_ps, series.values, strict=True):
-            yield trace.counter(process, f"{series.name} ({series.unit})", origin_ps + at_ps, value)
+            yield _counter(process, f"{series.name} ({series.unit})", origin_ps + at_ps, value)
 
 
 @dataclass(frozen=True)
-class _Row:
+class _RowKind:
     """How the rows of a table are shown: what each is called, and what stands beside its time."""
 
     title: Callable[[Mapping[str, Any]], str]
@@ -111,31 +122,28 @@ class _Row:
 
 
 _ROW_KINDS = {
-    "captured steps": _Row(lambda row: f"step {row['step']}", ("step", "input_ps", "compile_ps")),
-    "windows": _Row(lambda row: f"window {row['window']}", ("first_step", "last_step", "reason")),
-    "checkpoints": _Row(lambda row: "checkpoint", ("step", "path", "framework", "bytes")),
-    "checkpoint waits": _Row(lambda row: "wait for a checkpoint", ("step", "framework")),
-    "gaps": _Row(lambda row: str(row["why"]), ("unknown", "first_step", "last_step")),
-    "hints": _Row(lambda row: str(row["name"]), ("first_step", "last_step")),
+    "captured steps": _RowKind(lambda row: f"step {row['step']}", ("step", "input_ps", "compile_ps")),
+    "windows": _RowKind(lambda row: f"window {row['window']}", ("first_step", "last_step", "reason")),
+    "checkpoints": _RowKind(lambda row: "checkpoint", ("step", "path", "framework", "bytes")),
+    "checkpoint waits": _RowKind(lambda row: "wait for a checkpoint", ("step", "framework")),
+    "gaps": _RowKind(lambda row: str(row["why"]), ("unknown", "first_step", "last_step")),
+    "hints": _RowKind(lambda row: str(row["name"]), ("first_step", "last_step")),
 }
 
 
 def _overview(run: Run, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
     tables = {name: run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
-    tables["captured steps"] = _captured_steps(run.table("steps", shard=shard.name), tables["windows"])
+    steps, first, last = run.table("steps", shard=shard.name), "first_step", "last_step"
+    captured = {step for row in tables["windows"].to_pylist() for step in range(row[first], row[last] + 1)}
+    is_captured = pc.is_in(steps.column("step"), pa.array(sorted(captured), pa.int64()))
+    tables["captured steps"] = steps.filter(is_captured)
     for name, kind in _ROW_KINDS.items():
         track = _overview_track(process, name)
         for row in _rows(tables[name]):
             if row["start_ps"] is None or row["dur_ps"] is None:
                 continue  # a gap whose time is unknown has no place on a time axis; the summary counts it
             args = {key: row[key] for key in kind.args}
-            yield trace.complete(track, kind.title(row), origin_ps + row["start_ps"], row["dur_ps"], args)
-
-
-def _captured_steps(steps: pa.Table, windows: pa.Table) -> pa.Table:
-    pairs = zip(windows.column("first_step").to_pylist(), windows.column("last_step").to_pylist(), strict=True)
-    captured = sorted({step for first, last in pairs for step in range(first, last + 1)})
-    return steps.filter(pc.is_in(steps.column("step"), pa.array(captured, pa.int64())))
+            yield _complete(track, kind.title(row), origin_ps + row["start_ps"], row["dur_ps"], args)
 
 
 def _spans(run: Run, shard: Shard, process: int, origin_ps: int, *, perfetto: bool) -> Iterator[str]:
@@ -147,15 +155,15 @@ def _spans(run: Run, shard: Shard, process: int, origin_ps: int, *, perfetto: bo
         track = tracks[row["device"], row["track"]]
         start_ps = origin_ps + row["start_ps"]
         args: dict[str, Any] = {key: row[key] for key in _SPAN_ARGS}
-        args["self_us"] = float(trace.microseconds(row["self_ps"]))
-        yield trace.complete(track, row["name"], start_ps, row["dur_ps"], args)
+        args["self_us"] = float(microseconds(row["self_ps"]))
+        yield _complete(track, row["name"], start_ps, row["dur_ps"], args)
         launch = launches.get((row["window"], row["correlation"]))
         # A launch after its execution is clock skew between host and device: an arrow back in time helps nobody.
         if launch is not None and row["device"] != "host" and launch[1] <= row["start_ps"]:
             launch_track, launch_ps = launch
             flow_id = f"{process}.{row['window']}.{row['span']}"
-            yield trace.flow(launch_track, flow_id, origin_ps + launch_ps, is_start=True)
-            yield trace.flow(track, flow_id, start_ps, is_start=False)
+            yield _flow(launch_track, flow_id, origin_ps + launch_ps, is_start=True)
+            yield _flow(track, flow_id, start_ps, is_start=False)
 
 
 def _number_tracks(table: pa.Table, process: int) -> dict[tuple[str, str], Track]:
@@ -174,12 +182,12 @@ def _track_names(tracks: dict[tuple[str, str], Track], shard: Shard, *, perfetto
     for (device, name), track in tracks.items():
         if track.process not in named:
             named.add(track.process)
-            yield trace.process_name(track.process, f"{_shard_name(shard)}: {device}")
+            yield _process_name(track.process, f"{_shard_name(shard)}: {device}")
             if perfetto:
-                yield trace.process_order(track.process, track.process)
-        yield trace.thread_name(track, name)
+                yield _process_order(track.process, track.process)
+        yield _thread_name(track, name)
         if perfetto:
-            yield trace.thread_order(track, track.thread)
+            yield _thread_order(track, track.thread)
 
 
 def _launches(table: pa.Table, tracks: dict[tuple[str, str], Track]) -> dict[tuple[int, int], tuple[Track, int]]:
@@ -197,3 +205,57 @@ def _launches(table: pa.Table, tracks: dict[tuple[str, str], Track]) -> dict[tup
 def _rows(table: pa.Table) -> Iterable[dict[str, Any]]:
     for batch in table.to_batches(max_chunksize=_ROWS):
         yield from batch.to_pylist()
+
+
+def microseconds(time_ps: int) -> str:
+    """Picoseconds as a JSON number of microseconds with all its digits."""
+    sign = "-" if time_ps < 0 else ""
+    whole, part = divmod(abs(time_ps), PS_PER_US)
+    return f"{sign}{whole}.{part:06d}" if part else f"{sign}{whole}"
+
+
+def _complete(track: Track, name: str, start_ps: int, dur_ps: int, args: Mapping[str, object]) -> str:
+    """A stretch of time with a name (`X`); an unknown argument is left out."""
+    known = {key: value for key, value in args.items() if value is not None}
+    return (
+        f'{{"ph":"X",{_where(track)},"ts":{microseconds(start_ps)},"dur":{microseconds(dur_ps)},'
+        f'"name":{json.dumps(name)},"args":{json.dumps(known)}}}'
+    )
+
+
+def _flow(track: Track, flow_id: str, at_ps: int, *, is_start: bool) -> str:
+    """One end of an arrow from a launch to its execution (`s`, `f`)."""
+    kind = '"ph":"s"' if is_start else '"ph":"f","bp":"e"'
+    where = f'{_where(track)},"ts":{microseconds(at_ps)},"id":{json.dumps(flow_id)}'
+    return f'{{{kind},"cat":"launch","name":"launch",{where}}}'
+
+
+def _counter(process: int, name: str, at_ps: int, value: float) -> str:
+    """One sample of a counter of a process (`C`)."""
+    sample = json.dumps({"value": value}, allow_nan=False)
+    head = f'"ph":"C","pid":{process},"tid":0,"ts":{microseconds(at_ps)}'
+    return f'{{{head},"name":{json.dumps(name)},"args":{sample}}}'
+
+
+def _process_name(process: int, name: str) -> str:
+    """What a process is called (`M`)."""
+    return f'{{"ph":"M","pid":{process},"tid":0,"name":"process_name","args":{{"name":{json.dumps(name)}}}}}'
+
+
+def _process_order(process: int, index: int) -> str:
+    """Where a process stands in the viewer (`M`)."""
+    return f'{{"ph":"M","pid":{process},"tid":0,"name":"process_sort_index","args":{{"sort_index":{index}}}}}'
+
+
+def _thread_name(track: Track, name: str) -> str:
+    """What a track is called (`M`)."""
+    return f'{{"ph":"M",{_where(track)},"name":"thread_name","args":{{"name":{json.dumps(name)}}}}}'
+
+
+def _thread_order(track: Track, index: int) -> str:
+    """Where a track stands within its process (`M`)."""
+    return f'{{"ph":"M",{_where(track)},"name":"thread_sort_index","args":{{"sort_index":{index}}}}}'
+
+
+def _where(track: Track) -> str:
+    return f'"pid":{track.process},"tid":{track.thread}'

@@ -48,19 +48,18 @@ def csv_tables(run: Run, summary: RunSummary) -> dict[str, pa.Table]:
     """The tables of `CSV_TABLES` by name."""
     segments, phase_ops = measure_phases(run, method=summary.method)
     return {
-        "phases": _phases(summary),
+        "phases": pa.table(
+            {
+                name: pa.array([getattr(phase, field) for phase in summary.phases], kind)
+                for field, name, kind in _PHASE_COLUMNS
+            }
+        ),
         "segments": segments,
         "phase_ops": phase_ops,
         "phase_ops_estimated": _estimated(summary),
         "run_ops": _run_ops(phase_ops),
         "windows": run.table("windows", columns=[c.name for c in table_spec("windows").columns]),
     }
-
-
-def _phases(summary: RunSummary) -> pa.Table:
-    schema = pa.schema([pa.field(name, kind) for _, name, kind in _PHASE_COLUMNS])
-    columns = [[getattr(phase, field) for phase in summary.phases] for field, *_ in _PHASE_COLUMNS]
-    return pa.table([pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)], schema=schema)
 
 
 def _estimated(summary: RunSummary) -> pa.Table:

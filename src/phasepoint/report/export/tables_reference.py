@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.tables import Column, TableSpec
+from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.terminal import grid
 
 _INTRODUCTION = """# Tables of a run
 
@@ -35,11 +36,7 @@ def render(specs: Sequence[TableSpec], console: Console) -> None:
         if index:
             console.print()
         console.print(Text.assemble((spec.name, "bold"), f"  one row per {spec.row}"))
-        grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=False)
-        for column in spec.columns:
-            kind = type_name(column.type) + (" or null" if column.nullable else "")
-            grid.add_row(Text(f"  {column.name}"), Text(kind, "dim"), Text(column.unit), Text(column.doc))
-        console.print(grid)
+        console.print(grid(Table(_COLUMNS, spec.columns)))
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -68,13 +65,18 @@ def _column_fields(column: Column) -> dict[str, object]:
 
 def _markdown_section(spec: TableSpec) -> str:
     order = f" Ordered by {', '.join(f'`{name}`' for name in spec.order_by)}." if spec.order_by else ""
+    docs = {column.name: column.doc.replace("|", "\\|") for column in spec.columns}
     rows = [
-        f"| `{c.name}` | {type_name(c.type)} | {c.unit} | {'null' if c.nullable else ''} | {_cell(c.doc)} |"
+        f"| `{c.name}` | {type_name(c.type)} | {c.unit} | {'null' if c.nullable else ''} | {docs[c.name]} |"
         for c in spec.columns
     ]
     head = ["| column | type | unit | null | what it holds |", "|---|---|---|---|---|"]
     return "\n".join([f"## {spec.name}", "", f"One row per {spec.row}.{order}", "", *head, *rows, ""])
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+_COLUMNS = (
+    TableColumn("", lambda column: f"  {column.name}", wraps=True),
+    TableColumn("", lambda column: Text(type_name(column.type) + " or null" * column.nullable, "dim"), wraps=True),
+    TableColumn("", lambda column: column.unit, wraps=True),
+    TableColumn("", lambda column: column.doc, wraps=True),
+)

@@ -5,17 +5,15 @@ and the script puts names into the page as text only.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from phasepoint.report.html.stack import rooflines
 from phasepoint.report.words.names import printable
 from phasepoint.report.words.palette import CATEGORY_COLOURS, OUTSIDE_COLOUR, cycle_colours, phase_colours
 from phasepoint.stack.analyses.overview import StackOverview
-from phasepoint.summary.details import LayerTree, PhaseDetails, ReportDetails
-from phasepoint.summary.representative import WindowTrace
-from phasepoint.summary.roofline import RooflinePoint
-from phasepoint.summary.timeline import StepBin, StepPoint, Timeline, TimelineMark
+from phasepoint.summary.details import PhaseDetails, ReportDetails
+from phasepoint.summary.timeline import Timeline, TimelineMark
 from phasepoint.summary.types import PhaseSummary, RunSummary, StripSegment
 
 
@@ -40,6 +38,8 @@ def page_data(
     colours = phase_colours(summary.phases)
     phases = {phase.id: phase for phase in summary.phases}
     near = details.phases if details else ()
+    peaks = None if details is None or details.peaks is None else details.peaks
+    rates = [{"kind": rate.kind, "flop_per_s": rate.flop_per_s} for rate in peaks.rates] if peaks else []
     return {
         "run": printable(summary.run),
         "end": summary.strip[-1].start_ps + summary.strip[-1].dur_ps if summary.strip else 0,
@@ -47,7 +47,7 @@ def page_data(
         "strip": _strip(summary.strip),
         "timeline": _timeline(timeline) if timeline is not None and timeline.end_ps else None,
         "details": {str(one.phase): _phase(one, phases[one.phase]) for one in near},
-        "peaks": _peaks(details),
+        "peaks": {"memory_bytes_per_s": peaks.memory_bytes_per_s, "rates": rates} if peaks else None,
         "stack": rooflines(overview),
         "methods": _methods(details),
         "category_colours": CATEGORY_COLOURS,
@@ -55,90 +55,63 @@ def page_data(
     }
 
 
-def _columns(rows: Iterable[object], names: Mapping[str, str]) -> dict[str, list[Any]]:
+def _columns(rows: Iterable[object], **names: str) -> dict[str, list[Any]]:
     """Attributes of rows as lists: `names` is name in the data → attribute."""
     listed = list(rows)
-    return {key: [_shown(getattr(row, attribute)) for row in listed] for key, attribute in names.items()}
-
-
-def _shown(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
+    values = {key: [getattr(row, attribute) for row in listed] for key, attribute in names.items()}
+    return {key: [printable(v) if isinstance(v, str) else v for v in column] for key, column in values.items()}
 
 
 def _strip(strip: Sequence[StripSegment]) -> dict[str, list[Any]]:
-    names = {"start": "start_ps", "dur": "dur_ps", "phase": "phase", "name": "name"}
-    return _columns(strip, {**names, "first": "first_step", "last": "last_step", "merged": "merged"})
+    steps = {"first": "first_step", "last": "last_step", "merged": "merged"}
+    return _columns(strip, start="start_ps", dur="dur_ps", phase="phase", name="name", **steps)
 
 
 def _timeline(timeline: Timeline) -> dict[str, Any]:
-    marks = {name: getattr(timeline, name) for name in ("windows", "checkpoints", "hints", "gaps")}
+    of_steps = {"start": "start_ps", "end": "end_ps", "first": "first_step", "n": "n_steps"}
+    of_times = {"p05": "p05_ps", "median": "median_ps", "p95": "p95_ps", "max": "max_ps", "input_share": "input_share"}
+    marks = {}
+    for name in ("windows", "checkpoints", "hints", "gaps"):
+        rows: Sequence[TimelineMark] = getattr(timeline, name)
+        gone = {"gone": "is_gone"} if any(mark.is_gone for mark in rows) else {}
+        if rows:
+            marks[name] = _columns(rows, start="start_ps", dur="dur_ps", text="text", **gone)
     return {
         "all_steps": timeline.all_steps,
-        "points": _points(timeline.points),
-        "bins": _bins(timeline.bins),
+        "points": _columns(timeline.points, at="at_ps", step="step", dur="dur_ps", input="input_ps", phase="phase"),
+        "bins": _columns(timeline.bins, **of_steps, **of_times),
         "series": [
             {"name": printable(s.name), "unit": printable(s.unit), "at": list(s.at_ps), "values": list(s.values)}
             for s in timeline.series
         ],
-        "marks": {name: _marks(rows) for name, rows in marks.items() if rows},
+        "marks": marks,
     }
 
 
-def _points(points: Sequence[StepPoint]) -> dict[str, list[Any]]:
-    return _columns(points, {"at": "at_ps", "step": "step", "dur": "dur_ps", "input": "input_ps", "phase": "phase"})
-
-
-def _bins(bins: Sequence[StepBin]) -> dict[str, list[Any]]:
-    times = {"p05": "p05_ps", "median": "median_ps", "p95": "p95_ps", "max": "max_ps"}
-    names = {"start": "start_ps", "end": "end_ps", "first": "first_step", "n": "n_steps", **times}
-    return _columns(bins, {**names, "input_share": "input_share"})
-
-
-def _marks(marks: Sequence[TimelineMark]) -> dict[str, list[Any]]:
-    names = {"start": "start_ps", "dur": "dur_ps", "text": "text"}
-    return _columns(marks, {**names, "gone": "is_gone"} if any(mark.is_gone for mark in marks) else names)
-
-
 def _phase(one: PhaseDetails, phase: PhaseSummary) -> dict[str, Any]:
-    spread = one.distribution
+    spread, trace = one.distribution, None
+    of_layers = {name: name for name in ("name", "parent", "is_op", "self_ps", "flop", "bytes")}
+    of_points = {name: name for name in ("op", "self_ps", "flop_per_byte", "flop_per_s")}
+    if one.trace is not None:
+        texts = ("tracks", "names", "categories")
+        trace = {name: [printable(text) for text in getattr(one.trace, name)] for name in texts}
+        numbers = ("track", "name", "category", "depth", "start", "dur")
+        trace |= {name: list(getattr(one.trace, name)) for name in numbers}
+        trace |= {"end": one.trace.dur_ps, "label": printable(f"{phase.name}, step {one.trace.step}")}
     return {
         "median": phase.median_ps,
         "p05": phase.p05_ps,
         "p95": phase.p95_ps,
-        "layers": _layers(one.layers),
+        "layers": None if one.layers is None else _columns(one.layers.nodes, **of_layers),
         "distribution": {
             "edges": list(spread.edges_ps),
             "counts": list(spread.counts),
             "beyond": spread.beyond,
             "longest": spread.longest_ps,
         },
-        "roofline": _roofline(one.roofline),
-        "trace": _trace(one.trace, phase) if one.trace else None,
+        "roofline": _columns(one.roofline, **of_points),
+        "trace": trace,
     }
-
-
-def _layers(tree: LayerTree | None) -> dict[str, list[Any]] | None:
-    if tree is None:
-        return None
-    return _columns(tree.nodes, {name: name for name in ("name", "parent", "is_op", "self_ps", "flop", "bytes")})
-
-
-def _roofline(points: Sequence[RooflinePoint]) -> dict[str, list[Any]]:
-    return _columns(points, {name: name for name in ("op", "self_ps", "flop_per_byte", "flop_per_s")})
-
-
-def _trace(trace: WindowTrace, phase: PhaseSummary) -> dict[str, Any]:
-    texts = {name: [printable(text) for text in getattr(trace, name)] for name in ("tracks", "names", "categories")}
-    numbers = {name: list(getattr(trace, name)) for name in ("track", "name", "category", "depth", "start", "dur")}
-    label = printable(f"{phase.name}, step {trace.step}")
-    return {**texts, **numbers, "end": trace.dur_ps, "label": label}
-
-
-def _peaks(details: ReportDetails | None) -> dict[str, Any] | None:
-    if details is None or details.peaks is None:
-        return None
-    rates = [{"kind": rate.kind, "flop_per_s": rate.flop_per_s} for rate in details.peaks.rates]
-    return {"memory_bytes_per_s": details.peaks.memory_bytes_per_s, "rates": rates}
 
 
 def _methods(details: ReportDetails | None) -> list[dict[str, Any]]:

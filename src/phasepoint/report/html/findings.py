@@ -4,11 +4,11 @@ Findings come as the JSON of `phasepoint findings RUN --json`; a page without th
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
-from phasepoint.report.html.markup import Content, Markup, element, join
+from phasepoint.report.words.markup import Content, Markup, element, facts, join, section
 from phasepoint.summary.types import RunSummary
 
 FIRST = 3
@@ -43,14 +43,14 @@ def findings_section(summary: RunSummary, findings: Mapping[str, Any] | None) ->
     if more:
         title = element("summary", f"{len(more)} more finding{'s' if len(more) > 1 else ''}")
         first.append(element("details", title, *more, class_="more"))
-    if findings["unavailable"]:
-        first.append(_unavailable(findings["unavailable"]))
-    return element(
-        "section",
-        element("h2", "What to change ", element("small", "time that could be won, and its share of the run")),
-        *first,
-        id="findings",
-    )
+    unavailable = findings["unavailable"]
+    if unavailable:
+        title = element(
+            "summary", f"{len(unavailable)} rule{'s' if len(unavailable) > 1 else ''} could not judge this run"
+        )
+        rules = facts((element("code", one["code"]), one["reason"]) for one in unavailable)
+        first.append(element("details", title, rules, class_="more"))
+    return section("What to change", "time that could be won, and its share of the run", *first, anchor="findings")
 
 
 def _finding(index: int, one: Finding, run: str, anchors: Mapping[str, str]) -> Markup:
@@ -59,37 +59,30 @@ def _finding(index: int, one: Finding, run: str, anchors: Mapping[str, str]) -> 
     win = element("span", element("strong", _seconds(one["seconds"])), share, class_="win") if one["seconds"] else ""
     title = element("span", one["title"], class_="title")
     head = element("summary", title, win, element("span", one["remedy"], class_="remedy"))
-    rows = _facts(one, anchors)
-    evidence = [element("li", *_evidence(row, run, one.get("phase"), anchors)) for row in _listed(one.get("evidence"))]
+    said = _facts(one, anchors)
+    rows = one.get("evidence") or []
+    listed = rows if isinstance(rows, list | tuple) else [rows]
+    evidence = [element("li", *_evidence(row, run, one.get("phase"), anchors)) for row in listed]
     if evidence:
-        rows.append(element("div", element("dt", "evidence"), element("dd", element("ul", *evidence))))
-    inside = element("dl", *rows, class_="facts")
-    return element("details", head, inside, class_="finding", id=f"finding-{index}")
+        said.append(("evidence", element("ul", *evidence)))
+    return element("details", head, facts(said), class_="finding", id=f"finding-{index}")
 
 
-def _facts(one: Finding, anchors: Mapping[str, str]) -> list[Markup]:
+def _facts(one: Finding, anchors: Mapping[str, str]) -> list[tuple[Content, Content]]:
     """The lines above the evidence; what a finding does not say has no line."""
-    facts: list[tuple[str, Content]] = [("could be won", _interval(one)), ("rule", element("code", one["code"]))]
+    seconds, low, high = (_seconds(one[name]) for name in ("seconds", "seconds_low", "seconds_high"))
+    won = f"{seconds} (95 % interval {low} – {high}), {format_ratio(one['share'])} of the run"
+    said: list[tuple[Content, Content]] = [("could be won", won), ("rule", element("code", one["code"]))]
     if one.get("phase"):
         anchor = anchors.get(one["phase"])
-        facts.append(("phase", element("a", one["phase"], href=f"#{anchor}") if anchor else one["phase"]))
+        said.append(("phase", element("a", one["phase"], href=f"#{anchor}") if anchor else one["phase"]))
     if one.get("layers"):
-        facts.append(("layers", join([element("code", layer) for layer in one["layers"]], ", ")))
-    facts += [(name.replace("_", " "), one[name]) for name in ("confidence", "wrong_if") if one.get(name)]
-    return [element("div", element("dt", name), element("dd", content)) for name, content in facts]
-
-
-def _interval(one: Finding) -> str:
-    low, high = _seconds(one["seconds_low"]), _seconds(one["seconds_high"])
-    return f"{_seconds(one['seconds'])} (95 % interval {low} – {high}), {format_ratio(one['share'])} of the run"
+        said.append(("layers", join([element("code", layer) for layer in one["layers"]], ", ")))
+    return said + [(name.replace("_", " "), one[name]) for name in ("confidence", "wrong_if") if one.get(name)]
 
 
 def _seconds(value: float) -> str:
     return format_ps(value * PS_PER_S)
-
-
-def _listed(evidence: Any) -> Sequence[Any]:
-    return evidence if isinstance(evidence, list | tuple) else ([evidence] if evidence else [])
 
 
 def _evidence(row: Any, run: str, phase: str | None, anchors: Mapping[str, str]) -> list[Content]:
@@ -104,9 +97,3 @@ def _evidence(row: Any, run: str, phase: str | None, anchors: Mapping[str, str])
         command = f"phasepoint sql {shlex.quote(run)} {shlex.quote(str(row['query']))}"
         parts.append(element("div", element("code", command, data_copy=""), class_="query"))
     return parts
-
-
-def _unavailable(rules: Sequence[Mapping[str, Any]]) -> Markup:
-    rows = (element("div", element("dt", element("code", one["code"])), element("dd", one["reason"])) for one in rules)
-    title = element("summary", f"{len(rules)} rule{'s' if len(rules) > 1 else ''} could not judge this run")
-    return element("details", title, element("dl", *rows, class_="facts"), class_="more")

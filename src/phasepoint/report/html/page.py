@@ -11,10 +11,10 @@ from importlib.resources import files
 from typing import Any
 
 from phasepoint.replay.fast_forward import FastForward
+from phasepoint.report.html.breakdown import time_section
 from phasepoint.report.html.data import script_data
 from phasepoint.report.html.fast_forward import fast_forward_section
 from phasepoint.report.html.findings import findings_section
-from phasepoint.report.html.markup import Content, Markup, element, escape, join
 from phasepoint.report.html.phases import near_section, phases_section
 from phasepoint.report.html.sections import (
     environment_section,
@@ -23,10 +23,10 @@ from phasepoint.report.html.sections import (
     hosts_section,
     methods_section,
     not_seen_section,
-    time_section,
     timeline_section,
 )
 from phasepoint.report.html.stack import stack_section
+from phasepoint.report.words.markup import Content, Markup, element, escape, join
 from phasepoint.stack.analyses.overview import StackOverview
 from phasepoint.summary.details import ReportDetails
 from phasepoint.summary.timeline import Timeline

@@ -2,24 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.phases.clock.breakdown import OpTime
-from phasepoint.report.html.markup import Content, Markup, element, join, swatch
-from phasepoint.report.html.tables import (
-    Cell,
-    Column,
-    breakdown_table,
-    count,
-    data_table,
-    duration,
-    figures,
-    ratio,
-    text,
-)
+from phasepoint.report.html.breakdown import breakdown_table
+from phasepoint.report.tables import Cell, Table, TableColumn
+from phasepoint.report.tables.html import data_table
+from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
 from phasepoint.report.words.names import shorten
 from phasepoint.report.words.palette import part_colours, phase_colours
-from phasepoint.report.words.wording import category_name, interval_text
+from phasepoint.report.words.wording import category_name, interval_text, period_text
 from phasepoint.summary.details import PhaseDetails, ReportDetails
+from phasepoint.summary.roofline import RooflinePoint
 from phasepoint.summary.types import PhaseSummary, RunSummary
 
 _OPEN_PHASES = 1
@@ -34,46 +27,37 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
         return _NOTHING
     colours = phase_colours(summary.phases)
     near = {one.phase for one in details.phases} if details else {p.id for p in summary.phases if p.top_ops}
-    columns = [
-        text("phase"),
-        figures("share", "share"),
-        figures("time", "total_ps"),
-        figures("steps", "steps"),
-        figures("times", "segments"),
-        figures("median step", "median_ps"),
-        Column("5 – 95 %", "p05_p95"),
-        figures("period", "period_steps"),
-        figures("input wait", "input_ps"),
-        figures("captured", "captured_steps"),
-        text("stands for it", "representative"),
-        text("restart from", "restart_from"),
-    ]
-    rows = [_phase_row(phase, colours[phase.id], is_near=phase.id in near) for phase in summary.phases]
-    heading = element("h2", "Phases ", element("small", "classes of steps that behave alike"))
-    return element("section", heading, data_table(columns, rows, label="Phases"), id="phases")
 
+    def name(phase: PhaseSummary) -> Markup:
+        shown = element("a", phase.name, href=f"#phase-{phase.id}") if phase.id in near else phase.name
+        return join([swatch(colours[phase.id]), " ", shown])
 
-def _phase_row(phase: PhaseSummary, colour: str, *, is_near: bool) -> Sequence[Content | Cell]:
-    step = phase.representative_step
-    stands_for = "–" if step is None else f"step {format_count(step)}"
-    if phase.representative_window is not None:
-        stands_for += f", window {phase.representative_window}"
-    period = phase.period_steps
-    name: Content = element("a", phase.name, href=f"#phase-{phase.id}") if is_near else phase.name
-    return (
-        join([swatch(colour), " ", name]),
-        ratio(phase.share),
-        duration(phase.total_ps),
-        count(phase.steps),
-        count(phase.segments),
-        duration(phase.median_ps),
-        f"{format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}",
-        Cell("–" if period is None else f"{period:,.0f} steps", period),
-        duration(phase.input_ps),
-        count(phase.captured_steps),
-        stands_for,
-        _path(phase.restart_from),
+    columns = (
+        TableColumn("phase", name),
+        TableColumn("share", lambda phase: phase.share, "ratio"),
+        TableColumn("time", lambda phase: phase.total_ps, "ps", "total_ps"),
+        TableColumn("steps", lambda phase: phase.steps, "count"),
+        TableColumn("times", lambda phase: phase.segments, "count", "segments"),
+        TableColumn("median step", lambda phase: phase.median_ps, "ps", "median_ps"),
+        TableColumn("5 – 95 %", lambda phase: f"{format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}", "", "p05_p95"),
+        TableColumn("period", _period, "steps", "period_steps"),
+        TableColumn("input wait", lambda phase: phase.input_ps, "ps", "input_ps"),
+        TableColumn("captured", lambda phase: phase.captured_steps, "count", "captured_steps"),
+        TableColumn("stands for it", _representative, "", "representative"),
+        TableColumn("restart from", lambda phase: _path(phase.restart_from)),
     )
+    table = data_table(Table(columns, summary.phases, "Phases"))
+    return section("Phases", "classes of steps that behave alike", table, anchor="phases")
+
+
+def _period(phase: PhaseSummary) -> Cell:
+    return Cell(period_text(phase.period_steps), phase.period_steps)
+
+
+def _representative(phase: PhaseSummary) -> str:
+    step = phase.representative_step
+    text = "–" if step is None else f"step {format_count(step)}"
+    return text if phase.representative_window is None else f"{text}, window {phase.representative_window}"
 
 
 def _path(path: str | None) -> Content:
@@ -99,7 +83,7 @@ def near_section(summary: RunSummary, details: ReportDetails | None) -> Markup:
     if details is not None and details.peaks_unknown:
         blocks.append(element("p", f"No roofline: {details.peaks_unknown}.", class_="dim"))
     aside = "what their time went into; ± is a 95 % interval"
-    return element("section", element("h2", "Phases from near ", element("small", aside)), *blocks, id="near")
+    return section("Phases from near", aside, *blocks, anchor="near")
 
 
 def _phase_block(
@@ -116,7 +100,9 @@ def _phase_block(
     parts = breakdown_table(phase.breakdown, part_colours(summary), label=f"Breakdown of {phase.name}")
     first: list[Content] = [element("div", element("h3", "Breakdown"), parts)]
     if near is not None:
-        first.append(element("div", element("h3", "Step times"), _histogram(phase)))
+        spread = f"5 – 95 % {format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}"
+        label = f"Step times of {phase.name}: median {format_ps(phase.median_ps)}, {spread}"
+        first.append(element("div", element("h3", "Step times"), _chart("histogram", phase, label)))
     blocks: list[Content] = [element("div", *first, class_="columns")]
     if phase.top_ops:
         blocks += [element("h3", "Top ops"), _ops_table(phase.top_ops, phase.name)]
@@ -135,34 +121,17 @@ def _chart(kind: str, phase: PhaseSummary, label: str) -> Markup:
     return element("div", class_=f"chart {kind}", data_chart=kind, data_phase=phase.id, **attributes)
 
 
-def _histogram(phase: PhaseSummary) -> Markup:
-    spread = f"5 – 95 % {format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}"
-    return _chart("histogram", phase, f"Step times of {phase.name}: median {format_ps(phase.median_ps)}, {spread}")
-
-
 def _ops_table(ops: Sequence[OpTime], name: str) -> Markup:
-    columns = [
-        text("op"),
-        text("category"),
-        figures("self time", "self_ps"),
-        Column("± 95 %", ""),
-        figures("share", "share"),
-        figures("executions", "count"),
-        text("layer or program", "layer_or_program"),
-    ]
-    rows = (
-        (
-            element("code", op.op, title=op.op),
-            category_name(op.category),
-            duration(op.self_ps),
-            interval_text(op.self_ps, op.low_ps, op.high_ps),
-            ratio(op.share),
-            count(op.count),
-            element("code", op.layer or op.program or "–"),
-        )
-        for op in ops
+    columns = (
+        TableColumn("op", lambda op: element("code", op.op, title=op.op)),
+        TableColumn("category", lambda op: category_name(op.category)),
+        TableColumn("self time", lambda op: op.self_ps, "ps", "self_ps"),
+        TableColumn("± 95 %", lambda op: interval_text(op.self_ps, op.low_ps, op.high_ps), "", ""),
+        TableColumn("share", lambda op: op.share, "ratio"),
+        TableColumn("executions", lambda op: op.count, "count", "count"),
+        TableColumn("layer or program", lambda op: element("code", op.layer or op.program or "–")),
     )
-    return data_table(columns, rows, label=f"Top ops of {name}")
+    return data_table(Table(columns, ops, f"Top ops of {name}"))
 
 
 def _layers(phase: PhaseSummary, near: PhaseDetails) -> Markup:
@@ -172,9 +141,7 @@ def _layers(phase: PhaseSummary, near: PhaseDetails) -> Markup:
     total_ps = tree.nodes[0].self_ps
     known = tree.costs_known_ps / total_ps if total_ps else None
     aside = f"self time of {_steps(tree.steps, 'captured ')}; flop and bytes known for {format_ratio(known)} of it"
-    return element(
-        "div", element("h3", "Layers ", element("small", aside)), _chart("icicle", phase, f"Layers of {phase.name}")
-    )
+    return element("div", heading("h3", "Layers", aside), _chart("icicle", phase, f"Layers of {phase.name}"))
 
 
 def _roofline(phase: PhaseSummary, near: PhaseDetails, details: ReportDetails) -> Markup:
@@ -182,32 +149,26 @@ def _roofline(phase: PhaseSummary, near: PhaseDetails, details: ReportDetails) -
         return _NOTHING
     peaks = details.peaks
     aside = f"{peaks.device}: memory {peaks.memory_published}, {peaks.memory_source}"
-    columns = [
-        text("op"),
-        figures("self time", "self_ps"),
-        figures("flop", "flop"),
-        figures("bytes", "bytes"),
-        figures("flop per byte", "flop_per_byte"),
-        figures("reached", "flop_per_s"),
-        text("layer"),
-    ]
-    rows = (
-        (
-            element("code", point.op, title=point.op),
-            duration(point.self_ps),
-            Cell(f"{point.flop:.3g}", point.flop),
-            Cell(format_bytes(point.bytes), point.bytes),
-            Cell(f"{point.flop_per_byte:.3g}", point.flop_per_byte),
-            Cell(f"{point.flop_per_s / 1e12:.3g} Tflop/s", point.flop_per_s),
-            element("code", point.layer or "–"),
-        )
-        for point in near.roofline
+
+    def intensity(point: RooflinePoint) -> Cell:
+        return Cell(f"{point.flop_per_byte:.3g}", point.flop_per_byte)
+
+    def reached(point: RooflinePoint) -> Cell:
+        return Cell(f"{point.flop_per_s / 1e12:.3g} Tflop/s", point.flop_per_s)
+
+    columns = (
+        TableColumn("op", lambda point: element("code", point.op, title=point.op)),
+        TableColumn("self time", lambda point: point.self_ps, "ps", "self_ps"),
+        TableColumn("flop", lambda point: Cell(f"{point.flop:.3g}", point.flop), "flop"),
+        TableColumn("bytes", lambda point: point.bytes, "bytes"),
+        TableColumn("flop per byte", intensity, "flop/byte"),
+        TableColumn("reached", reached, "flop/s", "flop_per_s"),
+        TableColumn("layer", lambda point: element("code", point.layer or "–")),
     )
-    table = data_table(columns, rows, label=f"Roofline of {phase.name}")
+    table = data_table(Table(columns, near.roofline, f"Roofline of {phase.name}"))
     label = f"Roofline of {phase.name}: {len(near.roofline)} ops below the peaks of {peaks.device}, listed below"
     folded = element("details", element("summary", "The same as a table"), table)
-    heading = element("h3", "Roofline ", element("small", aside))
-    return element("div", heading, _chart("roofline", phase, label), folded)
+    return element("div", heading("h3", "Roofline", aside), _chart("roofline", phase, label), folded)
 
 
 def _trace(phase: PhaseSummary, near: PhaseDetails) -> Markup:
@@ -217,5 +178,4 @@ def _trace(phase: PhaseSummary, near: PhaseDetails) -> Markup:
     aside = f"step {format_count(trace.step)} of window {trace.window}, {format_ps(trace.dur_ps)}"
     if trace.left_out:
         aside += f"; the {format_count(trace.left_out)} shortest events are left out"
-    heading = element("h3", "One step, event by event ", element("small", aside))
-    return element("div", heading, _chart("trace", phase, ""))
+    return element("div", heading("h3", "One step, event by event", aside), _chart("trace", phase, ""))

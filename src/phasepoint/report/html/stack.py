@@ -1,16 +1,20 @@
 """The stack: a tab for each analysis across model, layer, op and kernel."""
 
+from dataclasses import replace
 from typing import Any
 
 from phasepoint.core.units import format_count
-from phasepoint.report.html.markup import Content, Markup, element
-from phasepoint.report.html.tables import Cell, Column, data_table
-from phasepoint.report.tables import cell_text, heading, is_number
+from phasepoint.report.tables import TableColumn, arrow_table, cell_text
+from phasepoint.report.tables.html import data_table
+from phasepoint.report.words.markup import Content, Markup, element, section
 from phasepoint.report.words.names import printable, shorten
 from phasepoint.stack.analyses.overview import ShownTable, StackOverview
 from phasepoint.stack.shard.shard import StackTable
 
 ROOFLINES = ("kernel-roofline", "layer-roofline")
+
+_TEXT_CHARACTERS = 60
+"""Of any text in a row: a choice, two such columns beside figures on a wide screen."""
 
 _PATH_CHARACTERS = 42
 """Of a module path; the whole of it shows on hover."""
@@ -26,7 +30,7 @@ def stack_section(overview: StackOverview | None) -> Markup:
     aside = f"model, layer, op and kernel together · host {overview.host}, {windows}"
     panels = (_panel(one) for one in overview.tables)
     tabs = element("div", *panels, class_="tabs", data_tabs="Analyses of the stack")
-    return element("section", element("h2", "Stack ", element("small", aside)), tabs, id="stack")
+    return section("Stack", aside, tabs, anchor="stack")
 
 
 def _panel(shown: ShownTable) -> Markup:
@@ -49,21 +53,25 @@ def _panel(shown: ShownTable) -> Markup:
 
 def _table(table: StackTable) -> Markup:
     """Its rows, without columns of which nothing is known; the heading says which host it is."""
-    known = [column for column in table.columns if table.rows[column.name].null_count < table.rows.num_rows]
-    shown = [column for column in known if column.name != "host"]
-    columns = [Column(heading(column), column.name, is_number(column)) for column in shown]
-    values = [table.rows[column.name].to_pylist() for column in shown]
-    rows = [[_cell(column, row[i]) for i, column in enumerate(shown)] for row in zip(*values, strict=True)]
-    return data_table(columns, rows, label=table.title)
+    n_rows = table.rows.num_rows
+    known = [c for c in table.columns if c.name != "host" and table.rows[c.name].null_count < n_rows]
+    shown = arrow_table(table.rows, known)
+    columns = [_with_hover(column) if column.key in ("name", "layer", "op") else column for column in shown.columns]
+    columns = [replace(column, width=_TEXT_CHARACTERS) for column in columns]
+    return data_table(replace(shown, columns=columns, label=table.title))
 
 
-def _cell(column: Any, value: Any) -> Content | Cell:
-    text = cell_text(column, value)
-    if is_number(column):
-        return Cell(text, value)
-    if column.name not in ("name", "layer", "op") or value is None:
-        return text
-    return element("code", _tail(value) if column.name == "layer" else text, title=printable(str(value)))
+def _with_hover(column: TableColumn) -> TableColumn:
+    """A column of names, each whole on hover; of a module path the end is shown."""
+
+    def cell(row: object) -> Content:
+        value = column.cell(row)
+        if value is None:
+            return cell_text(None)
+        shown = _tail(str(value)) if column.key == "layer" else shorten(str(value), _TEXT_CHARACTERS)
+        return element("code", shown, title=printable(str(value)))
+
+    return replace(column, cell=cell)
 
 
 def _tail(path: str) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable, shorten
 from phasepoint.stack.diff.result import CHANGED, EVERYTHING, NOT_JUDGED, ONLY_BASE, ONLY_RUN, DiffRow, RunDiff
 
@@ -17,7 +18,7 @@ _MOST_NAMED = 3
 """Places of a change that the answer names; the parts list all."""
 
 _MOST = 10.0
-"""Larger ratios are shown as more than this."""
+"""Larger ratios are shown as more than this: a choice, beyond it nobody compares percents."""
 
 _TITLES = {
     "part": "The change in parts",
@@ -37,7 +38,7 @@ def render_diff(diff: RunDiff, console: Console) -> None:
             continue
         console.print()
         console.print(Text(title, style="bold"))
-        console.print(_grid(level, shown))
+        console.print(grid(_table(level, shown)))
         if len(shown) < len(rows):
             console.print(Text(f"… {len(rows) - len(shown):,} more; --csv and --json print all", style="dim"))
 
@@ -49,26 +50,27 @@ def answer(diff: RunDiff) -> list[str]:
     if diff.verdict == NOT_JUDGED:
         lines.append(f"Not judged: the step takes {_moved(step)}, and nothing says how much of that is noise.")
     elif diff.verdict == CHANGED:
-        lines += [f"{_where(row)}{_share(row, step)}." for row in diff.named[:_MOST_NAMED]]
+        lines += [_named(row, step) for row in diff.named[:_MOST_NAMED]]
         if len(diff.named) > _MOST_NAMED:
             lines.append(f"{len(diff.named) - _MOST_NAMED} more places changed; they follow.")
         whole = f"RUN's step takes {_moved(step)} as a whole{_interval(step)}"
-        lines.append(f"{whole}: {_beyond(step.verdict)}.")
+        lines.append(f"{whole}: {'beyond noise' if step.verdict == CHANGED else 'by itself within noise'}.")
     else:
         lines.append(f"No change beyond noise. RUN's step takes {_moved(step)} as a whole{_interval(step)}.")
     if everything.verdict != NOT_JUDGED:
-        lines.append(f"Everything alike takes {_moved(everything)}{_interval(everything)}: {_machine(everything)}.")
+        cause = "the machine may be all of it, repeated recordings would tell"
+        if everything.verdict == CHANGED:
+            cause = "more than recordings of one job differ by"
+        lines.append(f"Everything alike takes {_moved(everything)}{_interval(everything)}: {cause}.")
     return [printable(line) for line in lines]
 
 
-def _where(row: DiffRow) -> str:
-    return f"{shorten(row.name, 60)} takes {_moved(row)} than its like changed{_interval(row)}"
-
-
-def _share(row: DiffRow, step: DiffRow) -> str:
-    part = row.change_ps / step.base_ps if step.base_ps else None
-    more = "more" if row.change_ps >= 0 else "less"
-    return f", {format_ps(abs(row.change_ps))} {more} per step ({_signed(part)} of the step)"
+def _named(row: DiffRow, step: DiffRow) -> str:
+    """A place that changed, and what of the step that makes."""
+    of_step = row.change_ps / step.base_ps if step.base_ps else None
+    more = f"{format_ps(abs(row.change_ps))} {'more' if row.change_ps >= 0 else 'less'} per step"
+    moved = f"{shorten(row.name, 60)} takes {_moved(row)} than its like changed{_interval(row)}"
+    return f"{moved}, {more} ({_signed(of_step)} of the step)."
 
 
 def _moved(row: DiffRow) -> str:
@@ -82,16 +84,6 @@ def _interval(row: DiffRow) -> str:
     if row.low_ratio is None or row.high_ratio is None:
         return ""
     return f" (95 % interval {_signed(row.low_ratio)} to {_signed(row.high_ratio)})"
-
-
-def _beyond(verdict: str) -> str:
-    return "beyond noise" if verdict == CHANGED else "by itself within noise"
-
-
-def _machine(row: DiffRow) -> str:
-    if row.verdict == CHANGED:
-        return "more than recordings of one job differ by"
-    return "the machine may be all of it, repeated recordings would tell"
 
 
 def _signed(ratio: float | None) -> str:
@@ -110,22 +102,23 @@ def _to_show(level: str, rows: Sequence[DiffRow]) -> Sequence[DiffRow]:
     return [*telling, *others][:MOST_ROWS]
 
 
-def _grid(level: str, rows: Sequence[DiffRow]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    grid.add_column(level)
+def _table(level: str, rows: Sequence[DiffRow]) -> Table:
     own = level in ("layer", "op")
-    for heading in ("base", "run", "change", "beyond its like" if own else "95 % interval"):
-        grid.add_column(heading, justify="right")
-    grid.add_column("verdict")
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in _cells(row, own=own)))
-    return grid
 
+    def name(row: DiffRow) -> str:
+        place = row.name if row.layer is None else f"{row.layer}: {row.name}"
+        return " ".join(part for part in (place, row.direction, row.shape) if part)
 
-def _cells(row: DiffRow, *, own: bool) -> tuple[str, ...]:
-    name = row.name if row.layer is None else f"{row.layer}: {row.name}"
-    detail = " ".join(part for part in (row.direction, row.shape) if part)
-    low, high = (row.own_low_ratio, row.own_high_ratio) if own else (row.low_ratio, row.high_ratio)
-    interval = "" if low is None else f"{_signed(low)} to {_signed(high)}"
-    base, run = format_ps(row.base_ps), format_ps(row.run_ps)
-    return shorten(f"{name} {detail}".strip(), 56), base, run, _signed(row.change_ratio), interval, row.verdict
+    def interval(row: DiffRow) -> str:
+        low, high = (row.own_low_ratio, row.own_high_ratio) if own else (row.low_ratio, row.high_ratio)
+        return "" if low is None else f"{_signed(low)} to {_signed(high)}"
+
+    columns = (
+        TableColumn(level, name, width=56, wraps=True),
+        TableColumn("base", lambda row: row.base_ps, "ps", wraps=True),
+        TableColumn("run", lambda row: row.run_ps, "ps", wraps=True),
+        TableColumn("change", lambda row: _signed(row.change_ratio), "ratio", wraps=True),
+        TableColumn("beyond its like" if own else "95 % interval", interval, "ratio", wraps=True),
+        TableColumn("verdict", lambda row: row.verdict, wraps=True),
+    )
+    return Table(columns, rows)

@@ -4,18 +4,17 @@ Plans of replays on a terminal: one in full, or a line for each phase.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.plan.plan import CheckpointList, ListedCheckpoint, PhasePlan, ReplayPlan
+from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable, shorten
 from phasepoint.report.words.wording import contents, replay_command
-
-_PLAN_NAME_CHARACTERS = 32
-_PLAN_PATH_CHARACTERS = 56
 
 
 def render_plan(plan: ReplayPlan, console: Console, *, run: str, command: Sequence[str]) -> None:
@@ -29,9 +28,9 @@ def render_plan(plan: ReplayPlan, console: Console, *, run: str, command: Sequen
     """
     console.print(Text(plan_headline(plan), style="bold"))
     console.print()
-    console.print(_facts(plan))
+    console.print(grid(_facts(plan)))
     console.print()
-    console.print(_costs(plan))
+    console.print(grid(_costs(plan)))
     console.print()
     console.print("It will tell")
     for line in plan.tells:
@@ -51,18 +50,26 @@ def render_plans(plans: Sequence[PhasePlan], console: Console, *, run: str) -> N
         console: where to.
         run: path of the run as the user wrote it.
     """
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("phase", "id", "from", "steps", "captures", "cost", "of the run"):
-        grid.add_column(name, justify="left" if name in ("phase", "from", "captures") else "right", no_wrap=True)
-    for one in plans:
-        if one.plan is not None:
-            grid.add_row(*map(Text, _row(one.plan)))
-    if grid.row_count:
-        console.print(grid)
+
+    def start(plan: ReplayPlan) -> str:
+        return "start" if plan.checkpoint is None else f"step {plan.first_step}"
+
+    columns = (
+        TableColumn("phase", lambda plan: plan.phase, width=32),
+        TableColumn("id", lambda plan: str(plan.phase_id), is_figure=True),
+        TableColumn("from", start),
+        TableColumn("steps", lambda plan: plan.forward_steps, "count"),
+        TableColumn("captures", lambda plan: _range(plan.target_first, plan.target_last)),
+        TableColumn("cost", lambda plan: plan.cost_ps, "ps"),
+        TableColumn("of the run", lambda plan: plan.ratio, "ratio"),
+    )
+    planned = [one.plan for one in plans if one.plan is not None]
+    if planned:
+        console.print(grid(Table(columns, planned)))
     for one in plans:
         if one.reason is not None:
             console.print(Text(f"no plan: {printable(one.reason)}"), soft_wrap=True)
-    if grid.row_count:
+    if planned:
         console.print(Text(f"\nin full: phasepoint replay plan {run} --phase NAME", style="dim"), soft_wrap=True)
 
 
@@ -84,45 +91,29 @@ def start_of(plan: ReplayPlan) -> str:
     return f"the checkpoint after step {plan.checkpoint_step}"
 
 
-def _row(plan: ReplayPlan) -> tuple[str, ...]:
-    start = "start" if plan.checkpoint is None else f"step {plan.first_step}"
-    return (
-        shorten(plan.phase, _PLAN_NAME_CHARACTERS),
-        str(plan.phase_id),
-        start,
-        format_count(plan.forward_steps),
-        _range(plan.target_first, plan.target_last),
-        format_ps(plan.cost_ps),
-        format_ratio(plan.ratio),
-    )
-
-
 def _facts(plan: ReplayPlan) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    checkpoint = "–" if plan.checkpoint is None else printable(plan.checkpoint)
     window = "no window" if plan.window is None else f"as window {plan.window} did"
-    for name, text in (
-        ("checkpoint", checkpoint),
+    facts = (
+        ("checkpoint", plan.checkpoint),
         ("runs", f"steps {_range(plan.first_step, plan.last_step)}"),
         ("captures", f"steps {_range(plan.target_first, plan.target_last)}, {window}"),
-        ("compares", f"the time of {format_count(plan.compared_steps)} uncaptured steps of {printable(plan.phase)}"),
-    ):
-        grid.add_row(Text(name, style="dim"), Text(text))
-    return grid
+        ("compares", f"the time of {format_count(plan.compared_steps)} uncaptured steps of {plan.phase}"),
+    )
+    columns = (TableColumn("", lambda fact: Text(fact[0], "dim")), TableColumn("", lambda fact: fact[1], wraps=True))
+    return Table(columns, facts)
 
 
 def _costs(plan: ReplayPlan) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(no_wrap=True)
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(overflow="fold")
     basis = dict(plan.basis)
-    for name in ("startup", "compile", "restore", "skip", "forward", "outside"):
-        grid.add_row(Text(name, style="dim"), format_ps(getattr(plan, f"{name}_ps")), Text(basis[name], style="dim"))
-    grid.add_row(Text("cost", style="bold"), format_ps(plan.cost_ps), Text(f"{format_ratio(plan.ratio)} of the run"))
-    return grid
+    parts = ("startup", "compile", "restore", "skip", "forward", "outside")
+    rows = [(Text(name, "dim"), getattr(plan, f"{name}_ps"), Text(printable(basis[name]), "dim")) for name in parts]
+    rows.append((Text("cost", "bold"), plan.cost_ps, Text(f"{format_ratio(plan.ratio)} of the run")))
+    columns = (
+        TableColumn("", itemgetter(0)),
+        TableColumn("", itemgetter(1), "ps"),
+        TableColumn("", itemgetter(2), wraps=True),
+    )
+    return Table(columns, rows)
 
 
 def _range(first: int, last: int) -> str:
@@ -132,8 +123,8 @@ def _range(first: int, last: int) -> str:
 MOST_ROWS = 60
 """Checkpoints shown; of more, the first and the last ones."""
 
-_NAME_CHARACTERS = 24
 _PATH_CHARACTERS = 100
+"""Of a checkpoint's path: a choice, what a line of 120 holds beside step and framework."""
 
 NONE_NOTED = """No checkpoint was noted in this run, so no phase can be reached but from the job's start.
 
@@ -160,8 +151,10 @@ def render_checkpoints(listed: CheckpointList, console: Console, *, run: str) ->
         return
     console.print(Text(headline(listed), style="bold"))
     console.print()
-    shown = _shown(listed.checkpoints)
-    console.print(_grid(shown))
+    half, shown = MOST_ROWS // 2, listed.checkpoints
+    if len(shown) > MOST_ROWS:
+        shown = (*shown[:half], *shown[-half:])
+    console.print(grid(_checkpoints(shown)))
     if len(shown) < len(listed.checkpoints):
         left = len(listed.checkpoints) - len(shown)
         console.print(Text(f"… {left:,} more between them; --json lists all", style="dim"))
@@ -193,30 +186,29 @@ _STATES = {
 }
 
 
-def _grid(shown: tuple[ListedCheckpoint, ...]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    hosts = len({one.checkpoint.host for one in shown}) > 1
-    attempts = len({one.checkpoint.attempt for one in shown}) > 1
-    names = ["step", "at", "job waited", "size", "state", "phase", "leads to"]
-    names = [*(["host"] if hosts else []), *(["attempt"] if attempts else []), *names]
-    for name in names:
-        left = name in ("state", "phase", "leads to")
-        grid.add_column(name, justify="left" if left else "right", no_wrap=name != "leads to")
-    for one in shown:
+def _checkpoints(shown: tuple[ListedCheckpoint, ...]) -> Table:
+    def waited(one: ListedCheckpoint) -> str:
         it = one.checkpoint
-        cells = [*([str(it.host)] if hosts else []), *([str(it.attempt)] if attempts else [])]
-        cells += ["start" if it.step is None else f"{it.step:,}", format_ps(it.start_ps), _waited(one)]
-        cells += ["–" if it.size_bytes is None else format_bytes(it.size_bytes), it.state]
-        cells += [shorten(it.phase or "–", _NAME_CHARACTERS), ", ".join(map(printable, one.leads_to))]
-        grid.add_row(*map(Text, cells))
-    return grid
+        if it.framework == "user":
+            return "–"  # noted by the job, which measures nothing
+        return f"{format_ps(it.dur_ps)}{' (async)' if it.asynchronous else ''}"
 
-
-def _waited(one: ListedCheckpoint) -> str:
-    it = one.checkpoint
-    if it.framework == "user":
-        return "–"  # noted by the job, which measures nothing
-    return f"{format_ps(it.dur_ps)}{' (async)' if it.asynchronous else ''}"
+    places = [
+        TableColumn(name, lambda one, name=name: str(getattr(one.checkpoint, name)), is_figure=True)
+        for name in ("host", "attempt")
+        if len({getattr(one.checkpoint, name) for one in shown}) > 1
+    ]
+    columns = (
+        *places,
+        TableColumn("step", lambda one: "start" if one.checkpoint.step is None else one.checkpoint.step, "count"),
+        TableColumn("at", lambda one: one.checkpoint.start_ps, "ps"),
+        TableColumn("job waited", waited, "ps"),
+        TableColumn("size", lambda one: one.checkpoint.size_bytes, "bytes"),
+        TableColumn("state", lambda one: one.checkpoint.state),
+        TableColumn("phase", lambda one: one.checkpoint.phase or "–", width=24),
+        TableColumn("leads to", lambda one: ", ".join(one.leads_to), wraps=True),
+    )
+    return Table(columns, shown)
 
 
 def _line(one: ListedCheckpoint) -> Text:
@@ -230,10 +222,3 @@ def _line(one: ListedCheckpoint) -> Text:
         (f"  {it.framework}", "dim"),
         f": {told}" * bool(told),
     )
-
-
-def _shown(checkpoints: tuple[ListedCheckpoint, ...]) -> tuple[ListedCheckpoint, ...]:
-    if len(checkpoints) <= MOST_ROWS:
-        return checkpoints
-    half = MOST_ROWS // 2
-    return (*checkpoints[:half], *checkpoints[-half:])

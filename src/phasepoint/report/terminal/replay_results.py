@@ -10,21 +10,23 @@ An estimate under a change on a terminal: the answer, what was exchanged, what i
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.change.types import Estimate, Exchange, JobCost, ScalarChange, Value
 from phasepoint.replay.compact.compact import Compact, CompactWindow, PartEstimate
 from phasepoint.replay.fidelity.fidelity import DIFFERS, FAITHFUL, UNCLEAR, Fidelity
-from phasepoint.replay.fidelity.ops import OpMatch, ProgramMatch
+from phasepoint.replay.fidelity.ops import OpMatch
 from phasepoint.replay.fidelity.scalars import ScalarMatch
 from phasepoint.replay.fidelity.times import StepTimeMatch
 from phasepoint.replay.run.runner import ReplayOutcome
+from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable, shorten
 from phasepoint.report.words.wording import category_name
 
 _OP_CHARACTERS = 48
+"""Of an op's name: a choice, what tells ops apart."""
 
 
 def render_estimate(found: Estimate, console: Console) -> None:
@@ -116,13 +118,17 @@ def _render_exchange(one: Exchange, console: Console, confidence: float) -> None
 
 
 def _render_parts(one: Exchange, console: Console) -> None:
-    parts = [
-        (category_name(part.category), format_ps(part.before_ps), format_ps(part.after_ps)) for part in one.categories
-    ]
-    ops = [(shorten(op.op, _OP_CHARACTERS), format_ps(op.before_ps), format_ps(op.after_ps)) for op in one.ops]
-    for header, rows in (("category", parts), ("op, self time", ops)):
+    for title, name, rows in (
+        ("category", lambda part: category_name(part.category), one.categories),
+        ("op, self time", lambda op: op.op, one.ops),
+    ):
+        columns = (
+            TableColumn(f"  {title}", lambda row, name=name: f"  {shorten(name(row), _OP_CHARACTERS)}"),
+            TableColumn("before", lambda row: row.before_ps, "ps"),
+            TableColumn("after", lambda row: row.after_ps, "ps"),
+        )
         if rows:
-            console.print(_change_grid((f"  {header}", "before", "after"), rows))
+            console.print(grid(Table(columns, rows)))
 
 
 def _scalar_line(one: ScalarChange) -> str:
@@ -139,15 +145,6 @@ def _between(value: Value, confidence: float) -> str:
     return f" ({format_ps(value.low_ps)} to {format_ps(value.high_ps)}, {100 * confidence:.0f} %)"
 
 
-def _change_grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for number, name in enumerate(header):
-        grid.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for name, *cells in rows:
-        grid.add_row(Text(f"  {name}"), *(Text(cell) for cell in cells))
-    return grid
-
-
 def render_compact(found: Compact, console: Console, *, top: int) -> None:
     """Print a compact.
 
@@ -159,13 +156,12 @@ def render_compact(found: Compact, console: Console, *, top: int) -> None:
     share = format_ratio(found.steps_used / found.steps_total)
     used = f"{format_count(found.steps_used)} of {format_counted(found.steps_total, 'step')} ({share})"
     console.print(Text(f"{used} in {format_counted(len(found.windows), 'window')} stand for the run", style="bold"))
-    header = ("time inside steps", "steps", "estimate", f"{format_ratio(found.confidence)}", "recorded", "off by")
     whole = PartEstimate("all", found.steps_total, found.estimate_ps, found.low_ps, found.high_ps, found.actual_ps)
-    console.print(_grid(header, [_row(whole, found.actual_ps)]))
+    console.print(grid(_estimates("time inside steps", (whole,), found)))
     for title, parts in (("category", found.by_category), ("phase", found.by_phase)):
         if parts:
             console.print()
-            console.print(_grid((title, *header[1:]), [_row(one, found.actual_ps) for one in parts]))
+            console.print(grid(_estimates(title, parts, found)))
     console.print()
     console.print(f"outside steps: {format_ps(found.outside_ps)}, measured, in none of the above")
     console.print()
@@ -174,45 +170,47 @@ def render_compact(found: Compact, console: Console, *, top: int) -> None:
 
 def _render_windows(found: Compact, console: Console, top: int) -> None:
     ranked = sorted(found.windows, key=lambda one: (-one.weight * one.dur_ps, one.attempt, one.first_step))
-    console.print(_grid(("window", "phase", "time", "weight", "stands for", "captured"), map(_window, ranked[:top])))
+    console.print(grid(_windows(ranked[:top])))
     if len(ranked) > top:
         rest_ps = sum(one.weight * one.dur_ps for one in ranked[top:])
         left = f"… {len(ranked) - top:,} more that stand for {format_ps(rest_ps)}; --top shows them"
         console.print(Text(left, style="dim"))
 
 
-def _row(one: PartEstimate, whole_ps: int) -> tuple[str, ...]:
-    high = "not known" if one.high_ps is None else format_ps(one.high_ps)
-    off = None if one.actual_ps is None or not whole_ps else (one.estimate_ps - one.actual_ps) / whole_ps
-    return (
-        shorten(one.name, 40),
-        "" if one.steps is None else format_count(one.steps),
-        format_ps(one.estimate_ps),
-        f"{format_ps(one.low_ps)} – {high}",
-        format_ps(one.actual_ps),
-        "–" if off is None else f"{100 * off:+.2f} %",
+def _estimates(title: str, parts: Sequence[PartEstimate], found: Compact) -> Table:
+    def interval(one: PartEstimate) -> str:
+        return f"{format_ps(one.low_ps)} – {'not known' if one.high_ps is None else format_ps(one.high_ps)}"
+
+    def off(one: PartEstimate) -> str:
+        if one.actual_ps is None or not found.actual_ps:
+            return "–"
+        return f"{100 * (one.estimate_ps - one.actual_ps) / found.actual_ps:+.2f} %"
+
+    columns = (
+        TableColumn(title, lambda one: one.name, width=40),
+        TableColumn("steps", lambda one: "" if one.steps is None else one.steps, "count"),
+        TableColumn("estimate", lambda one: one.estimate_ps, "ps"),
+        TableColumn(format_ratio(found.confidence), interval, "ps"),
+        TableColumn("recorded", lambda one: one.actual_ps, "ps"),
+        TableColumn("off by", off, "ratio"),
     )
+    return Table(columns, parts)
 
 
-def _window(one: CompactWindow) -> tuple[str, ...]:
-    steps = f"{one.first_step}" if one.n_steps == 1 else f"{one.first_step} – {one.last_step}"
-    return (
-        steps if not one.attempt else f"{steps} (attempt {one.attempt})",
-        shorten(one.phase, 40),
-        format_ps(one.dur_ps),
-        f"{one.weight:.4g}",
-        format_ps(one.weight * one.dur_ps),
-        "yes" if one.captured else "no",
+def _windows(windows: Sequence[CompactWindow]) -> Table:
+    def steps(one: CompactWindow) -> str:
+        steps = f"{one.first_step}" if one.n_steps == 1 else f"{one.first_step} – {one.last_step}"
+        return f"{steps} (attempt {one.attempt})" if one.attempt else steps
+
+    columns = (
+        TableColumn("window", steps),
+        TableColumn("phase", lambda one: one.phase, width=40),
+        TableColumn("time", lambda one: one.dur_ps, "ps"),
+        TableColumn("weight", lambda one: f"{one.weight:.4g}", "steps"),
+        TableColumn("stands for", lambda one: one.weight * one.dur_ps, "ps"),
+        TableColumn("captured", lambda one: one.captured),
     )
-
-
-def _grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, name in enumerate(header):
-        grid.add_column(name, justify="left" if index == 0 or name in {"phase", "captured"} else "right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    return grid
+    return Table(columns, windows)
 
 
 _MOST_SCALARS = 8
@@ -223,12 +221,11 @@ def render_fidelity(found: Fidelity, console: Console) -> None:
     """Print the verdict and what it rests on."""
     for line in answer(found):
         console.print(Text(printable(line), style="bold"))
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column()
-    for name, text in _rows(found):
-        grid.add_row(Text(printable(name)), Text(printable(text)))
-    console.print(grid)
+    columns = (
+        TableColumn("", lambda comparison: Text(printable(comparison[0]), "dim")),
+        TableColumn("", lambda comparison: comparison[1], wraps=True),
+    )
+    console.print(grid(Table(columns, _comparisons(found))))
     for one in found.unknown:
         console.print(Text(printable(f"not known: {one}")))
 
@@ -245,10 +242,12 @@ def answer(found: Fidelity) -> list[str]:
     return [f"Not comparable: {what}, has nothing that can be held against the original."]
 
 
-def _rows(found: Fidelity) -> Iterator[tuple[str, str]]:
+def _comparisons(found: Fidelity) -> Iterator[tuple[str, str]]:
     yield "ops", _ops(found.ops)
     yield "step time", _times(found.times)
-    yield "programs", _programs(found.programs)
+    other = len(found.programs.only_original) + len(found.programs.only_replay)
+    same = f"{found.programs.same} the same by fingerprint" + (f", {other} not" if other else "")
+    yield "programs", same if found.programs.reason is None else "–"
     for scalar in found.scalars[:_MOST_SCALARS]:
         yield shorten(scalar.name, 24), _scalar(scalar)
     if len(found.scalars) > _MOST_SCALARS:
@@ -274,13 +273,6 @@ def _times(times: StepTimeMatch) -> str:
     medians = f"{format_ps(times.replay_ps)} against {format_ps(times.original_ps)}"
     noise = "" if times.noise_ratio is None else f"; the original's own stretches differ by {times.noise_ratio:.1%}"
     return f"{times.ratio:.3f} ×{interval}, {times.steps} {kind} {against}: {medians}{noise}"
-
-
-def _programs(programs: ProgramMatch) -> str:
-    if programs.reason is not None:
-        return "–"
-    other = len(programs.only_original) + len(programs.only_replay)
-    return f"{programs.same} the same by fingerprint" + (f", {other} not" if other else "")
 
 
 def _scalar(scalar: ScalarMatch) -> str:

@@ -3,34 +3,36 @@
 The strip: a run's phases over time, cut into as many equal cells as there is room for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import rich.table
 from rich.console import Console
 from rich.text import Text
 
-from phasepoint.core.units import format_ps
+from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Findings
+from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.hosts import HostSummary
+from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.terminal import grid
 from phasepoint.report.terminal.findings import render_first
-from phasepoint.report.terminal.summary_tables import (
-    account_table,
-    category_table,
-    events_table,
-    hosts_table,
-    ops_tables,
-    phases_table,
-)
-from phasepoint.report.words.names import printable
-from phasepoint.report.words.palette import phase_colours, phase_keys
+from phasepoint.report.words.names import printable, share_bar, shorten
+from phasepoint.report.words.palette import part_colours, phase_colours, phase_keys
 from phasepoint.report.words.wording import (
+    category_name,
     cost_line,
     cost_parts,
     estimate_basis,
     headline,
     hosts_title,
+    interval_text,
     not_seen_lines,
+    part_interval,
+    period_text,
+    slower_text,
     steps_line,
 )
-from phasepoint.summary.types import RunSummary, StripSegment
+from phasepoint.summary.types import PhaseSummary, RunEvent, RunSummary, StripSegment
 
 
 def strip_cells(strip: Sequence[StripSegment], cells: int) -> list[int | None]:
@@ -66,6 +68,18 @@ def _dominant(strip: Sequence[StripSegment], first: int, low: int, high: int) ->
     return max(times, key=lambda phase: times[phase])
 
 
+_GAP = 1
+"""Blanks between columns: a choice, so that the phases fit into 80 characters."""
+
+_WIDE = 100
+"""Characters from which the tables have their optional columns: a choice, what these take beside the others."""
+
+_MOST_PHASES, _MOST_OPS, _MOST_EVENTS = 12, 6, 12
+"""Rows of each table: a choice, so that a summary stays about a screen long."""
+
+_OPS_OF_PHASES = 3
+"""Phases whose ops are listed one by one; the others have at most a few percent of the time."""
+
 _MOST_GAPS = 12
 """Lines of what was not seen that are printed; the page and `--json` have all."""
 
@@ -78,15 +92,15 @@ def render_summary(summary: RunSummary, console: Console, findings: Findings | N
         render_first(findings, console)
     _print_phases(summary, console)
     _print_time(summary, console)
-    for title, table in ops_tables(summary, console.width):
+    for title, table in _ops_tables(summary, console.width):
         _print_section(console, title)
         console.print(table)
     if summary.events:
         _print_section(console, "Noticed")
-        console.print(events_table(summary.events, console.width))
+        console.print(_events_table(summary.events, console.width))
     if len(summary.hosts) > 1:
         _print_section(console, hosts_title(summary))
-        console.print(hosts_table(summary.hosts))
+        console.print(_hosts_table(summary.hosts))
     _print_not_seen(summary, console)
     _print_cost(summary, console)
 
@@ -95,7 +109,7 @@ def render_phases(summary: RunSummary, console: Console) -> None:
     """Print the phases alone: the strip and the table."""
     _print_head(summary, console)
     _print_phases(summary, console)
-    for title, table in ops_tables(summary, console.width):
+    for title, table in _ops_tables(summary, console.width):
         _print_section(console, title)
         console.print(table)
 
@@ -120,7 +134,7 @@ def _print_phases(summary: RunSummary, console: Console) -> None:
     _print_section(console, "Phases")
     console.print(_strip_line(summary, console), no_wrap=True)
     console.print(_axis_line(summary, console.width), no_wrap=True)
-    console.print(phases_table(summary, console.width, coloured=_is_coloured(console)))
+    console.print(_phases_table(summary, console.width, coloured=_is_coloured(console)))
 
 
 def _is_coloured(console: Console) -> bool:
@@ -153,10 +167,10 @@ def _axis_line(summary: RunSummary, width: int) -> Text:
 def _print_time(summary: RunSummary, console: Console) -> None:
     if summary.account.parts:
         _print_section(console, "Where the clock says the time went", "measured, adds up exactly")
-        console.print(account_table(summary, console.width))
+        console.print(_parts_table(summary, summary.account, console.width, with_interval=False))
     if summary.categories.parts and summary.inside_ps:
         _print_section(console, "What the steps' time went into", estimate_basis(summary.categories))
-        console.print(category_table(summary, console.width))
+        console.print(_parts_table(summary, summary.categories, console.width, with_interval=True))
         for note in summary.categories.notes:
             console.print(Text(f"  {printable(note)}", style="dim"))
 
@@ -176,3 +190,115 @@ def _print_cost(summary: RunSummary, console: Console) -> None:
     parts = [f"{name} {format_ps(time_ps)}" for name, time_ps in cost_parts(summary.cost) if time_ps]
     if parts:
         console.print(Text("; ".join(parts), style="dim"))
+
+
+def _phases_table(summary: RunSummary, width: int, *, coloured: bool) -> rich.table.Table:
+    """One row a phase: share, time, steps, how often it comes back, step time, and how well it was seen."""
+    wide = width >= _WIDE
+    colours, keys = phase_colours(summary.phases), phase_keys(summary.phases)
+
+    def captured(phase: PhaseSummary) -> Text:
+        return Text(format_count(phase.captured_steps), style="" if phase.captured_steps else "yellow")
+
+    columns = [
+        TableColumn("", lambda phase: Text("■", style=colours[phase.id]) if coloured else keys[phase.id]),
+        TableColumn("phase", lambda phase: phase.name, width=24 if wide else 18),
+        TableColumn("share", lambda phase: phase.share, "ratio"),
+        TableColumn("time", lambda phase: phase.total_ps, "ps"),
+        TableColumn("steps", lambda phase: phase.steps, "count"),
+        TableColumn("times", lambda phase: phase.segments, "count"),
+        TableColumn("median", lambda phase: phase.median_ps, "ps"),
+    ]
+    if wide:
+        columns += [
+            TableColumn("p05 – p95", lambda phase: f"{format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}", "ps"),
+            TableColumn("period", lambda phase: period_text(phase.period_steps), "steps"),
+            TableColumn("input", lambda phase: phase.input_ps, "ps"),
+        ]
+    columns.append(TableColumn("captured", captured, "count"))
+    shown = grid(Table(columns, summary.phases[:_MOST_PHASES]), gap=_GAP)
+    rest = summary.phases[_MOST_PHASES:]
+    if rest:
+        share = format_ratio(sum(phase.share for phase in rest))
+        shown.add_row(Text(""), Text(f"{len(rest)} more", style="dim"), Text(share, style="dim"))
+    return shown
+
+
+def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, with_interval: bool) -> rich.table.Table:
+    """Parts of the wall time by the clock, or categories of the time inside steps, each with its interval."""
+    colours = part_colours(summary)
+    bar_width = max(width - 62, 12)  # what the other columns take, and the least that shows a difference
+    columns = (
+        TableColumn("", lambda part: category_name(part.name), width=24),
+        TableColumn("", lambda part: Text(share_bar(part.share, bar_width).ljust(bar_width), colours[part.name])),
+        TableColumn("", lambda part: part.total_ps, "ps"),
+        TableColumn("", lambda part: Text(part_interval(part) if with_interval else "", "dim")),
+        TableColumn("", lambda part: part.share, "ratio"),
+    )
+    parts = [part for part in breakdown.parts if part.total_ps]
+    shown, rest = grid(Table(columns, parts[:_MOST_PHASES]), gap=_GAP), parts[_MOST_PHASES:]
+    if rest:
+        total, share = format_ps(sum(part.total_ps for part in rest)), format_ratio(sum(part.share for part in rest))
+        shown.add_row(Text(f"{len(rest)} more", style="dim"), "", total, "", share)
+    return shown
+
+
+def _ops_tables(summary: RunSummary, width: int) -> Iterator[tuple[str, rich.table.Table]]:
+    """Title and table of the top ops: of the largest phases where they were captured, else of the run."""
+    captured = [phase for phase in summary.phases if phase.top_ops]
+    for phase in captured[:_OPS_OF_PHASES]:
+        yield f"Top ops of {shorten(phase.name, 40)}, by self time", _ops_table(phase.top_ops, width)
+    if not captured and summary.top_ops:
+        yield "Top ops, by self time", _ops_table(summary.top_ops, width)
+
+
+def _ops_table(ops: Sequence[OpTime], width: int) -> rich.table.Table:
+    room = width - 46  # what the columns beside names take
+    wide = width >= _WIDE
+    op_width = room * 3 // 5 if wide else room
+    columns = [
+        TableColumn("op", lambda op: op.op, width=op_width),
+        TableColumn("category", lambda op: category_name(op.category)),
+        TableColumn("self time", lambda op: op.self_ps, "ps"),
+        TableColumn("", lambda op: Text(interval_text(op.self_ps, op.low_ps, op.high_ps), "dim")),
+        TableColumn("share", lambda op: op.share, "ratio"),
+    ]
+    if wide:
+        of_op = room - op_width - 2
+        place = TableColumn("layer or program", lambda op: Text(shorten(op.layer or op.program or "–", of_op), "dim"))
+        columns.append(place)
+    listed = [op for op in ops if op.category != "mixed"][:_MOST_OPS]
+    return grid(Table(columns, [*listed, *(op for op in ops if op.category == "mixed")]), gap=_GAP)
+
+
+def _events_table(events: Sequence[RunEvent], width: int) -> rich.table.Table:
+    """What was noticed, in order of time; the costliest where there are too many."""
+    kept = sorted(events, key=lambda event: -(event.cost_ps or 0))[:_MOST_EVENTS]
+    columns = (
+        TableColumn("", lambda event: event.text, width=400, wraps=True),
+        TableColumn("", lambda event: event.cost_ps, "ps"),
+    )
+    shown = grid(Table(columns, [event for event in events if event in kept]), gap=_GAP)
+    if len(events) > len(kept):
+        shown.add_row(Text(f"… and {len(events) - len(kept)} more; see --json", style="dim"), "")
+    shown.columns[0].ratio = 1
+    shown.expand, shown.width = True, width
+    return shown
+
+
+def _hosts_table(hosts: Sequence[HostSummary]) -> rich.table.Table:
+    """One row a host, with what makes it stand out."""
+
+    def marked(host: HostSummary, text: str) -> Text:
+        return Text(text, style="bold yellow" if host.straggler else "")
+
+    columns = (
+        TableColumn("host", lambda host: str(host.host), is_figure=True),
+        TableColumn("state", lambda host: host.state),
+        TableColumn("steps", lambda host: host.steps, "count"),
+        TableColumn("median", lambda host: host.median_ps, "ps"),
+        TableColumn("input", lambda host: host.input_ps, "ps"),
+        TableColumn("slower", lambda host: marked(host, slower_text(host.slower)), "ratio", wraps=True),
+        TableColumn("", lambda host: marked(host, shorten(host.note or "", 60)), wraps=True),
+    )
+    return grid(Table(columns, hosts), gap=_GAP)

@@ -24,7 +24,7 @@ def printable(name: str) -> str:
     """The name with every character that could steer a terminal written as an escape: `\\x1b` for ESC."""
     if name.isascii() and name.isprintable():
         return name
-    return "".join(_escape(c) if unicodedata.category(c) in _UNSAFE else c for c in name)
+    return "".join(_escape(ord(c)) if unicodedata.category(c) in _UNSAFE else c for c in name)
 
 
 def shorten(name: str, width: int) -> str:
@@ -38,8 +38,8 @@ def shorten(name: str, width: int) -> str:
     return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
 
 
-def _escape(character: str) -> str:
-    code = ord(character)
+def _escape(code: int) -> str:
+    """A character as Python writes it in a literal, by its number: `\\x1b`, `\\u202e`."""
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -99,6 +99,16 @@ def part_interval(part: PartTime) -> str:
     return interval_text(part.total_ps, part.low_ps, part.high_ps)
 
 
+def period_text(steps: float | None) -> str:
+    """How often a phase comes back: `100 steps`."""
+    return "–" if steps is None else f"{steps:,.0f} steps"
+
+
+def slower_text(ratio: float | None) -> str:
+    """How much slower a host is than the others: `+1.2 %`."""
+    return "–" if ratio is None else f"{100 * ratio:+.1f} %"
+
+
 def headline(summary: RunSummary) -> str:
     """The line under the verdict: which run, how long, how many steps."""
     parts = (

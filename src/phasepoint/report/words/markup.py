@@ -1,7 +1,7 @@
 """HTML from text: everything that is not written here goes through `escape`, so names can never become markup."""
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from phasepoint.report.words.names import printable
@@ -15,6 +15,7 @@ class Markup:
 
 
 _PROSE = {"h1", "p", "li", "small", "dd"}
+"""Elements of running text."""
 
 Content = str | Markup
 """Text, which is escaped where it is used, or markup, which is not."""
@@ -30,7 +31,8 @@ def element(tag: str, *content: Content, **attributes: str | float) -> Markup:
 
     In running text a percent sign stays on the line of its number.
     """
-    named = "".join(f' {_attribute_name(key)}="{escape(str(value))}"' for key, value in attributes.items())
+    names = {key: key.rstrip("_").replace("_", "-") for key in attributes}
+    named = "".join(f' {names[key]}="{escape(str(value))}"' for key, value in attributes.items())
     inside = "".join(map(escape, content))
     return Markup(f"<{tag}{named}>{inside.replace(' %', '&nbsp;%') if tag in _PROSE else inside}</{tag}>")
 
@@ -40,29 +42,29 @@ def join(parts: Iterable[Content], separator: str = "") -> Markup:
     return Markup(escape(separator).join(escape(part) for part in parts))
 
 
-def table(columns: Sequence[tuple[str, str]], rows: Iterable[Sequence[Content]], *, label: str) -> Markup:
-    """A table that scrolls sideways where it does not fit.
+def heading(tag: str, title: str, aside: str = "") -> Markup:
+    """A heading, with what stands beside it in small letters."""
+    return element(tag, title, *([" ", element("small", aside)] if aside else []))
 
-    Args:
-        columns: title and `left` or `right` of every column.
-        rows: cells, as many as columns.
-        label: what the table holds, for screen readers.
-    """
-    sides = [side for _, side in columns]
-    head = element("tr", *(element("th", title, class_=side, scope="col") for title, side in columns))
-    body = [
-        element("tr", *(element("td", cell, class_=side) for cell, side in zip(row, sides, strict=True)))
-        for row in rows
-    ]
-    whole = element("table", element("thead", head), element("tbody", *body), aria_label=label)
-    return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+def section(title: str, aside: str, *content: Content, anchor: str = "") -> Markup:
+    """A section of the page under its heading; `anchor` is what links lead to."""
+    attributes = {"id": anchor} if anchor else {}
+    return element("section", heading("h2", title, aside), *content, **attributes)
+
+
+def facts(rows: Iterable[tuple[Content, Content]], kind: str = "facts") -> Markup:
+    """Names with what is said of each, below one another."""
+    pairs = (element("div", element("dt", name), element("dd", content)) for name, content in rows)
+    return element("dl", *pairs, class_=kind)
+
+
+def bullets(lines: Iterable[str]) -> Markup:
+    """Lines as a list."""
+    return element("ul", *(element("li", line) for line in lines))
 
 
 def swatch(colour: str) -> Markup:
     """A small square of a colour."""
     square = element("rect", width=10, height=10, rx=2, fill=colour)
     return element("svg", square, class_="swatch", width=10, height=10, aria_hidden="true")
-
-
-def _attribute_name(name: str) -> str:
-    return name.rstrip("_").replace("_", "-")

@@ -1,1 +1,0 @@
-"""Results as JSON documents, a file for each kind of result."""
