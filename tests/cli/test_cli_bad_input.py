@@ -189,7 +189,7 @@ def test_our_own_fault_is_called_one(phasepoint, run_path, monkeypatch):
     def fail(path, method, **_):
         raise KeyError("surprise")
 
-    monkeypatch.setattr("phasepoint.cli.opening.open_analysis", fail)
+    monkeypatch.setattr("phasepoint.cli.answers.summary.open_analysis", fail)
     done = phasepoint("summary", run_path)
     _fails(done, 70, "unexpected KeyError", "surprise", "PHASEPOINT_DEBUG=1")
     monkeypatch.setenv("PHASEPOINT_DEBUG", "1")
@@ -200,7 +200,7 @@ def test_interrupt(phasepoint, run_path, monkeypatch):
     def interrupt(path, method, **_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("phasepoint.cli.opening.open_analysis", interrupt)
+    monkeypatch.setattr("phasepoint.cli.answers.summary.open_analysis", interrupt)
     assert phasepoint("summary", run_path) == (130, "", "")
 
 

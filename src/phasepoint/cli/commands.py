@@ -46,9 +46,9 @@ COMMANDS: tuple[Command, ...] = (
         "Record a training job: phasepoint record --out RUN -- python train.py",
         _WRAPS_A_COMMAND,
     ),
-    Command("import", "phasepoint.cli.record.import_", "import_", "Turn traces of other profilers into a run."),
+    Command("import", "phasepoint.cli.record.convert", "import_", "Turn traces of other profilers into a run."),
     Command(
-        "demo", "phasepoint.cli.record.demo", "demo", "Train a small network under the recorder and explain its run."
+        "demo", "phasepoint.cli.record.record", "demo", "Train a small network under the recorder and explain its run."
     ),
     Command("summary", "phasepoint.cli.answers.summary", "summary", "Say what a run's time went into."),
     Command(
@@ -57,10 +57,10 @@ COMMANDS: tuple[Command, ...] = (
         "phases",
         "List the phases of a run: what recurs, how long, how often.",
     ),
-    Command("findings", "phasepoint.cli.answers.findings", "findings", "Say what could be won in a run, and how."),
+    Command("findings", "phasepoint.cli.answers.summary", "findings", "Say what could be won in a run, and how."),
     Command(
         "explain",
-        "phasepoint.cli.answers.findings",
+        "phasepoint.cli.answers.summary",
         "explain",
         "Explain a finding's code: formula, thresholds, remedy.",
     ),
@@ -127,19 +127,19 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "predict",
-        "phasepoint.cli.answers.predict",
+        "phasepoint.cli.answers.devices",
         "predict",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
     Command(
         "report", "phasepoint.cli.answers.report", "report", "Write the summary with its timeline as one HTML file."
     ),
-    Command("sql", "phasepoint.cli.answers.sql", "sql", "Ask a run's tables in SQL."),
-    Command("export", "phasepoint.cli.answers.export", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
+    Command("sql", "phasepoint.cli.answers.tables", "sql", "Ask a run's tables in SQL."),
+    Command("export", "phasepoint.cli.answers.tables", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
     Command("compact", "phasepoint.cli.record.convert", "compact", "Merge a run's small files."),
     Command("convert", "phasepoint.cli.record.convert", "convert", "Turn a run's raw captures into tables now."),
     Command(
-        "tables", "phasepoint.cli.answers.sql", "tables", "Print the reference of the tables: columns, types, units."
+        "tables", "phasepoint.cli.answers.tables", "tables", "Print the reference of the tables: columns, types, units."
     ),
     Command(
         "devices",

@@ -9,7 +9,7 @@ any other file, and any run, is left alone unless --force is given.
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from phasepoint.core.errors import OutputExistsError, StoreError
 from phasepoint.core.units import format_bytes
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.console import Console
 
 _REPORT, _EXPORTS = "report.html", "export"
@@ -38,7 +39,24 @@ def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
         StoreError: it cannot be written; nothing of it is left.
     """
     check_output(path, force=force)
-    return _write_by_rename(path, lambda temporary: _write_chunks(temporary, chunks))
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_chunks(temporary, chunks)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path.stat().st_size
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path}: cannot be written: {reason}; choose another place with --output") from error
+
+
+def _write_chunks(path: Path, chunks: Iterable[str]) -> None:
+    """The one place that fills a file: what a disk can refuse, it refuses here."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(chunks)
 
 
 def is_ours(path: Path, run: str) -> bool:
@@ -73,37 +91,21 @@ def check_output(path: Path, *, force: bool) -> None:
         raise OutputExistsError(f"{path}: exists already; give --force to replace it, or --output for another place")
 
 
+def write_document(kind: str, content: Any, *, indent: int | None = 2) -> None:
+    """Print a result as one JSON document."""
+    from phasepoint.report.documents import to_json
+
+    typer.echo(to_json(kind, content, indent=indent))
+
+
 def announce(kind: str, written: Sequence[tuple[Path, int]], *, as_json: bool, more: dict[str, Any]) -> None:
     """Say what was written, as text or as a JSON document."""
     if as_json:
-        from phasepoint.report.documents import to_json
-
         files = [{"path": str(path), "bytes": size_bytes} for path, size_bytes in written]
-        typer.echo(to_json(kind, {**more, "written": files}))
+        write_document(kind, {**more, "written": files})
         return
     for path, size_bytes in written:
         typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
-
-
-def _write_by_rename(path: Path, write: Callable[[Path], None]) -> int:
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write(temporary)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return path.stat().st_size
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreError(f"{path}: cannot be written: {reason}; choose another place with --output") from error
-
-
-def _write_chunks(path: Path, chunks: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for chunk in chunks:
-            file.write(chunk)
 
 
 PIPED_WIDTH = 120
@@ -142,6 +144,14 @@ def write_data(text: str) -> None:
 
         text = "".join(f"{printable(line)}\n" for line in text.splitlines())
     sys.stdout.write(text)
+
+
+def write_csv(rows: "pa.Table") -> None:
+    """Write rows to stdout as CSV."""
+    from phasepoint.report.tables import arrow_table
+    from phasepoint.report.tables.text import csv_text
+
+    write_data(csv_text(arrow_table(rows)))
 
 
 def write_notes(notes: Iterable[str]) -> None:

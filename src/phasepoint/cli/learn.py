@@ -1,19 +1,14 @@
-"""`phasepoint learn`.
-
-`phasepoint learn collect`.
-
-`phasepoint learn evaluate`.
-
-`phasepoint learn train`.
-"""
+"""`phasepoint learn`, `learn collect`, `learn train` and `learn evaluate`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phasepoint.cli.console import result_console, write_document, write_notes
+from phasepoint.cli.opening import open_converted, progress_bar
 from phasepoint.cli.options import AsJson, Force, RayAddress
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import OutputExistsError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +37,6 @@ def train(
 
     What was held back from training is predicted at the end; the errors stand in the model's card.
     """
-    from phasepoint.cli.console import result_console
-    from phasepoint.cli.opening import progress_bar
-    from phasepoint.core.errors import OutputExistsError
     from phasepoint.learn.models.model_file import CARD, write_model
     from phasepoint.learn.tasks import find_task, train_task
 
@@ -55,9 +47,9 @@ def train(
         model = train_task(row, folder, seed=seed, progress=advance)
     write_model(model, out, force=force)
     if as_json:
-        from phasepoint.report.documents import model_document, to_json
+        from phasepoint.report.documents import model_document
 
-        typer.echo(to_json("learn train", model_document(model, out)))
+        write_document("learn train", model_document(model, out))
         return
     from phasepoint.report.terminal.learn import render_model
 
@@ -68,7 +60,7 @@ ModelPath = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A model's folder, builtin:NAME, or builtin: those of the package."),
 ]
-MeasurementFolder = Annotated[str, typer.Argument(metavar="DIR", help="MeasurementFolder of measurements.")]
+MeasurementFolder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of measurements.")]
 DrawSeed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of what is drawn at random.")]
 
 
@@ -84,8 +76,6 @@ def evaluate(
 
     Errors of predicted times, order within a group, and what the choices cost against the best.
     """
-    from phasepoint.cli.console import result_console, write_notes
-    from phasepoint.cli.opening import progress_bar
     from phasepoint.learn.tasks import evaluate_task, find_task
 
     row = find_task(task)
@@ -93,9 +83,7 @@ def evaluate(
         found = evaluate_task(row, model, folder, seed=seed, progress=advance)
     write_notes(found.notes)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("learn evaluate", found))
+        write_document("learn evaluate", found)
         return
     from phasepoint.report.terminal.learn import render_evaluation
 
@@ -132,8 +120,6 @@ def collect(
     Programs of the package, functions of files, and recorded runs, whose kernels were measured already. What the
     corpus holds is not measured again: a collection that was broken off goes on, and more --rounds add to it.
     """
-    from phasepoint.cli.console import write_notes
-    from phasepoint.cli.opening import open_converted, progress_bar
     from phasepoint.learn.corpus.collect import collect as collect_programs
     from phasepoint.learn.corpus.collect import collect_run, join_collected
     from phasepoint.learn.corpus.runs import is_file_source
@@ -161,9 +147,7 @@ def collect(
         parts.append(collect_run(out, open_converted(path), path))
     found = join_collected(parts)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("learn collect", found))
+        write_document("learn collect", found)
         return
     write_notes(f"{one.name}: {one.reason}" for one in found.failed)
     typer.echo(
@@ -190,15 +174,14 @@ def learn(*, as_json: AsJson = False) -> None:
 
     `phasepoint learn collect`, `learn train` and `learn evaluate` make, train and check one.
     """
-    from phasepoint.cli.console import result_console
     from phasepoint.learn.models.model_file import builtin_models, read_model
     from phasepoint.learn.tasks import TASKS
 
     models = [read_model(f"builtin:{name}") for name in builtin_models()]
     if as_json:
-        from phasepoint.report.documents import models_document, to_json
+        from phasepoint.report.documents import models_document
 
-        typer.echo(to_json("learn", models_document(models, TASKS)))
+        write_document("learn", models_document(models, TASKS))
         return
     from phasepoint.report.terminal.learn import render_models
 

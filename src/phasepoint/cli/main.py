@@ -69,6 +69,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _code_of(error: SystemExit) -> int:
+    """Its exit code as Python has it: 0 for none, 1 for a message."""
     return error.code if isinstance(error.code, int) else int(error.code is not None)
 
 

@@ -1,13 +1,13 @@
-"""`phasepoint stack`.
-
-`phasepoint stack measure`.
-"""
+"""`phasepoint stack` and `stack measure`."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_csv, write_document, write_notes
+from phasepoint.cli.opening import open_converted, progress_bar
 from phasepoint.cli.options import AsCsv, AsJson, RayAddress, RunPath, Workers
+from phasepoint.core.errors import UsageError
 from phasepoint.core.units import format_counted
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def measure(
     calls phasepoint.stack.measure. Model latency is that of the runs with no profiler, a layer's that of the runs with
     layers alone.
     """
-    from phasepoint.cli.console import busy, result_console
     from phasepoint.measure.command import measure_command
     from phasepoint.measure.measure import choose_levels
 
@@ -44,9 +43,7 @@ def measure(
     with busy(f"running {format_counted(len(chosen) * repeats, 'process', 'processes')}"):
         regions = measure_command(command, levels=chosen, repeats=repeats, warmups=warmups, framework=framework)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("stack measure", {"command": command, "regions": regions}))
+        write_document("stack measure", {"command": command, "regions": regions})
     else:
         from phasepoint.report.terminal.stack import render_measurement
 
@@ -73,8 +70,6 @@ def stack(
 
     Without --analysis: which analyses there are. Measuring each level by itself: `phasepoint stack measure -- COMMAND`.
     """
-    from phasepoint.cli.console import result_console, write_data, write_notes
-    from phasepoint.core.errors import UsageError
     from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
 
     if as_json and as_csv:
@@ -83,21 +78,16 @@ def stack(
         _list(ANALYSES, as_json=as_json)
         return
     find_analysis(analysis)  # a wrong name fails before the run is read
-    from phasepoint.cli.opening import open_converted, progress_bar
-
     run = open_converted(path)
     with progress_bar("analysing hosts") as advance:
         table = analyse(run, analysis, workers=workers, ray_address=ray, progress=advance)
     write_notes((*run.problems, *table.notes))
     if as_json:
-        from phasepoint.report.documents import stack_document, to_json
+        from phasepoint.report.documents import stack_document
 
-        typer.echo(to_json("stack", stack_document(table)))
+        write_document("stack", stack_document(table))
     elif as_csv:
-        from phasepoint.report.tables import arrow_table
-        from phasepoint.report.tables.text import csv_text
-
-        write_data(csv_text(arrow_table(table.rows)))
+        write_csv(table.rows)
     else:
         from phasepoint.report.terminal.stack import render_stack
 
@@ -106,10 +96,8 @@ def stack(
 
 def _list(analyses: "Sequence[Row]", *, as_json: bool) -> None:
     if as_json:
-        from phasepoint.report.documents import to_json
-
         rows = [{"name": one.name, "code": one.code, "title": one.title} for one in analyses]
-        typer.echo(to_json("stack", {"analyses": rows}))
+        write_document("stack", {"analyses": rows})
         return
     for one in analyses:
         typer.echo(f"{one.code or '':4} {one.name:24} {one.title}")

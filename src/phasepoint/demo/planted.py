@@ -1,18 +1,48 @@
-"""Holds a summary of the demo's run against what the demo planted: is every event named, where it was?
+"""The demo from outside: runs its job, and holds a summary of the run against what the job says that was planted."""
 
-What the demo planted, written down by the job itself, and whether a summary names it.
-"""
-
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
-from phasepoint.demo.schedule import Block
+from phasepoint.core.errors import MissingExtraError, RecordError
+from phasepoint.demo.schedule import StepBlock
 from phasepoint.summary.types import RunSummary
 
 TRUTH_FILE = "truth.json"
+
+_NEEDS = ("jax", "flax", "optax", "orbax.checkpoint")
+
+
+def run_training(out: str, *, seconds: float, budget: float | None, seed: int = 0) -> None:
+    """Train under the recorder into the run at `out`; returns when the job has ended.
+
+    Raises:
+        MissingExtraError: JAX, Flax, Optax or Orbax is not installed.
+        RecordError: the job failed; its own messages stand above on stderr.
+    """
+    missing = [name for name in _NEEDS if not _is_installed(name)]
+    if missing:
+        raise MissingExtraError(f"the demo trains with JAX; {', '.join(missing)} is missing: pip install '.[jax]'")
+    command = [sys.executable, "-m", "phasepoint.demo.train", "--out", out, "--seconds", str(seconds)]
+    command += ["--seed", str(seed)] + ([] if budget is None else ["--budget", str(budget)])
+    environment = {**os.environ, "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")}
+    code = subprocess.run(command, env=environment, check=False).returncode
+    if code:
+        raise RecordError(f"the demo's training job ended with exit code {code}; its messages stand above")
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a module is there; Python raises where a package that should hold it is not."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @dataclass
@@ -28,7 +58,7 @@ class TruthLog:
         """Steps taken so far."""
         return len(self.labels)
 
-    def add_block(self, block: Block) -> None:
+    def add_block(self, block: StepBlock) -> None:
         """Note what the steps of a block were."""
         self.labels.extend(block.label_of(index) for index in range(block.steps))
 
@@ -86,14 +116,10 @@ def check_planted(summary: RunSummary, truth: TruthLog) -> tuple[Planted, ...]:
     checked = []
     for name, label, find in rows:
         where = stretches(truth.labels, label)
-        checked.append(Planted(name, _in_words(where), find(summary, where)))
+        shown = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in where[:4])
+        more = f" and {len(where) - 4} more" if len(where) > 4 else ""
+        checked.append(Planted(name, f"steps {shown}{more}", find(summary, where)))
     return tuple(checked)
-
-
-def _in_words(where: list[tuple[int, int]]) -> str:
-    shown = [str(a) if a == b else f"{a}–{b}" for a, b in where[:4]]
-    more = f" and {len(where) - 4} more" if len(where) > 4 else ""
-    return f"steps {', '.join(shown)}{more}"
 
 
 def _event(summary: RunSummary, kinds: set[str], first: int, last: int) -> str | None:

@@ -25,7 +25,7 @@ from scipy.ndimage import rotate
 from sklearn.datasets import load_digits
 
 from phasepoint.demo.planted import TruthLog
-from phasepoint.demo.schedule import Block, plan_schedule
+from phasepoint.demo.schedule import StepBlock, plan_schedule
 from phasepoint.recorder import Recording, record
 
 Batch = tuple[np.ndarray, np.ndarray]
@@ -47,7 +47,7 @@ def load_digits_split() -> tuple[Digits, Digits]:
     return Digits(images[:1536], labels[:1536]), Digits(images[1536:], labels[1536:])
 
 
-def train_batches(data: Digits, block: Block, rng: np.random.Generator) -> Iterator[Batch]:
+def train_batches(data: Digits, block: StepBlock, rng: np.random.Generator) -> Iterator[Batch]:
     """Random batches for one block; a slow block distorts its images on the loader's thread, one by one."""
     for _ in range(block.steps):
         rows = rng.integers(0, len(data.images), block.batch_size)
@@ -74,7 +74,7 @@ def eval_batches(data: Digits, batch_size: int, n_batches: int) -> Iterator[Batc
 
 
 @dataclass(frozen=True)
-class Model:
+class DigitsModel:
     """The compiled functions and the first state of the network."""
 
     state: Any
@@ -82,7 +82,7 @@ class Model:
     eval_step: Callable[..., Any]
 
 
-def build_model(seed: int) -> Model:
+def build_model(seed: int) -> DigitsModel:
     """A small convolutional network with Adam: two convolutions, a pool and two dense layers."""
 
     class DigitsNet(nn.Module):
@@ -114,7 +114,7 @@ def build_model(seed: int) -> Model:
     def eval_step(state: Any, images: Any, labels: Any) -> Any:
         return (net.apply(state[0], images).argmax(-1) == labels).mean()
 
-    return Model((params, optimizer.init(params)), train_step, eval_step)
+    return DigitsModel((params, optimizer.init(params)), train_step, eval_step)
 
 
 def train(run: Recording, seconds: float, *, seed: int = 0) -> TruthLog:

@@ -1,7 +1,4 @@
-"""`phasepoint devices`.
-
-`phasepoint version`.
-"""
+"""`phasepoint devices`, `predict` and `version`: what is known without a run."""
 
 import sys
 from importlib.metadata import version as installed_version
@@ -9,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_document, write_notes
+from phasepoint.cli.opening import open_converted, progress_bar
 from phasepoint.cli.options import AsJson
 from phasepoint.core.errors import NoDataError
 
@@ -18,9 +17,7 @@ def version(as_json: AsJson = False) -> None:
     number = installed_version("phasepoint")
     python = ".".join(map(str, sys.version_info[:3]))
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("version", {"phasepoint": number, "python": python}))
+        write_document("version", {"phasepoint": number, "python": python})
     else:
         typer.echo(f"phasepoint {number} (Python {python})")
 
@@ -33,7 +30,6 @@ Name = Annotated[
 
 def devices(name: Name = None, as_json: AsJson = False) -> None:
     """Print what devices can do at most: peak rates, memory, links; with NAME each number with its source."""
-    from phasepoint.cli.console import write_notes
     from phasepoint.devices import device_spec, device_specs, unknown_device_note
     from phasepoint.report.terminal import devices as device_table
 
@@ -49,13 +45,71 @@ def devices(name: Name = None, as_json: AsJson = False) -> None:
             raise NoDataError(unknown_device_note(name))
         specs = (spec,)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("devices", {"devices": specs}))
+        write_document("devices", {"devices": specs})
         return
-    from phasepoint.cli.console import result_console
-
     if name is None:
         device_table.render(specs, result_console())
     else:
         device_table.render_one(specs[0], result_console())
+
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="WHAT", help="FILE.py:FUNCTION, a file of HLO (.txt, .hlo, .pb, .pb.gz), or a recorded run."
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option("--device", metavar="NAME", help="On what: tpu-v4, H100 PCIe, … (phasepoint devices), or cpu."),
+]
+Args = Annotated[
+    str | None, typer.Option("--args", metavar="SHAPES", help="A function's arguments: 'f32[32,784] f32[784,10]'.")
+]
+ArgsFrom = Annotated[
+    str | None,
+    typer.Option("--args-from", metavar="NAME", help="Where the file holds the function's arguments, or makes them."),
+]
+ModelPath = Annotated[
+    str | None, typer.Option("--model", metavar="DIR", help="A trained model; left out: those of the package.")
+]
+TripCount = Annotated[
+    int | None,
+    typer.Option("--trip-count", metavar="N", min=0, help="Iterations of loops whose number is not known."),
+]
+
+
+def predict(
+    what: What,
+    *,
+    device: Device,
+    args: Args = None,
+    args_from: ArgsFrom = None,
+    model: ModelPath = None,
+    trip_count: TripCount = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how long a program takes on a device, without running it: phasepoint predict train.py:step --device tpu-v4
+
+    Time with interval, what bounds it, kernel by kernel; and how far it is outside what the model learned from.
+    """
+    from phasepoint.learn.predict.predict import predict_programs, read_what
+    from phasepoint.learn.predict.target import resolve_target
+
+    resolve_target(device)  # first, so that a wrong name fails before anything is read or compiled
+    chosen = None
+    if model is not None:
+        from phasepoint.learn.models.model_file import read_model
+
+        chosen = read_model(model)
+    with busy(f"reading {what}"):
+        programs = read_what(what, args=args, args_from=args_from, opened=open_converted)
+    with progress_bar("predicting kernels") as advance:
+        found = predict_programs(programs, device, model=chosen, trip_count=trip_count, progress=advance)
+    write_notes(dict.fromkeys(note for one in found for note in one.notes))
+    if as_json:
+        write_document("predict", {"device": found[0].device, "programs": found})
+        return
+    from phasepoint.report.terminal.learn import render_predictions
+
+    render_predictions(found, result_console(), compile_s=programs[0].compile_s)

@@ -4,7 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_csv, write_document, write_notes
+from phasepoint.cli.opening import open_converted, refuse_shortfalls
 from phasepoint.cli.options import AsCsv, AsJson
+from phasepoint.cli.ratios import ratio_option
+from phasepoint.core.errors import ChangeError, NoDataError, NotEnoughError, UsageError
+from phasepoint.core.units import format_ratio
 
 if TYPE_CHECKING:
     from phasepoint.stack.diff.result import RunDiff
@@ -40,49 +45,33 @@ def diff(
 
     As a gate: `phasepoint diff BASE RUN --fail-over 3%`. More recordings of each job tell the machine from the job.
     """
-    from phasepoint.cli.console import result_console, write_data, write_notes
-    from phasepoint.cli.ratios import ratio_option
-    from phasepoint.core.errors import UsageError
-
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one")
     limit_ratio = None if fail_over is None else ratio_option("--fail-over", fail_over)
-    sides = [[_open(path) for path in side] for side in ([base, *(base_repeat or [])], [run, *(run_repeat or [])])]
-    from phasepoint.cli.console import busy
-
+    paths = ([base, *(base_repeat or [])], [run, *(run_repeat or [])])
+    sides = [[open_converted(path) for path in side] for side in paths]
     with busy("comparing"):
         found = _compare(sides, fail_over)
     write_notes([*([found.unrelated] if found.unrelated else []), *found.notes])
     if as_json:
-        from phasepoint.report.documents import diff_document, to_json
+        from phasepoint.report.documents import diff_document
 
-        typer.echo(to_json("diff", diff_document(found)))
+        write_document("diff", diff_document(found))
     elif as_csv:
-        from phasepoint.report.tables import arrow_table
-        from phasepoint.report.tables.text import csv_text
-
-        write_data(csv_text(arrow_table(found.table())))
+        write_csv(found.table())
     else:
         from phasepoint.report.terminal.diff import render_diff
 
         render_diff(found, result_console())
     if limit_ratio is not None:
-        from phasepoint.cli.opening import refuse_shortfalls
         from phasepoint.summary.enough import shortfall_of
 
         _judge(found, limit_ratio, fail_over or "")
         refuse_shortfalls(f"--fail-over {fail_over}", ((one.path, shortfall_of(one)) for side in sides for one in side))
 
 
-def _open(path: str) -> "Run":
-    from phasepoint.cli.opening import open_converted
-
-    return open_converted(path)
-
-
 def _compare(sides: "list[list[Run]]", fail_over: str | None) -> "RunDiff":
     """The comparison; a gate that has nothing to compare cannot be judged, which is no answer."""
-    from phasepoint.core.errors import NoDataError, NotEnoughError
     from phasepoint.stack.diff.diff import compare_runs
 
     try:
@@ -94,9 +83,6 @@ def _compare(sides: "list[list[Run]]", fail_over: str | None) -> "RunDiff":
 
 
 def _judge(found: "RunDiff", limit_ratio: float, text: str) -> None:
-    from phasepoint.core.errors import ChangeError, NotEnoughError
-    from phasepoint.core.units import format_ratio
-
     if found.grown_ratio is None:
         raise NotEnoughError(f"--fail-over {text}: cannot be judged: {found.unjudged}")
     if found.grown_ratio > limit_ratio:

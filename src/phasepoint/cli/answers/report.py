@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from phasepoint.cli.console import announce, busy, check_output, is_ours, write_text
+from phasepoint.cli.opening import local_folder, open_analysis, open_converted
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, Method, Output, RunPath
+from phasepoint.core.errors import PhasepointError, UsageError
 
 if TYPE_CHECKING:
     from phasepoint.findings.finding import Findings
@@ -37,10 +40,6 @@ def report(
 
     With --format md a short report in Markdown is printed, or written to --output.
     """
-    from phasepoint.cli.console import announce, check_output, is_ours, write_text
-    from phasepoint.cli.opening import local_folder
-    from phasepoint.core.errors import UsageError
-
     if form not in FORMATS:
         raise UsageError(f"no report format named {form!r}; the formats are {', '.join(FORMATS)}")
     target = output or (local_folder(path) / "report.html" if form == "html" else None)
@@ -63,9 +62,6 @@ def report(
 
 def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[str, dict[str, Any]]":
     """The report's text, and everything it is drawn from."""
-    from phasepoint.cli.console import busy
-    from phasepoint.cli.opening import open_analysis
-
     analysis = open_analysis(path, method)
     with busy("judging and drawing"):
         from phasepoint.findings.judge import judge_analysis
@@ -105,8 +101,6 @@ def build_page(
 
 def _fast_forward(analysis: "Analysis") -> "FastForward":
     """What can be replayed, and the replays beside the run."""
-    from phasepoint.cli.opening import open_converted
-    from phasepoint.core.errors import PhasepointError
     from phasepoint.replay.fast_forward import build_fast_forward, find_replays
 
     found, unread = find_replays(analysis.run.path)

@@ -127,7 +127,7 @@ def _prepare(out: str, *, force: bool) -> str:
 def _say(words: RecordWords, path: str, launched: "Launched") -> None:
     """What was recorded: one line on stderr, a document on stdout with `--json`, and what is missing, on stderr."""
     if words.quiet and not words.as_json:
-        if not _has_manifest(path):
+        if "://" in path or not (Path(path) / "run.json").is_file():
             _create(path, words.command)
         return
     tally = None if words.as_json else read_tally(path)
@@ -165,10 +165,6 @@ def _create(path: str, command: Sequence[str]) -> None:
     from phasepoint.store import create_run
 
     create_run(path, command=command)
-
-
-def _has_manifest(path: str) -> bool:
-    return "://" not in path and (Path(path) / "run.json").is_file()
 
 
 def read_tally(path: str) -> "Tally | None":

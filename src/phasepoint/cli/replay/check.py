@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_document, write_notes
+from phasepoint.cli.opening import open_analysis, open_converted, refuse_shortfalls
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
+from phasepoint.core.errors import NoDataError, ReplayError
 
 if TYPE_CHECKING:
     from phasepoint.replay.fidelity.fidelity import Fidelity
@@ -28,30 +31,20 @@ def check(
 
     Says "faithful", or what is other: data, shapes, program, device, versions, a slower machine.
     """
-    from phasepoint.cli.console import result_console, write_notes
-
     found = _compare(path, replay, method, strict=strict)
     write_notes(found.notes)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("replay check", found))
+        write_document("replay check", found)
     else:
         from phasepoint.report.terminal.replay_results import render_fidelity
 
         render_fidelity(found, result_console())
     if strict and not found.faithful:
-        from phasepoint.core.errors import ReplayError
-
         what = ", ".join(one.code for one in found.differences) or "nothing could be compared"
         raise ReplayError(f"{replay}: {found.verdict}: {what}; expected a faithful replay (--strict)")
 
 
 def _compare(path: str, replay: str, method: str, *, strict: bool) -> "Fidelity":
-    from phasepoint.cli.console import busy
-    from phasepoint.cli.opening import open_analysis, open_converted, refuse_shortfalls
-    from phasepoint.core.errors import NoDataError
-
     original = open_analysis(path, method)
     run = open_converted(replay)
     with busy("comparing"):

@@ -1,16 +1,14 @@
-"""`phasepoint replay compact`.
+"""`phasepoint replay compact` and `replay estimate`: what a few steps say of the whole run."""
 
-`phasepoint replay estimate`.
-"""
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_document, write_notes
+from phasepoint.cli.opening import open_analysis, open_converted
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Method, RunPath
-
-if TYPE_CHECKING:
-    from phasepoint.store import Run
+from phasepoint.cli.ratios import ratio_option
+from phasepoint.core.errors import UsageError
 
 Change = Annotated[
     list[str] | None,
@@ -47,16 +45,12 @@ def estimate(
     The replay was made with other flags, another batch, or on another device; phases that were not replayed are kept.
     Without --change: the run's own time and cost.
     """
-    from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import open_analysis
-    from phasepoint.core.errors import UsageError
-
     if baseline and not change:
         raise UsageError("--baseline needs --change: it stands for the original beside a replay with a change")
     steps_ratio = 1.0 if batch is None else _steps_ratio(batch)
     phases = [] if like is None else [name.strip() for name in like.split(",") if name.strip()]
     analysis = open_analysis(run, method)
-    replays = [[_open(path) for path in paths or []] for paths in (change, baseline)]
+    replays = [[open_converted(path) for path in paths or []] for paths in (change, baseline)]
     with busy("estimating"):
         from phasepoint.replay.change.estimate import estimate_change
 
@@ -72,25 +66,15 @@ def estimate(
     write_notes([*analysis.run.problems, *found.notes])
     write_notes(note for one in found.exchanges for note in one.notes)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("replay estimate", found))
+        write_document("replay estimate", found)
     else:
         from phasepoint.report.terminal.replay_results import render_estimate
 
         render_estimate(found, result_console())
 
 
-def _open(path: str) -> "Run":
-    from phasepoint.cli.opening import open_converted
-
-    return open_converted(path)
-
-
 def _steps_ratio(text: str) -> float:
     """`32:64` as 0.5."""
-    from phasepoint.core.errors import UsageError
-
     try:
         old, new = (int(part) for part in text.split(":"))
     except ValueError:
@@ -118,8 +102,6 @@ def compact(
 
     Time and categories with 95 % intervals, beside what was recorded.
     """
-    from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import open_analysis
     from phasepoint.replay.compact.compact import compact_run
 
     share = _share(budget)
@@ -128,9 +110,9 @@ def compact(
         found = compact_run(analysis, budget=share, seed=seed)
     write_notes((*analysis.run.problems, *found.notes))
     if as_json:
-        from phasepoint.report.documents import compact_document, to_json
+        from phasepoint.report.documents import compact_document
 
-        typer.echo(to_json("replay compact", compact_document(found)))
+        write_document("replay compact", compact_document(found))
         return
     from phasepoint.report.terminal.replay_results import render_compact
 
@@ -139,9 +121,6 @@ def compact(
 
 def _share(text: str) -> float:
     """`5%` or `0.05` as 0.05."""
-    from phasepoint.cli.ratios import ratio_option
-    from phasepoint.core.errors import UsageError
-
     share = ratio_option("--budget", text, most=1)
     if not share:
         raise UsageError(f"--budget {text}: expected a share of the run's steps above 0, such as 5% or 0.05")

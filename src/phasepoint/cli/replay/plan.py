@@ -1,12 +1,11 @@
-"""`phasepoint replay plan`.
-
-`phasepoint replay`.
-"""
+"""`phasepoint replay`, the list of checkpoints, and `replay plan`."""
 
 from typing import Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_document, write_notes
+from phasepoint.cli.opening import open_analysis
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, FromStart, Method, RunPath, Steps
 
 
@@ -15,9 +14,6 @@ def replay(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
 
     Next: `phasepoint replay plan RUN --phase NAME`, then `phasepoint replay run RUN --phase NAME -- COMMAND`.
     """
-    from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import open_analysis
-
     analysis = open_analysis(path, method)
     write_notes(analysis.run.problems)
     with busy("looking at checkpoints"):
@@ -25,9 +21,9 @@ def replay(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
 
         listed = list_checkpoints(analysis)
     if as_json:
-        from phasepoint.report.documents import checkpoints_document, to_json
+        from phasepoint.report.documents import checkpoints_document
 
-        typer.echo(to_json("replay", checkpoints_document(listed)))
+        write_document("replay", checkpoints_document(listed))
         return
     from phasepoint.report.terminal.replay import render_checkpoints
 
@@ -49,9 +45,6 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say which checkpoint and which steps reach a phase again, what that costs and what it will tell."""
-    from phasepoint.cli.console import busy, result_console, write_notes
-    from phasepoint.cli.opening import open_analysis
-
     analysis = open_analysis(path, method)
     write_notes(analysis.run.problems)
     with busy("looking at checkpoints"):
@@ -68,10 +61,8 @@ def plan(
             chosen = plan_replay(analysis, phase, index=index, from_start=from_start, steps=wanted)
     command = analysis.run.manifest.command
     if as_json:
-        from phasepoint.report.documents import to_json
-
         content = {"run": analysis.run.path, "plans": plans} if phase is None else chosen
-        typer.echo(to_json("replay plan", content))
+        write_document("replay plan", content)
         return
     from phasepoint.report.terminal.replay import render_plan, render_plans
 

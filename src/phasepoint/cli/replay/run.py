@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from phasepoint.cli.console import busy, result_console, write_document, write_notes
+from phasepoint.cli.opening import open_analysis, open_converted
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method, RunPath, Steps
+from phasepoint.core.errors import PhasepointError, ReplayError, UsageError
 
 if TYPE_CHECKING:
     from phasepoint.replay.run.runner import ReplayOutcome
@@ -44,9 +47,6 @@ def run(
     The program is the job's own; docs/replay.md says what it must do. The exit code is the command's own if that
     failed, and 17 where the program did not do what was asked.
     """
-    from phasepoint.cli.console import busy, write_notes
-    from phasepoint.cli.opening import open_analysis
-
     analysis = open_analysis(path, method)
     with busy("planning"):
         from phasepoint.replay.plan.plan import plan_replay
@@ -67,8 +67,6 @@ def _end(outcome: "ReplayOutcome") -> None:
     """End with the command's own exit code if it failed by itself, and with our own if the replay did."""
     import sys
 
-    from phasepoint.core.errors import ReplayError
-
     own = 0 if outcome.was_ended else outcome.exit_code
     if outcome.status == "done":
         raise typer.Exit(own)
@@ -86,9 +84,6 @@ def _recorded_command(analysis: "Analysis") -> list[str]:
         UsageError: it is not known.
     """
     import shlex
-
-    from phasepoint.cli.console import write_notes
-    from phasepoint.core.errors import UsageError
 
     command = list(analysis.run.manifest.command)
     if not command:
@@ -108,10 +103,6 @@ def _compared(analysis: "Analysis", outcome: "ReplayOutcome") -> "ReplayOutcome"
     """The outcome with the comparison, where the replay was done; why there is none is a note."""
     from dataclasses import replace
 
-    from phasepoint.cli.console import busy
-    from phasepoint.cli.opening import open_converted
-    from phasepoint.core.errors import PhasepointError
-
     if outcome.status != "done":
         return outcome
     try:
@@ -125,13 +116,9 @@ def _compared(analysis: "Analysis", outcome: "ReplayOutcome") -> "ReplayOutcome"
 
 
 def _say(outcome: "ReplayOutcome", *, as_json: bool) -> None:
-    from phasepoint.cli.console import result_console, write_notes
-
     write_notes(outcome.notes)
     if as_json:
-        from phasepoint.report.documents import to_json
-
-        typer.echo(to_json("replay run", outcome))
+        write_document("replay run", outcome)
     elif outcome.status == "done":
         from phasepoint.report.terminal.replay_results import render_outcome
 

@@ -89,7 +89,8 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
 
 
 def _phase(one: PhaseDetails, phase: PhaseSummary) -> dict[str, Any]:
-    spread, trace = one.distribution, None
+    spread = one.distribution
+    trace: dict[str, Any] | None = None
     of_layers = {name: name for name in ("name", "parent", "is_op", "self_ps", "flop", "bytes")}
     of_points = {name: name for name in ("op", "self_ps", "flop_per_byte", "flop_per_s")}
     if one.trace is not None:

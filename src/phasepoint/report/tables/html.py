@@ -1,4 +1,7 @@
-"""A table on a page: figures carry their exact value, so that the script sorts and copies what was computed."""
+"""A table on a page: figures carry their exact value, so that the script sorts and copies what was computed.
+
+Its own file: a medium of the table, beside the others.
+"""
 
 from phasepoint.report.tables import Cell, Table, TableColumn, cell_text
 from phasepoint.report.words.markup import Markup, element

@@ -1,4 +1,7 @@
-"""A table on a terminal. Every cell is a `Text`: names are never read as markup."""
+"""A table on a terminal. Every cell is a `Text`: names are never read as markup.
+
+Its own file: a medium of the table, beside the others.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,7 @@
-"""A table as CSV, as Markdown and as JSON."""
+"""A table as text: CSV, Markdown, and the values of a JSON document.
+
+Its own file: media of the table, beside the others.
+"""
 
 import re
 from typing import Any

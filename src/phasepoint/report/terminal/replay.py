@@ -4,6 +4,7 @@ Plans of replays on a terminal: one in full, or a line for each phase.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 
 from rich.console import Console
@@ -193,13 +194,12 @@ def _checkpoints(shown: tuple[ListedCheckpoint, ...]) -> Table:
             return "–"  # noted by the job, which measures nothing
         return f"{format_ps(it.dur_ps)}{' (async)' if it.asynchronous else ''}"
 
-    places = [
-        TableColumn(name, lambda one, name=name: str(getattr(one.checkpoint, name)), is_figure=True)
-        for name in ("host", "attempt")
-        if len({getattr(one.checkpoint, name) for one in shown}) > 1
-    ]
+    def place(name: str, one: ListedCheckpoint) -> str:
+        return str(getattr(one.checkpoint, name))
+
+    several = [name for name in ("host", "attempt") if len({place(name, one) for one in shown}) > 1]
     columns = (
-        *places,
+        *(TableColumn(name, partial(place, name), is_figure=True) for name in several),
         TableColumn("step", lambda one: "start" if one.checkpoint.step is None else one.checkpoint.step, "count"),
         TableColumn("at", lambda one: one.checkpoint.start_ps, "ps"),
         TableColumn("job waited", waited, "ps"),

@@ -118,17 +118,13 @@ def _render_exchange(one: Exchange, console: Console, confidence: float) -> None
 
 
 def _render_parts(one: Exchange, console: Console) -> None:
-    for title, name, rows in (
-        ("category", lambda part: category_name(part.category), one.categories),
-        ("op, self time", lambda op: op.op, one.ops),
-    ):
-        columns = (
-            TableColumn(f"  {title}", lambda row, name=name: f"  {shorten(name(row), _OP_CHARACTERS)}"),
-            TableColumn("before", lambda row: row.before_ps, "ps"),
-            TableColumn("after", lambda row: row.after_ps, "ps"),
-        )
+    before = TableColumn("before", lambda row: row.before_ps, "ps")
+    after = TableColumn("after", lambda row: row.after_ps, "ps")
+    category = TableColumn("  category", lambda part: f"  {category_name(part.category)}")
+    op = TableColumn("  op, self time", lambda op: f"  {shorten(op.op, _OP_CHARACTERS)}")
+    for name, rows in ((category, one.categories), (op, one.ops)):
         if rows:
-            console.print(grid(Table(columns, rows)))
+            console.print(grid(Table((name, before, after), rows)))
 
 
 def _scalar_line(one: ScalarChange) -> str:

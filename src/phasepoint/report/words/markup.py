@@ -44,7 +44,7 @@ def join(parts: Iterable[Content], separator: str = "") -> Markup:
 
 def heading(tag: str, title: str, aside: str = "") -> Markup:
     """A heading, with what stands beside it in small letters."""
-    return element(tag, title, *([" ", element("small", aside)] if aside else []))
+    return element(tag, title, join([" ", element("small", aside)])) if aside else element(tag, title)
 
 
 def section(title: str, aside: str, *content: Content, anchor: str = "") -> Markup:

@@ -1,6 +1,8 @@
 """Names from traces and file systems, made safe to show: they are text, never markup and never terminal commands.
 
 Shares as bars of block characters, an eighth of a character fine.
+
+Its own file: whatever prints anything imports it, recordings and error messages too.
 """
 
 import unicodedata
