@@ -29,7 +29,7 @@ def start_from_environ() -> None:
 
 
 def _find_jax_steps(launched: LaunchedSampler) -> None:
-    from phasepoint.recorder.autosteps.sources.jax import JaxClock
+    from phasepoint.recorder.autosteps.sources.jax.clock import JaxClock
 
     JaxClock(StepRegions(launched)).install()
 

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from phasepoint.recorder.autosteps.evidence import Rank
-from phasepoint.recorder.autosteps.jax_programs import MOST_EARLY_EXECUTIONS, StepProgram
+from phasepoint.recorder.autosteps.sources.jax.programs import MOST_EARLY_EXECUTIONS, StepProgram
 
 S = 1_000_000_000
 """Nanoseconds in a second."""
@@ -128,7 +128,7 @@ JOB = """
     import jax, jax.numpy as jnp
     import functools
     from phasepoint.recorder.autosteps.late_recording import AutoOptions, LateRecording
-    from phasepoint.recorder.autosteps.sources.jax import JaxClock
+    from phasepoint.recorder.autosteps.sources.jax.clock import JaxClock
 
     seen = []
     late = LateRecording(AutoOptions("unused", 0.01, 5))

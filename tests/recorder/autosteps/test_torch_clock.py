@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from phasepoint.recorder.autosteps.sources.torch_clock import TorchClock  # noqa: E402
+from phasepoint.recorder.autosteps.sources.torch.clock import TorchClock  # noqa: E402
 from phasepoint.recorder.seam.guard import Guard  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
 from phasepoint.recorder.clock.importing import collector_paused
@@ -70,6 +70,8 @@ class LateRecording:
         leader: evidence of the source whose steps are recorded; None until the recording is opened.
         is_patient: whether a source may take its time to be sure of what a step is; steps seen meanwhile are kept.
         is_optimizing: whether an optimizer is at work: what it does inside (LBFGS evaluates gradients) is its own step.
+        jax_clock: what follows JAX's programs (`sources/jax/clock.py`), whom its neighbours tell of updates; None where
+            nothing does.
     """
 
     is_patient = True
@@ -81,6 +83,7 @@ class LateRecording:
         self.leader: StepEvidence | None = None
         self._expected: StepEvidence | None = None
         self.is_optimizing = False
+        self.jax_clock: Any = None
         self._options = options
         self._recording: Recording | None = None
         self._recorder: Recorder | None = None
@@ -188,11 +191,17 @@ class LateRecording:
         if text not in self._hints:
             self._hints.append(text)
 
-    def at_exit(self, rank: Rank, finish: Callable[[], object]) -> None:
-        """Call `finish` when the process ends, those of higher rank first: what a source saw may still become steps.
+    def add_source(self, rank: Rank, *, finish: Callable[[], object], reset: Callable[[], object]) -> None:
+        """A source of steps has put its hooks in.
 
-        It is done before what the frameworks themselves do at exit, as they have all been imported by then.
+        Args:
+            rank: of its evidence.
+            finish: called when the process ends, those of higher rank first: what the source saw may still become
+                steps. It is done before what the frameworks themselves do at exit, as they have all been imported by
+                then.
+            reset: forgets what the source saw; called in a forked child.
         """
+        os.register_at_fork(after_in_child=reset)
         self._at_exit.append((rank, finish))
         atexit.unregister(self.exit)
         atexit.register(self.exit)

@@ -14,12 +14,12 @@ from phasepoint.recorder.seam.options import VARIABLE, AutoOptions
 from phasepoint.recorder.seam.patch import patch_attribute
 
 SOURCES: Mapping[str, str] = {
-    "torch": "torch_clock",
-    "torch.autograd": "torch_updates",
-    "torch.profiler": "torch_profiler",
-    "jax": "jax",
-    "jax.profiler": "jax_annotation",
-    "optax": "optax",
+    "torch": "torch.clock",
+    "torch.autograd": "torch.updates",
+    "torch.profiler": "torch.profiler",
+    "jax": "jax.clock",
+    "jax.profiler": "jax.annotation",
+    "optax": "jax.optax",
     "keras.src.callbacks.callback_list": "keras",
     "lightning.pytorch.loops.training_epoch_loop": "lightning",
     "pytorch_lightning.loops.training_epoch_loop": "lightning",

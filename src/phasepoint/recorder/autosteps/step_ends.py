@@ -2,9 +2,14 @@
 
 import threading
 import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import StepEvidence
 from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
+from phasepoint.recorder.seam.guard import Guard
+from phasepoint.recorder.seam.patch import patch_attribute
 
 OPEN_STEPS = 2
 """Ended steps after which a recording is opened: something that happens once is no loop."""
@@ -94,3 +99,42 @@ class StepEnds:
             self._late.ask()
         else:
             self._late.mark()
+
+
+def told_after(guard: Guard, tell: Callable[[], object]) -> Callable[[Any], Any]:
+    """A decorator for a framework's function: `tell` is called after each of its calls that returned.
+
+    Args:
+        guard: keeps what goes wrong in `tell` from the job.
+        tell: called on the job's thread, and guarded in place: it stands in the loop's hot path.
+    """
+
+    def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def call_and_tell(*args: Any, **kwargs: Any) -> Any:
+            done = call(*args, **kwargs)
+            if not guard.off:
+                try:
+                    tell()
+                except Exception as error:  # noqa: BLE001 - as in `guarded`
+                    guard.trip(error, tell.__qualname__)
+            return done
+
+        return call_and_tell
+
+    return decorate
+
+
+def follow_loop(late: LateRecording, evidence: StepEvidence, owner: Any, *, begins: str, ends: str) -> None:
+    """Follow a framework's loop that calls one method when it begins, and another one at the end of each step.
+
+    Args:
+        late: the recording.
+        evidence: what tells of the steps.
+        owner: the class that has the methods.
+        begins, ends: their names.
+    """
+    guard, steps = late.source_guard(), StepEnds(late, evidence)
+    patch_attribute(owner, begins, told_after(guard, steps.began))
+    patch_attribute(owner, ends, told_after(guard, steps.ended))
+    late.add_source(evidence.rank, finish=steps.finish, reset=steps.reset)

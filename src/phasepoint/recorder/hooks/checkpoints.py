@@ -9,9 +9,9 @@ Hooks of one framework: put in when it has been imported, now or later, and take
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from importlib import import_module
 
-from phasepoint.recorder.hooks.saves import SaveWatch
+from phasepoint.recorder.hooks.saves import SavePoint, SaveWatch
 from phasepoint.recorder.seam.guard import Guard, guarded
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, Remove
@@ -60,13 +60,53 @@ class _Install:
         self._removes = []
 
 
+FRAMEWORKS: Mapping[str, str] = {
+    "torch": "torch",
+    "torch.distributed.checkpoint": "dcp",
+    "safetensors.torch": "safetensors",
+    "safetensors.numpy": "safetensors",
+    "safetensors.flax": "safetensors",
+    "orbax.checkpoint": "orbax",
+    "orbax.checkpoint.v1": "orbax",
+    "orbax.checkpoint.experimental.v1": "orbax",
+    "transformers.trainer": "transformers",
+    "transformers.modeling_utils": "transformers",
+    "accelerate.accelerator": "accelerate",
+    "lightning.pytorch.trainer.trainer": "lightning",
+    "lightning.fabric.fabric": "lightning",
+    "pytorch_lightning.trainer.trainer": "lightning",
+    "lightning_fabric.fabric": "lightning",
+    "keras.src.saving.saving_api": "keras",
+    "flax.training.checkpoints": "flax",
+}
+"""By module after whose import its hooks go in, the file of `hooks` whose `save_points(module)` says what saves."""
+
+
+def hook_frameworks(guard: Guard, hook: Callable[[SavePoint], list[Remove]]) -> list[Remove]:
+    """Hook what the frameworks of `FRAMEWORKS` save by, whether these are imported already or later.
+
+    Args:
+        guard: catches what goes wrong in putting the hooks in.
+        hook: puts those of one function in; returns what takes them out.
+
+    Returns:
+        For each framework what takes its hooks out, or sees to it that they do not come in any more.
+    """
+
+    def hook_module(module: str) -> list[Remove]:
+        points = import_module(f"phasepoint.recorder.hooks.{FRAMEWORKS[module]}").save_points(module)
+        return [remove for point in points if point.owner is not None for remove in hook(point)]
+
+    return [hook_when_imported(module, guard, hook_module) for module in FRAMEWORKS]
+
+
 def watch_checkpoints(
     on_written: Callable[[CheckpointWritten], None],
     on_waited: Callable[[CheckpointWaited], None],
     *,
     guard: Guard,
 ) -> Remove:
-    """Notice checkpoints of the frameworks of `_HOOKS`, whether these are imported already or later.
+    """Notice checkpoints of the frameworks of `FRAMEWORKS`.
 
     Args:
         on_written: called on the saving thread after every checkpoint.
@@ -76,94 +116,10 @@ def watch_checkpoints(
     Returns:
         What takes the hooks out again.
     """
-    watch = SaveWatch(on_written, on_waited, guard)
-    hooks = ((module, partial(hook, watch)) for module, hook in _HOOKS.items())
-    removes = [hook_when_imported(module, guard, hook) for module, hook in hooks]
+    removes = hook_frameworks(guard, SaveWatch(on_written, on_waited, guard).hook)
 
     def remove() -> None:
-        for one in removes:
-            one()
+        for remove_one in removes:
+            remove_one()
 
     return remove
-
-
-def _hook_torch(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.torch import hook_torch_save
-
-    return hook_torch_save(watch.wrap)
-
-
-def _hook_dcp(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.dcp import hook_dcp
-
-    return hook_dcp(watch.wrap)
-
-
-def _hook_safetensors(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.safetensors import hook_safetensors
-
-    return hook_safetensors(module, watch.wrap)
-
-
-def _hook_orbax(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.orbax import hook_orbax
-
-    return hook_orbax(watch.wrap, watch.wrap_wait)
-
-
-def _hook_orbax_v1(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.orbax import hook_orbax_v1
-
-    return hook_orbax_v1(module, watch.wrap)
-
-
-def _hook_transformers(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.transformers import hook_transformers
-
-    return hook_transformers(module, watch.wrap)
-
-
-def _hook_accelerate(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.accelerate import hook_accelerate
-
-    return hook_accelerate(watch.wrap)
-
-
-def _hook_lightning(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.lightning import hook_lightning
-
-    return hook_lightning(module, watch.wrap)
-
-
-def _hook_keras(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.keras import hook_keras
-
-    return hook_keras(watch.wrap)
-
-
-def _hook_flax(watch: SaveWatch, module: str) -> list[Remove]:
-    from phasepoint.recorder.hooks.flax import hook_flax
-
-    return hook_flax(watch.wrap)
-
-
-_HOOKS: Mapping[str, Callable[[SaveWatch, str], list[Remove]]] = {
-    "torch": _hook_torch,
-    "torch.distributed.checkpoint": _hook_dcp,
-    "safetensors.torch": _hook_safetensors,
-    "safetensors.numpy": _hook_safetensors,
-    "safetensors.flax": _hook_safetensors,
-    "orbax.checkpoint": _hook_orbax,
-    "orbax.checkpoint.v1": _hook_orbax_v1,
-    "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
-    "transformers.trainer": _hook_transformers,
-    "transformers.modeling_utils": _hook_transformers,
-    "accelerate.accelerator": _hook_accelerate,
-    "lightning.pytorch.trainer.trainer": _hook_lightning,
-    "lightning.fabric.fabric": _hook_lightning,
-    "pytorch_lightning.trainer.trainer": _hook_lightning,
-    "lightning_fabric.fabric": _hook_lightning,
-    "keras.src.saving.saving_api": _hook_keras,
-    "flax.training.checkpoints": _hook_flax,
-}
-"""By module whose import brings them in, what puts the hooks in."""

@@ -1,28 +1,21 @@
 """Checkpoints of `flax.training.checkpoints`: a file of MessagePack, or a folder that Orbax writes."""
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_function
-from phasepoint.recorder.seam.redirection import absolute_path
-from phasepoint.recorder.seam.session import Remove
-
-SAVES = ("save_checkpoint", "save_checkpoint_multiprocess")
-"""Saving functions; the first argument of each is the folder of checkpoints, and each gives back the path."""
+from phasepoint.recorder.hooks.saves import Saved, SavePoint, saved_whole
+from phasepoint.recorder.seam.redirection import PathArgument, path_of
 
 
-def hook_flax(wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap the saving functions of Flax, which must have been imported."""
+def save_points(module: str) -> list[SavePoint]:
+    """The saving functions, whose first argument is the folder of checkpoints."""
     from flax.training import checkpoints
 
-    return [patch_function(checkpoints, name, wrap(_describe)) for name in SAVES]
+    redirect = PathArgument(0, "ckpt_dir").redirect
+    names = ("save_checkpoint", "save_checkpoint_multiprocess")
+    return [SavePoint(checkpoints, name, _describe, redirect, by_any_name=True) for name in names]
 
 
 def _describe(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
     """Its result is where it saved; with an `AsyncManager` a file is still being written."""
-    if not isinstance(result, str | os.PathLike):
-        return None
-    path = os.fspath(result)
-    return Saved("flax", absolute_path(path), None, kwargs.get("async_manager") is not None, holds_inner=True)
+    return saved_whole("flax", path_of(result), asynchronous=kwargs.get("async_manager") is not None)

@@ -6,42 +6,32 @@ folder. With `AsyncCheckpointIO` writing goes on after the call.
 Source: lightning 2.0 to 2.6, under both its names (`lightning.pytorch`, `pytorch_lightning`).
 """
 
-import importlib
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_attribute
-from phasepoint.recorder.seam.redirection import absolute_path, destination
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.hooks.saves import Saved, SavePoint, defined_in, saved_whole
+from phasepoint.recorder.seam.redirection import PathArgument
+
+_TRAINER_PLACE = PathArgument(1, "filepath")
+_FABRIC_PLACE = PathArgument(1, "path")
 
 
-def hook_lightning(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap the saving method of the `Trainer` or the `Fabric` of a module, which must have been imported."""
-    found = importlib.import_module(module)
-    owners = (("Fabric", "save", _describe_fabric), ("Trainer", "save_checkpoint", _describe_trainer))
+def save_points(module: str) -> list[SavePoint]:
+    """The saving method of the `Trainer` or the `Fabric`, whichever the module defines."""
+    found = defined_in(module)
     return [
-        patch_attribute(vars(found)[owner], name, wrap(describe))
-        for owner, name, describe in owners
-        if owner in vars(found)
+        SavePoint(found.get("Trainer"), "save_checkpoint", _describe_trainer, _TRAINER_PLACE.redirect),
+        SavePoint(found.get("Fabric"), "save", _describe_fabric, _FABRIC_PLACE.redirect),
     ]
 
 
 def _describe_trainer(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
     """`Trainer.save_checkpoint(filepath)`."""
-    place = args[1] if len(args) > 1 else kwargs.get("filepath")
     writer = getattr(getattr(args[0], "strategy", None), "checkpoint_io", None)
-    return _saved(place, asynchronous=any(kind.__name__ == "AsyncCheckpointIO" for kind in type(writer).__mro__))
+    is_asynchronous = any(kind.__name__ == "AsyncCheckpointIO" for kind in type(writer).__mro__)
+    return saved_whole("lightning", _TRAINER_PLACE.saved(args, kwargs), asynchronous=is_asynchronous)
 
 
 def _describe_fabric(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
     """`Fabric.save(path, state)`."""
-    return _saved(args[1] if len(args) > 1 else kwargs.get("path"), asynchronous=False)
-
-
-def _saved(place: object, *, asynchronous: bool) -> Saved | None:
-    if not isinstance(place, str | os.PathLike):
-        return None
-    path = destination(os.fspath(place))
-    return Saved("lightning", absolute_path(path), None, asynchronous, holds_inner=True)
+    return saved_whole("lightning", _FABRIC_PLACE.saved(args, kwargs))

@@ -7,16 +7,14 @@ Saves of Orbax's new interface (v1), which is experimental in 0.12: its function
 Its checkpointer keeps a manager of the old kind; a save inside a save is one checkpoint, with the manager's path.
 """
 
-import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_attribute
-from phasepoint.recorder.seam.redirection import destination
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.hooks.saves import Saved, SavePoint
+from phasepoint.recorder.seam.redirection import PathArgument, destination
 
 CHECKPOINTERS = ("Checkpointer", "AsyncCheckpointer", "StandardCheckpointer", "PyTreeCheckpointer")
 
@@ -33,28 +31,48 @@ ITERATOR_ITEMS = (
 """Names under which an item of a composite checkpoint holds the data iterator."""
 
 
-def hook_orbax(wrap: Callable[[Describe], Decorator], wrap_wait: Callable[[str], Decorator]) -> list[Remove]:
-    """Wrap `save` of Orbax's manager and of every checkpointer class that defines its own, and the waiting for it.
+_DIRECTORY = PathArgument(1, "directory")
+_PATH = PathArgument(0, "path")
 
-    Orbax must have been imported.
-    """
-    import orbax.checkpoint as ocp
+_V1_SAVES = ("save", "save_pytree", "save_checkpointables")
+"""Saving functions and methods of the new interface; each has an `_async` one, after which writing goes on."""
 
-    removes = []
-    for name in ("CheckpointManager", "AsyncCheckpointer"):
-        owner = getattr(ocp, name, None)
-        if owner is not None and "wait_until_finished" in vars(owner):
-            removes.append(patch_attribute(owner, "wait_until_finished", wrap_wait("orbax")))
-    manager = getattr(ocp, "CheckpointManager", None)
-    if manager is not None:
-        removes.append(patch_attribute(manager, "save", wrap(_describe_manager)))
-    asynchronous = getattr(ocp, "AsyncCheckpointer", ())
-    describe = partial(_describe_checkpointer, asynchronous)
-    for name in CHECKPOINTERS:
-        owner = getattr(ocp, name, None)
-        if owner is not None and "save" in vars(owner):
-            removes.append(patch_attribute(owner, "save", wrap(describe)))
-    return removes
+
+def save_points(module: str) -> list[SavePoint]:
+    """What Orbax saves by: that of a module of its new interface, or that of the old one."""
+    return _v1_points(sys.modules[module]) if module.endswith(".v1") else _points(sys.modules[module])
+
+
+def _points(ocp: Any) -> list[SavePoint]:
+    """`save` of the manager and of every checkpointer class that defines its own, and the waiting for it."""
+    manager, asynchronous = getattr(ocp, "CheckpointManager", None), getattr(ocp, "AsyncCheckpointer", None)
+    describe = partial(_describe_checkpointer, () if asynchronous is None else asynchronous)
+    owners = [owner for owner in (getattr(ocp, name, None) for name in CHECKPOINTERS) if "save" in _own(owner)]
+    return [
+        *(
+            SavePoint(owner, "wait_until_finished", waits_for="orbax")
+            for owner in (manager, asynchronous)
+            if "wait_until_finished" in _own(owner)
+        ),
+        SavePoint(manager, "save", _describe_manager),
+        *(SavePoint(owner, "save", describe, _DIRECTORY.redirect) for owner in owners),
+    ]
+
+
+def _v1_points(v1: Any) -> list[SavePoint]:
+    """The saving functions of the module, and its checkpointer's methods."""
+    checkpointer = getattr(getattr(v1, "training", None), "Checkpointer", None)
+    points = []
+    for name, asynchronous in ((f"{name}{suffix}", bool(suffix)) for name in _V1_SAVES for suffix in ("", "_async")):
+        points.append(SavePoint(v1, name, partial(_describe_function, asynchronous), _PATH.redirect))
+        if name in _own(checkpointer):
+            points.append(SavePoint(checkpointer, name, partial(_describe_method, asynchronous)))
+    return points
+
+
+def _own(owner: Any) -> Mapping[str, Any]:
+    """What a class defines itself; nothing where this Orbax has no such class."""
+    return {} if owner is None else vars(owner)
 
 
 def _describe_manager(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
@@ -69,7 +87,7 @@ def _describe_manager(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: 
 def _describe_checkpointer(
     asynchronous: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object
 ) -> Saved | None:
-    directory = args[1] if len(args) > 1 else kwargs.get("directory")
+    directory = _DIRECTORY.given(args, kwargs)
     if directory is None:
         return None
     return Saved(
@@ -97,31 +115,11 @@ def _is_grains(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "grain"
 
 
-SAVES = {
-    f"{name}{suffix}": bool(suffix)
-    for name in ("save", "save_pytree", "save_checkpointables")
-    for suffix in ("", "_async")
-}
-"""Its saving functions and methods, and whether writing goes on after they return."""
-
-
-def hook_orbax_v1(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap the saving functions of the module, which must have been imported, and its checkpointer's methods."""
-    v1 = importlib.import_module(module)
-    checkpointer = getattr(getattr(v1, "training", None), "Checkpointer", None)
-    removes = []
-    for name, asynchronous in SAVES.items():
-        removes.append(patch_attribute(v1, name, wrap(partial(_describe_function, asynchronous))))
-        if checkpointer is not None and name in vars(checkpointer):
-            removes.append(patch_attribute(checkpointer, name, wrap(partial(_describe_method, asynchronous))))
-    return removes
-
-
 def _describe_function(
     asynchronous: bool, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object
 ) -> Saved | None:
     """`save(path, state)`, `save_checkpointables(path, {name: item})`."""
-    path = args[0] if args else kwargs.get("path")
+    path = _PATH.given(args, kwargs)
     if path is None:
         return None
     return Saved("orbax", destination(os.fspath(path)), None, asynchronous, has_iterator([*args[1:], *kwargs.values()]))

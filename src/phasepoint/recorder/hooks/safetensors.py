@@ -1,24 +1,23 @@
 """`save_file` of safetensors as a checkpoint, for PyTorch, NumPy and Flax, under whatever name it is called."""
 
-import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_function
-from phasepoint.recorder.seam.redirection import destination
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.hooks.saves import Saved, SavePoint
+from phasepoint.recorder.seam.redirection import PathArgument, destination
+
+_PLACE = PathArgument(1, "filename")
 
 
-def hook_safetensors(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap `save_file` of one of safetensors' modules, which must have been imported."""
-    return [patch_function(importlib.import_module(module), "save_file", wrap(describe_safetensors_save))]
+def save_points(module: str) -> list[SavePoint]:
+    """`save_file(tensors, filename)` of one of safetensors' modules."""
+    return [SavePoint(sys.modules[module], "save_file", _describe, _PLACE.redirect, by_any_name=True)]
 
 
-def describe_safetensors_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
-    """What `save_file(tensors, filename)` wrote."""
-    name = args[1] if len(args) > 1 else kwargs.get("filename")
+def _describe(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
+    name = _PLACE.given(args, kwargs)
     if name is None:
         return None
     path = Path(destination(str(name)))

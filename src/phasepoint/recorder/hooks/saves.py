@@ -1,22 +1,24 @@
 """Saves seen from outside: a saving function is wrapped, and every outermost call that saved something is told."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from phasepoint.recorder.seam.guard import Guard, guarded
-from phasepoint.recorder.seam.redirection import saved_bytes
-from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten
+from phasepoint.recorder.seam.redirection import Decorator, saved_bytes
+from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, Remove
 
 LEAST_WAIT_NS = 1_000_000
 """A call that found nothing to wait for is no wait; loops make one every step."""
 
 
-@dataclass(frozen=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """What a finished call says about the checkpoint it wrote; None for what it does not say.
 
     Attributes:
@@ -37,15 +39,48 @@ class Saved:
     holds_inner: bool = False
 
 
+def saved_whole(framework: str, path: str | None, *, asynchronous: bool = False) -> Saved | None:
+    """What a call saved at a path, with all that is saved within it; None without a path."""
+    return None if path is None else Saved(framework, path, None, asynchronous, holds_inner=True)
+
+
+def defined_in(module: str) -> dict[str, Any]:
+    """What an imported module defines itself, by name, without what it imports from others."""
+    named = vars(sys.modules[module]).items()
+    return {name: one for name, one in named if getattr(one, "__module__", None) == module}
+
+
 Describe = Callable[[tuple[Any, ...], Mapping[str, Any], Any], Saved | None]
 """Arguments, named arguments and result of a finished call to what it saved; None if it saved no checkpoint."""
 
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+class SavePoint(Struct, frozen=True):
+    """A function or method of a framework by which checkpoints are written, waited for, or given their place.
+
+    Attributes:
+        owner: module or class that has it; None where this version of the framework has none.
+        name: its name there; where it does not exist nothing is hooked.
+        describe: what a finished call of it saved; None where that is not asked.
+        redirect: makes it write elsewhere in a replay; None where what it calls is redirected.
+        waits_for: framework for whose saves it waits; None where it is none of those.
+        by_any_name: whether it is a plain function, which others may have taken a reference to.
+    """
+
+    owner: Any
+    name: str
+    describe: Describe | None = None
+    redirect: Decorator | None = None
+    waits_for: str | None = None
+    by_any_name: bool = False
+
+    def wrap(self, decorate: Decorator) -> Remove:
+        """Put a decorator's function in its place; returns what takes it out."""
+        from phasepoint.recorder.seam.patch import patch_attribute, patch_function
+
+        return (patch_function if self.by_any_name else patch_attribute)(self.owner, self.name, decorate)
 
 
-@dataclass
-class _Call:
+class _SaveCall(Struct):
     start_ns: int
     end_ns: int = 0
     inner: Saved | None = None
@@ -67,14 +102,20 @@ class SaveWatch:
         self._now_ns = now_ns
         self._thread = threading.local()
 
+    def hook(self, point: SavePoint) -> list[Remove]:
+        """Notice the calls of a function, if it is one that saves or waits; returns what takes the hook out."""
+        if point.waits_for is not None:
+            return [point.wrap(self.wrap_wait(point.waits_for))]
+        return [] if point.describe is None else [point.wrap(self.wrap(point.describe))]
+
     def wrap(self, describe: Describe) -> Decorator:
         """A decorator for a saving function, which `describe` understands."""
 
         def decorate(save: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(save)
             def noticed(*args: Any, **kwargs: Any) -> Any:
-                outer: _Call | None = getattr(self._thread, "call", None)
-                call = self._thread.call = _Call(self._now_ns())
+                outer: _SaveCall | None = getattr(self._thread, "call", None)
+                call = self._thread.call = _SaveCall(self._now_ns())
                 try:
                     result = save(*args, **kwargs)
                 finally:
@@ -95,7 +136,7 @@ class SaveWatch:
             def noticed(*args: Any, **kwargs: Any) -> Any:
                 if getattr(self._thread, "call", None) is not None or not getattr(self._thread, "saves", False):
                     return wait(*args, **kwargs)
-                call = self._thread.call = _Call(self._now_ns())
+                call = self._thread.call = _SaveCall(self._now_ns())
                 try:
                     return wait(*args, **kwargs)
                 finally:
@@ -112,7 +153,7 @@ class SaveWatch:
             self._on_waited(waited)
 
     @guarded
-    def _finish(self, call: _Call, outer: _Call | None, describe: Callable[[], Saved | None]) -> None:
+    def _finish(self, call: _SaveCall, outer: _SaveCall | None, describe: Callable[[], Saved | None]) -> None:
         saved = _merge(describe(), call.inner)
         if saved is None:
             return
@@ -148,7 +189,7 @@ def _beside(earlier: Saved | None, later: Saved) -> Saved:
     return replace(chosen, has_iterator=earlier.has_iterator or later.has_iterator)
 
 
-def _checkpoint(call: _Call, saved: Saved, path: str) -> CheckpointWritten:
+def _checkpoint(call: _SaveCall, saved: Saved, path: str) -> CheckpointWritten:
     measured = saved.bytes is None and saved.holds_inner and not saved.asynchronous
     return CheckpointWritten(
         path=path,

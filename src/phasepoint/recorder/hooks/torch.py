@@ -1,31 +1,30 @@
 """`torch.save` as a checkpoint: a file with its size. A save into a buffer in memory is none."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_function
-from phasepoint.recorder.seam.redirection import destination
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.hooks.saves import Saved, SavePoint
+from phasepoint.recorder.seam.redirection import PathArgument, destination
 
 ITERATOR_KEYS = ("dataloader", "data_loader", "sampler", "iterator", "data_iter", "dataset_state")
 """Parts of a state's top-level key that say that the data iterator's state is in it."""
 
+_PLACE = PathArgument(1, "f")
 
-def hook_torch_save(wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap `torch.save`, under whatever name it is called; torch must have been imported."""
+
+def save_points(module: str) -> list[SavePoint]:
+    """`torch.save(obj, f)`, under whatever name it is called."""
     import torch
 
-    decorate = wrap(describe_torch_save)
     owners = [torch] if torch.save is torch.serialization.save else [torch, torch.serialization]
-    return [patch_function(owner, "save", decorate) for owner in owners]
+    return [SavePoint(owner, "save", _describe, _PLACE.redirect, by_any_name=True) for owner in owners]
 
 
-def describe_torch_save(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
-    """What `torch.save(obj, f)` wrote: None where `f` is neither a path nor an open file with one."""
-    target = args[1] if len(args) > 1 else kwargs.get("f")
+def _describe(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
+    """None where `f` is neither a path nor an open file with one."""
+    target = _PLACE.given(args, kwargs)
     state = args[0] if args else kwargs.get("obj")
     if isinstance(target, str | os.PathLike):
         path = Path(destination(os.fspath(target)))

@@ -7,30 +7,28 @@ it is, `save_model` is told by `_save_checkpoint`.
 Source: `transformers.trainer` 4.40 to 5.23.
 """
 
-import importlib
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.hooks.saves import Decorator, Describe, Saved
-from phasepoint.recorder.seam.patch import patch_attribute
-from phasepoint.recorder.seam.redirection import absolute_path, destination
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.hooks.saves import Saved, SavePoint, defined_in, saved_whole
+from phasepoint.recorder.seam.redirection import PathArgument, redirect_result, saved_path
+
+_TRAINERS_PLACE = PathArgument(1, "output_dir")
+_MODELS_PLACE = PathArgument(1, "save_directory")
 
 
-def hook_transformers(module: str, wrap: Callable[[Describe], Decorator]) -> list[Remove]:
-    """Wrap the saving methods of the class in a module of transformers, which must have been imported."""
-    found = importlib.import_module(module)
-    trainer, model = getattr(found, "Trainer", None), vars(found).get("PreTrainedModel")
-    removes = []
-    if module.endswith(".trainer") and trainer is not None:
-        removes.append(patch_attribute(trainer, "_save_checkpoint", wrap(_describe_checkpoint)))
-        removes.append(patch_attribute(trainer, "save_model", wrap(partial(_describe_model, "output_dir"))))
-    elif model is not None:
-        removes.append(patch_attribute(model, "save_pretrained", wrap(partial(_describe_model, "save_directory"))))
-    return removes
+def save_points(module: str) -> list[SavePoint]:
+    """The saving methods of the `Trainer` or the `PreTrainedModel`, whichever the module defines."""
+    found = defined_in(module)
+    trainer, model = found.get("Trainer"), found.get("PreTrainedModel")
+    return [
+        SavePoint(trainer, "_save_checkpoint", _describe_checkpoint),
+        SavePoint(trainer, "_get_output_dir", redirect=redirect_result),  # of checkpoints alone
+        SavePoint(trainer, "save_model", partial(_describe_model, _TRAINERS_PLACE), _TRAINERS_PLACE.redirect),
+        SavePoint(model, "save_pretrained", partial(_describe_model, _MODELS_PLACE), _MODELS_PLACE.redirect),
+    ]
 
 
 def _describe_checkpoint(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved:
@@ -38,12 +36,12 @@ def _describe_checkpoint(args: tuple[Any, ...], kwargs: Mapping[str, Any], resul
     return Saved("transformers", asynchronous=False, holds_inner=True)
 
 
-def _describe_model(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object) -> Saved | None:
+def _describe_model(
+    argument: PathArgument, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: object
+) -> Saved | None:
     """`save_model(output_dir)`, `save_pretrained(save_directory)`; None where a rank that writes nothing calls it."""
-    place = args[1] if len(args) > 1 else kwargs.get(name)
+    place = argument.given(args, kwargs)
     if place is None:
         place = getattr(getattr(args[0], "args", None), "output_dir", None)
-    if not isinstance(place, str | os.PathLike):
-        return None
-    path = absolute_path(destination(os.fspath(place)))
-    return Saved("transformers", path, None, False, holds_inner=True) if Path(path).is_dir() else None
+    path = saved_path(place)
+    return saved_whole("transformers", path) if path is not None and Path(path).is_dir() else None

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
-from phasepoint.recorder.profilers.torch_layers import TorchLayers, UserProfiler
+from phasepoint.recorder.profilers.torch_layers import LayerMarks, UserProfiler
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import (
     CaptureFormat,
@@ -118,7 +118,7 @@ class TorchSession:
 
     def __init__(self, *, force_public: bool = False) -> None:
         self._user = UserProfiler()
-        self._layers = TorchLayers()
+        self._layers = LayerMarks()
         self._engine = _PublicEngine() if force_public else _choose_engine()
         self._thread: int | None = None
         self._calls: MainThreadCalls | None = None

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from phasepoint.recorder.hooks.orbax import CHECKPOINTERS
 from phasepoint.recorder.seam.patch import patch_attribute
 from phasepoint.recorder.seam.redirection import destination, in_force
 from phasepoint.recorder.seam.session import Remove
@@ -28,28 +27,15 @@ _USED_OF_EACH = ("_checkpoints", "_checkpoint_deleter")
 _FIRST_USES = ("save", "should_save", "all_steps", "latest_step", "best_step", "restore", "delete", "reload")
 """Methods by which a manager that was made before the hooks came is first met."""
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-
-def protect_orbax(redirect: Decorator) -> list[Remove]:
-    """Redirect what Orbax's checkpointers and managers write; Orbax must have been imported.
-
-    Args:
-        redirect: makes a checkpointer's `save` write elsewhere.
-    """
-    import orbax.checkpoint as ocp
-
-    removes = []
-    for name in CHECKPOINTERS:
-        owner = getattr(ocp, name, None)
-        if owner is not None and "save" in vars(owner):
-            removes.append(patch_attribute(owner, "save", redirect))
+def protect_managers(ocp: Any) -> list[Remove]:
+    """Redirect what the managers of `orbax.checkpoint`, an imported module, write; returns what takes the hooks out."""
     manager = getattr(ocp, "CheckpointManager", None)
     if manager is None:
-        return removes
+        return []
     if not all(hasattr(manager, name) for name in _USED):
-        return [*removes, *_forbid(manager)]
-    return [*removes, *_Managers().protect(manager)]
+        return _forbid(manager)
+    return _Managers().protect(manager)
 
 
 class _Managers:

@@ -14,18 +14,20 @@ by themselves, in C++, are not seen here; those of the frameworks have hooks of 
 
 import os
 import shutil
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from phasepoint.recorder.hooks.checkpoints import Hook, hook_when_imported
+from phasepoint.recorder.hooks.checkpoints import hook_frameworks, hook_when_imported
+from phasepoint.recorder.hooks.saves import SavePoint
 from phasepoint.recorder.resume.request import ReplayRequest, tell
 from phasepoint.recorder.seam.guard import Guard
-from phasepoint.recorder.seam.patch import patch_attribute, patch_function
-from phasepoint.recorder.seam.redirection import Redirection, destination, in_force, put_in_force
+from phasepoint.recorder.seam.patch import patch_attribute
+from phasepoint.recorder.seam.redirection import Redirection, destination, in_force, put_in_force, text_of
 from phasepoint.recorder.seam.session import Remove
 
 Function = Callable[..., Any]
@@ -69,7 +71,7 @@ def is_originals(path: str, began_ns: int) -> bool:
 def _keep(delete: Function, *, began_ns: int) -> Function:
     @wraps(delete)
     def kept(path: Any, *args: Any, **kwargs: Any) -> Any:
-        place = _path(path)
+        place = text_of(path)
         if place is None or kwargs.get("dir_fd") is not None or not is_originals(place, began_ns):
             return delete(path, *args, **kwargs)
         _tell(place)
@@ -83,7 +85,7 @@ def _keep(delete: Function, *, began_ns: int) -> Function:
 def _move(move: Function, *, began_ns: int) -> Function:
     @wraps(move)
     def moved(source: Any, target: Any, **kwargs: Any) -> Any:
-        source_path, target_path = _path(source), _path(target)
+        source_path, target_path = text_of(source), text_of(target)
         if source_path is None or target_path is None or {"src_dir_fd", "dst_dir_fd"} & kwargs.keys():
             return move(source, target, **kwargs)
         if is_originals(source_path, began_ns):  # it stays, and what takes its place is a copy
@@ -99,7 +101,7 @@ def _move(move: Function, *, began_ns: int) -> Function:
 def _open(opens: Function, *, began_ns: int) -> Function:
     @wraps(opens)
     def opened(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
-        place = _path(file)
+        place = text_of(file)
         writes = isinstance(mode, str) and bool((_WRITES | _CHANGES) & set(mode))
         if place is None or not writes or not is_originals(place, began_ns):
             return opens(file, mode, *args, **kwargs)
@@ -125,14 +127,6 @@ def _tell(place: str) -> None:
         redirection.tell(place)
 
 
-def _path(value: Any) -> str | None:
-    """A path as text; None for a file's number and for bytes."""
-    if not isinstance(value, str | os.PathLike):
-        return None
-    path = os.fspath(value)
-    return path if isinstance(path, str) else None
-
-
 def protect_checkpoints(
     request: ReplayRequest, guard: Guard, on_redirected: Callable[[str], None] | None = None
 ) -> Remove:
@@ -153,7 +147,9 @@ def protect_checkpoints(
     on_redirected = on_redirected or (lambda place: tell(request, "redirected", place=place))
     put_in_force(Redirection(request.protected, request.saves, request.checkpoint, on_redirected))
     if not _hooks:  # else they are there, and ask what is in force
-        _hooks.extend(hook_when_imported(module, guard, hook) for module, hook in _HOOKS.items())
+        _hooks.append(hook_when_imported("builtins", guard, lambda module: protect_files()))
+        _hooks.extend(hook_frameworks(guard, _redirect))
+        _hooks.append(hook_when_imported("orbax.checkpoint", guard, _hook_orbax))
     return release_checkpoints
 
 
@@ -168,167 +164,11 @@ _hooks: list[Remove] = []
 """What takes out the hooks that this process has in."""
 
 
-def redirect_argument(position: int, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator for a function that writes to the path it is given.
-
-    Args:
-        position: of the path among the arguments.
-        name: of the argument, where it is given by name.
-    """
-
-    def decorate(save: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(save)
-        def redirected(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > position:
-                args = (*args[:position], _elsewhere(args[position]), *args[position + 1 :])
-            elif name in kwargs:
-                kwargs = {**kwargs, name: _elsewhere(kwargs[name])}
-            return save(*args, **kwargs)
-
-        return redirected
-
-    return decorate
-
-
-def _redirect_result(where: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator for a function that says where to write."""
-
-    @wraps(where)
-    def redirected(*args: Any, **kwargs: Any) -> Any:
-        return _elsewhere(where(*args, **kwargs))
-
-    return redirected
-
-
-def _elsewhere(place: Any) -> Any:
-    """A place to write, of the kind that was given; what is no path (an open file, a buffer) as it is."""
-    if not isinstance(place, str | os.PathLike):
-        return place
-    path = os.fspath(place)
-    if not isinstance(path, str):
-        return place
-    target = destination(path)
-    if target == path:
-        return place
-    return target if isinstance(place, str) else type(place)(target)  # type: ignore[call-arg]
-
-
-def _hook_torch(module: str) -> list[Remove]:
-    import torch
-
-    decorate = redirect_argument(1, "f")
-    owners = [torch] if torch.save is torch.serialization.save else [torch, torch.serialization]
-    return [patch_function(owner, "save", decorate) for owner in owners]
-
-
-def _hook_dcp(module: str) -> list[Remove]:
-    import torch.distributed.checkpoint as dcp
-
-    decorate = redirect_argument(1, "checkpoint_id")  # by name alone
-    # A storage writer takes its place when it is made.
-    writer = redirect_argument(1, "path")
-    return [
-        *(patch_function(dcp, name, decorate) for name in ("save", "async_save")),
-        patch_attribute(dcp.FileSystemWriter, "__init__", writer),
-    ]
-
-
-def _hook_safetensors(module: str) -> list[Remove]:
-    import importlib
-
-    return [patch_function(importlib.import_module(module), "save_file", redirect_argument(1, "filename"))]
+def _redirect(point: SavePoint) -> list[Remove]:
+    return [] if point.redirect is None else [point.wrap(point.redirect)]
 
 
 def _hook_orbax(module: str) -> list[Remove]:
-    from phasepoint.recorder.resume.orbax_saves import protect_orbax
+    from phasepoint.recorder.resume.orbax_saves import protect_managers
 
-    return protect_orbax(redirect_argument(1, "directory"))
-
-
-def _hook_orbax_v1(module: str) -> list[Remove]:
-    import importlib
-
-    from phasepoint.recorder.hooks.orbax import SAVES
-
-    v1 = importlib.import_module(module)
-    return [patch_attribute(v1, name, redirect_argument(0, "path")) for name in SAVES]
-
-
-def _patch_methods(module: Any, methods: Iterable[tuple[str, str, Callable[..., Any]]]) -> list[Remove]:
-    """Wrap (class, method, decorator) of those classes that a module defines; another version may lack one."""
-    owners = {name: one for name, one in vars(module).items() if getattr(one, "__module__", None) == module.__name__}
-    return [patch_attribute(owners[owner], name, wrap) for owner, name, wrap in methods if owner in owners]
-
-
-def _hook_transformers(module: str) -> list[Remove]:
-    import importlib
-
-    methods = (
-        ("Trainer", "_get_output_dir", _redirect_result),  # of checkpoints alone
-        ("Trainer", "save_model", redirect_argument(1, "output_dir")),
-        ("PreTrainedModel", "save_pretrained", redirect_argument(1, "save_directory")),
-    )
-    return _patch_methods(importlib.import_module(module), methods)
-
-
-def _hook_accelerate(module: str) -> list[Remove]:
-    from accelerate.accelerator import Accelerator
-
-    return [
-        patch_attribute(Accelerator, "save_state", redirect_argument(1, "output_dir")),
-        patch_attribute(Accelerator, "save_model", redirect_argument(2, "save_directory")),
-    ]
-
-
-def _hook_lightning(module: str) -> list[Remove]:
-    import importlib
-
-    methods = (
-        ("Fabric", "save", redirect_argument(1, "path")),
-        ("Trainer", "save_checkpoint", redirect_argument(1, "filepath")),
-    )
-    return _patch_methods(importlib.import_module(module), methods)
-
-
-def _hook_keras(module: str) -> list[Remove]:
-    import keras.src.saving.saving_api as saving
-
-    from phasepoint.recorder.hooks.keras import SAVES
-
-    return [patch_function(saving, name, redirect_argument(1, "filepath")) for name in SAVES]
-
-
-def _hook_flax(module: str) -> list[Remove]:
-    from flax.training import checkpoints
-
-    from phasepoint.recorder.hooks.flax import SAVES
-
-    return [patch_function(checkpoints, name, redirect_argument(0, "ckpt_dir")) for name in SAVES]
-
-
-def _hook_files(module: str) -> list[Remove]:
-
-    return protect_files()
-
-
-_HOOKS: dict[str, Hook] = {
-    "builtins": _hook_files,
-    "torch": _hook_torch,
-    "torch.distributed.checkpoint": _hook_dcp,
-    "safetensors.torch": _hook_safetensors,
-    "safetensors.numpy": _hook_safetensors,
-    "safetensors.flax": _hook_safetensors,
-    "orbax.checkpoint": _hook_orbax,
-    "orbax.checkpoint.v1": _hook_orbax_v1,
-    "orbax.checkpoint.experimental.v1": _hook_orbax_v1,
-    "transformers.trainer": _hook_transformers,
-    "transformers.modeling_utils": _hook_transformers,
-    "accelerate.accelerator": _hook_accelerate,
-    "lightning.pytorch.trainer.trainer": _hook_lightning,
-    "lightning.fabric.fabric": _hook_lightning,
-    "pytorch_lightning.trainer.trainer": _hook_lightning,
-    "lightning_fabric.fabric": _hook_lightning,
-    "keras.src.saving.saving_api": _hook_keras,
-    "flax.training.checkpoints": _hook_flax,
-}
-"""By module whose import brings them in, what puts the hooks in."""
+    return protect_managers(sys.modules[module])

@@ -7,10 +7,16 @@ Where a save went, and the size of what it wrote, as far as counting files costs
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 MOST_ENTRIES = 1_000
 """Entries of a folder that are counted on the job's thread: 2 ms at 2 µs each. A checkpoint that a Trainer writes has
@@ -20,6 +26,18 @@ ten, that of a sharded model a few hundred; one with more is of unknown size."""
 def absolute_path(path: str) -> str:
     """A path of this machine from its root, links left as they are; a URL as it is."""
     return path if "://" in path else os.path.abspath(path)  # noqa: PTH100 - it may be no path of this system
+
+
+def text_of(place: object) -> str | None:
+    """A path as text; None for what is none: an open file or its number, a buffer, bytes."""
+    path = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    return path if isinstance(path, str) else None
+
+
+def path_of(place: object) -> str | None:
+    """A place to save to, as `absolute_path` writes it; None where it is no path."""
+    path = text_of(place)
+    return None if path is None else absolute_path(path)
 
 
 def saved_bytes(path: str) -> int | None:
@@ -107,6 +125,65 @@ def destination(path: str) -> str:
     """Where a save of this process to a path goes: the path itself in all processes but replays."""
     redirection = _in_force.redirection
     return path if redirection is None else redirection.destination(path)
+
+
+class PathArgument(Struct, frozen=True):
+    """The argument by which a function is told where to save.
+
+    Attributes:
+        position: its place among the arguments, a method's object counted.
+        name: where it is given by name.
+    """
+
+    position: int
+    name: str
+
+    def given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """What a call gives; None where it gives nothing."""
+        return args[self.position] if len(args) > self.position else kwargs.get(self.name)
+
+    def saved(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """Where a call saved; None where what it gives is no path."""
+        return saved_path(self.given(args, kwargs))
+
+    def redirect(self, save: Callable[..., Any]) -> Callable[..., Any]:
+        """A decorator: the function saves elsewhere where the place it is given is protected."""
+        position, name = self.position, self.name
+
+        @wraps(save)
+        def redirected(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > position:
+                args = (*args[:position], _elsewhere(args[position]), *args[position + 1 :])
+            elif name in kwargs:
+                kwargs = {**kwargs, name: _elsewhere(kwargs[name])}
+            return save(*args, **kwargs)
+
+        return redirected
+
+
+def redirect_result(where: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator for a function that says where to save."""
+
+    @wraps(where)
+    def redirected(*args: Any, **kwargs: Any) -> Any:
+        return _elsewhere(where(*args, **kwargs))
+
+    return redirected
+
+
+def _elsewhere(place: Any) -> Any:
+    """A place to save to, of the kind that was given; what is no path as it is."""
+    path = text_of(place)
+    target = None if path is None else destination(path)
+    if target == path:
+        return place
+    return target if isinstance(place, str) else type(place)(target)
+
+
+def saved_path(place: object) -> str | None:
+    """Where a save to a place went, as `absolute_path` writes it; None where the place is no path."""
+    path = text_of(place)
+    return None if path is None else absolute_path(destination(path))
 
 
 def in_force() -> Redirection | None:

@@ -5,13 +5,12 @@ to no step. With `steps_per_execution` above 1 one recorded step is one executio
 """
 
 import functools
-import os
 import sys
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
 from phasepoint.recorder.autosteps.late_recording import STEPS_PER_CALL, LateRecording
-from phasepoint.recorder.autosteps.step_ends import StepEnds
+from phasepoint.recorder.autosteps.step_ends import StepEnds, told_after
 from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
 
@@ -26,16 +25,14 @@ def install(late: LateRecording, module: str) -> None:
         return
     loop = KerasLoop(late, StepEvidence(Rank.TRAINING_LOOP, backend, _TEXT.format(backend)))
     callbacks = sys.modules[module].CallbackList
-    for name in ("on_train_begin", "on_train_batch_begin", "on_train_batch_end", "on_train_end"):
-        patch_attribute(callbacks, name, functools.partial(loop.wrap, getattr(loop, name)))
-    for name, told in (("on_test_begin", loop.on_test_begin), ("on_epoch_begin", loop.on_epoch_begin)):
-        patch_attribute(callbacks, name, functools.partial(loop.wrap, told))
-    os.register_at_fork(after_in_child=loop.ends.reset)
-    late.at_exit(Rank.TRAINING_LOOP, loop.ends.finish)
+    for name in ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_test_begin", "on_train_end"):
+        patch_attribute(callbacks, name, told_after(loop.guard, getattr(loop, name)))
+    patch_attribute(callbacks, "on_train_batch_end", loop.wrap_batch_end)
+    late.add_source(Rank.TRAINING_LOOP, finish=loop.ends.finish, reset=loop.ends.reset)
 
 
 class KerasLoop:
-    """Turns what callbacks are told into steps.
+    """Turns what callbacks are told into steps; each method stands behind the callback of its name.
 
     Attributes:
         ends: what the ends of batches are handed to.
@@ -50,38 +47,35 @@ class KerasLoop:
         self._batch = -1
         self._batches_per_step = 1
 
-    def wrap(self, tell: Any, call: Any) -> Any:
-        """Stands in front of a method of `CallbackList`: `tell` is called after it with the same arguments."""
-
-        @functools.wraps(call)
-        def call_and_tell(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
-            done = call(callbacks, *args, **kwargs)
-            tell(args)
-            return done
-
-        return call_and_tell
-
-    @guarded
-    def on_train_begin(self, args: tuple[Any, ...]) -> None:
+    def on_train_begin(self) -> None:
         """`fit` begins."""
         self._is_training = True
         self._late.expect(self._evidence)
 
-    @guarded
-    def on_epoch_begin(self, args: tuple[Any, ...]) -> None:
+    def on_epoch_begin(self) -> None:
         """An epoch begins: with the wait for its first batch."""
         if self._is_training:
             self._batch = -1
             self.ends.resumed()
 
-    @guarded
-    def on_train_batch_begin(self, args: tuple[Any, ...]) -> None:
+    def on_train_batch_begin(self) -> None:
         """A batch is there."""
         if self._is_training:
             self.ends.got()
 
+    def wrap_batch_end(self, end: Any) -> Any:
+        """Stands in front of `on_train_batch_end(batch)`."""
+
+        @functools.wraps(end)
+        def end_and_tell(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
+            done = end(callbacks, *args, **kwargs)
+            self._batch_ended(args)
+            return done
+
+        return end_and_tell
+
     @guarded
-    def on_train_batch_end(self, args: tuple[Any, ...]) -> None:
+    def _batch_ended(self, args: tuple[Any, ...]) -> None:
         """A batch, or the last of several that one execution takes, has been trained on."""
         if not self._is_training:
             return
@@ -92,13 +86,11 @@ class KerasLoop:
             self._late.note(STEPS_PER_CALL, str(batches))
         self.ends.ended()
 
-    @guarded
-    def on_test_begin(self, args: tuple[Any, ...]) -> None:
+    def on_test_begin(self) -> None:
         """An evaluation begins, inside of `fit` or by itself."""
         self.ends.paused()
 
-    @guarded
-    def on_train_end(self, args: tuple[Any, ...]) -> None:
+    def on_train_end(self) -> None:
         """`fit` is over."""
         self._is_training = False
         self._late.expect(None)

@@ -5,7 +5,6 @@ followed here.
 """
 
 import functools
-import os
 import sys
 from typing import Any
 
@@ -20,22 +19,17 @@ LIGHTNING_LOOP = StepEvidence(Rank.FRAMEWORK_LOOP, "torch", "global steps of Lig
 
 def install(late: LateRecording, module: str) -> None:
     """Put the hook in; Lightning's loops must have been imported."""
-    loop = LightningLoop(late.source_guard(), StepEnds(late, LIGHTNING_LOOP))
-    patch_attribute(sys.modules[module]._TrainingEpochLoop, "advance", loop.wrap)
-    os.register_at_fork(after_in_child=loop.ends.reset)
-    late.at_exit(LIGHTNING_LOOP.rank, loop.ends.finish)
+    ends = StepEnds(late, LIGHTNING_LOOP)
+    patch_attribute(sys.modules[module]._TrainingEpochLoop, "advance", LightningLoop(late.source_guard(), ends).wrap)
+    late.add_source(LIGHTNING_LOOP.rank, finish=ends.finish, reset=ends.reset)
 
 
 class LightningLoop:
-    """Turns batches that made an optimizer step into steps.
-
-    Attributes:
-        ends: what they are handed to.
-    """
+    """Turns batches that made an optimizer step into steps."""
 
     def __init__(self, guard: Guard, ends: StepEnds) -> None:
         self.guard = guard
-        self.ends = ends
+        self._ends = ends
 
     def wrap(self, advance: Any) -> Any:
         """Stands in front of `advance`, which fetches a batch and trains on it."""
@@ -51,10 +45,10 @@ class LightningLoop:
 
     @guarded
     def _before(self, loop: Any) -> int:
-        self.ends.began()
+        self._ends.began()
         return int(loop.global_step)
 
     @guarded
     def _after(self, loop: Any, before: int | None) -> None:
         if before is not None and int(loop.global_step) > before:
-            self.ends.ended()
+            self._ends.ended()

@@ -5,13 +5,13 @@ the first; the last one ends where it is left.
 """
 
 import functools
-import os
 import sys
 import time
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
 from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
+from phasepoint.recorder.autosteps.step_ends import told_after
 from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
 
@@ -25,9 +25,8 @@ def install(late: LateRecording, module: str) -> None:
     annotations = StepAnnotations(late)
     annotation = sys.modules[module].StepTraceAnnotation
     patch_attribute(annotation, "__enter__", annotations.wrap_enter)
-    patch_attribute(annotation, "__exit__", annotations.wrap_exit)
-    os.register_at_fork(after_in_child=annotations.reset)
-    late.at_exit(STEP_ANNOTATION.rank, annotations.finish)
+    patch_attribute(annotation, "__exit__", told_after(annotations.guard, annotations.left))
+    late.add_source(STEP_ANNOTATION.rank, finish=annotations.finish, reset=annotations.reset)
 
 
 class StepAnnotations:
@@ -53,17 +52,6 @@ class StepAnnotations:
 
         return enter_and_tell
 
-    def wrap_exit(self, leave: Any) -> Any:
-        """Stands in front of `__exit__`."""
-
-        @functools.wraps(leave)
-        def leave_and_tell(annotation: Any, *args: Any) -> Any:
-            left = leave(annotation, *args)
-            self._leave()
-            return left
-
-        return leave_and_tell
-
     @guarded
     def _enter(self) -> None:
         late, now_ns = self._late, time.perf_counter_ns()
@@ -75,8 +63,8 @@ class StepAnnotations:
             late.mark()
         self._entered_ns, self._left_ns = now_ns, None
 
-    @guarded
-    def _leave(self) -> None:
+    def left(self) -> None:
+        """The stretch has been left."""
         self._left_ns = time.perf_counter_ns()
 
     def _finish_step(self) -> None:

@@ -12,7 +12,6 @@ values are read only while nothing else has told of an update, and never on a de
 """
 
 import functools
-import os
 import sys
 import threading
 import time
@@ -53,8 +52,7 @@ def install(late: LateRecording, module: str) -> None:
     """Put the hook in; `torch.autograd` must have been imported."""
     updates = ParameterUpdates(late)
     patch_attribute(sys.modules[module], "_engine_run_backward", updates.wrap)
-    os.register_at_fork(after_in_child=updates.reset)
-    late.at_exit(PARAMETER_UPDATE.rank, updates.finish)
+    late.add_source(PARAMETER_UPDATE.rank, finish=updates.finish, reset=updates.reset)
 
 
 @dataclass(frozen=True)

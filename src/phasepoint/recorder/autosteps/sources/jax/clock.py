@@ -8,15 +8,14 @@ else, whose code stays in the caches); 1.1 µs for another jitted function of th
 both in a loop of nothing else.
 
 A step ends when its program has been dispatched, and begins where the one before ended; the first one begins with the
-call. Which program it is shows after a few executions (`jax_programs.py`), by what tracing showed of it
-(`jax_tracing.py`). What the job does between two dispatches, an evaluation say, counts into the later step.
+call. Which program it is shows after a few executions (`programs.py`), by what tracing showed of it
+(`tracing.py`). What the job does between two dispatches, an evaluation say, counts into the later step.
 
 JAX's post hook: the function that its compiled fast path calls after each cached execution.
 """
 
 import atexit
 import functools
-import os
 import re
 import sys
 import threading
@@ -28,9 +27,9 @@ from itertools import pairwise
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
-from phasepoint.recorder.autosteps.jax_programs import LEAST_EXECUTIONS, StepProgram, plain_name, program_key
-from phasepoint.recorder.autosteps.jax_tracing import JaxTracing, TracedProgram
 from phasepoint.recorder.autosteps.late_recording import STEPS_PER_CALL, STEPS_UNFOLLOWED, LateRecording, PastStep
+from phasepoint.recorder.autosteps.sources.jax.programs import LEAST_EXECUTIONS, StepProgram, plain_name, program_key
+from phasepoint.recorder.autosteps.sources.jax.tracing import JaxTracing, TracedProgram
 from phasepoint.recorder.autosteps.step_ends import StepEnds
 from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
@@ -197,7 +196,6 @@ class JaxClock:
         self._thread = 0
         self._evidence: StepEvidence | None = None
         self._step_function: weakref.ref[Any] | None = None
-        self._gradients.reset()
 
     def install(self) -> None:
         """Put the hooks in; JAX must have been imported."""
@@ -212,10 +210,9 @@ class JaxClock:
         self.tracing.install()
         post_hook.arm()
         post_hook.stay()
-        current.append(self)
-        os.register_at_fork(after_in_child=self._reset)
-        self._late.at_exit(Rank.UPDATE_PROGRAM, self._exit)
-        self._late.at_exit(EAGER_GRADIENT.rank, self._gradients.finish)
+        self._late.jax_clock = self
+        self._late.add_source(Rank.UPDATE_PROGRAM, finish=self._exit, reset=self._reset)
+        self._late.add_source(EAGER_GRADIENT.rank, finish=self._gradients.finish, reset=self._gradients.reset)
 
     def _wrap_execute(self, execute: Any) -> Any:
         @functools.wraps(execute)
@@ -365,9 +362,6 @@ class JaxClock:
         if program.executions >= LEAST_EXECUTIONS or program.rank > Rank.REPEATED_PROGRAM:
             self._lead(None, threading.get_ident())
 
-
-current: list[JaxClock] = []
-"""The clock of this process, once it is installed: `optax_updates.py` tells it of updates."""
 
 _UNKNOWN = TracedProgram()
 

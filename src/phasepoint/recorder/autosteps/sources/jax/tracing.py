@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank
-from phasepoint.recorder.autosteps.jax_programs import program_key, program_name
+from phasepoint.recorder.autosteps.sources.jax.programs import program_key, program_name
 from phasepoint.recorder.seam.guard import Guard, guarded
 from phasepoint.recorder.seam.patch import patch_attribute
 
@@ -37,7 +37,7 @@ class TracedProgram:
 
 
 @dataclass(frozen=True)
-class Call:
+class JittedCall:
     """A call of a jitted function that JAX has to look at itself: its first ones, and those that compile again.
 
     Attributes:
@@ -84,7 +84,7 @@ class JaxTracing:
             if scan is not None and getattr(owner, "scan", None) is scan:
                 patch_attribute(owner, "scan", self._wrap_scan)
 
-    def last_call(self, name: str) -> Call | None:
+    def last_call(self, name: str) -> JittedCall | None:
         """The call of a jitted function on this thread that leads to the execution of a program of this name."""
         call, self._thread.call = self._thread.call, None
         return call if call is not None and call.name == name else None
@@ -116,7 +116,7 @@ class JaxTracing:
         if self._thread.tracing is not None or not trace_state_clean():
             return False
         key, name = program_key(fun), program_name(fun)
-        self._thread.call = Call(name, key, time.perf_counter_ns())
+        self._thread.call = JittedCall(name, key, time.perf_counter_ns())
         if key is None:
             return False
         self.keys[name] = key
@@ -182,14 +182,14 @@ class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.tracing: Hashable | None = None
         self.rounds: list[int] = []
-        self.call: Call | None = None
+        self.call: JittedCall | None = None
 
 
 def _hide_our_frames() -> None:
     """Our hooks are no lines of the job: JAX leaves them out of tracebacks and of the source lines of its programs."""
     exclude = getattr(sys.modules.get("jax._src.source_info_util"), "register_exclusion", None)
     if exclude is not None:
-        exclude(str(Path(__file__).parent))
+        exclude(str(Path(__file__).parents[2]))
 
 
 def trace_state_clean() -> bool:

@@ -4,13 +4,12 @@ Of several sets of parameters (a GAN's) the first one seen counts.
 """
 
 import functools
-import os
 import sys
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
 from phasepoint.recorder.autosteps.late_recording import LateRecording
-from phasepoint.recorder.autosteps.sources.jax import current
+from phasepoint.recorder.autosteps.sources.jax.clock import JaxClock
 from phasepoint.recorder.autosteps.step_ends import StepEnds
 from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
@@ -22,10 +21,9 @@ def install(late: LateRecording, module: str) -> None:
     """Put the hooks in; Optax must have been imported."""
     updates = OptaxUpdates(late)
     patch_attribute(sys.modules[module], "apply_updates", updates.wrap)
-    for clock in current:
-        clock.expect_updates()
-    os.register_at_fork(after_in_child=updates.reset)
-    late.at_exit(OPTAX_UPDATE.rank, updates.finish)
+    if late.jax_clock is not None:
+        late.jax_clock.expect_updates()
+    late.add_source(OPTAX_UPDATE.rank, finish=updates.finish, reset=updates.reset)
 
 
 class OptaxUpdates:
@@ -33,6 +31,7 @@ class OptaxUpdates:
 
     def __init__(self, late: LateRecording) -> None:
         self.guard = late.source_guard()
+        self._late = late
         self._ends = StepEnds(late, OPTAX_UPDATE)
         self.reset()
 
@@ -56,7 +55,8 @@ class OptaxUpdates:
 
     @guarded
     def _note(self, params: Any) -> bool:
-        if not current or not current[0].tracing.note_update():
+        clock: JaxClock | None = self._late.jax_clock
+        if clock is None or not clock.tracing.note_update():
             return False
         from jax import tree_util
 

@@ -114,7 +114,7 @@ SWITCH_RATIO = 2.0
 
 
 @dataclass
-class Program:
+class SeenProgram:
     """What is known of one program of the job.
 
     Attributes:
@@ -150,8 +150,8 @@ class StepProgram:
         self.expects_updates = False
         self._is_patient = is_patient
         self.chosen: Hashable | None = None
-        self.programs: dict[Hashable, Program] = {}
-        self._program: Program | None = None
+        self.programs: dict[Hashable, SeenProgram] = {}
+        self._program: SeenProgram | None = None
         self._total = 0
         self._next_look = 0
 
@@ -175,7 +175,7 @@ class StepProgram:
         """
         program = self.programs.get(key)
         if program is None:
-            program = self.programs[key] = Program(size_bytes(), rank, now_ns if began_ns is None else began_ns)
+            program = self.programs[key] = SeenProgram(size_bytes(), rank, now_ns if began_ns is None else began_ns)
         program.rank = rank
         program.executions += 1
         program.since_look += 1
@@ -215,7 +215,7 @@ class StepProgram:
             self.chosen, self._program = best, candidates[best]
         return changes
 
-    def _is_time(self, program: Program, now_ns: int) -> bool:
+    def _is_time(self, program: SeenProgram, now_ns: int) -> bool:
         """Whether the choice may be made after an execution of this program."""
         if program.executions < LEAST_EXECUTIONS:
             return False
@@ -229,11 +229,11 @@ class StepProgram:
         )
 
 
-def _weight(program: Program) -> tuple[int, int]:
+def _weight(program: SeenProgram) -> tuple[int, int]:
     return program.rank, program.since_look * max(1, program.bytes)
 
 
-def _takes_over(best: Program, chosen: Program | None) -> bool:
+def _takes_over(best: SeenProgram, chosen: SeenProgram | None) -> bool:
     if chosen is None or best.rank > chosen.rank or not chosen.since_look:
         return True
     return best.rank == chosen.rank and _weight(best)[1] > SWITCH_RATIO * _weight(chosen)[1]

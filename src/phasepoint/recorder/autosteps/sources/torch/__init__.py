@@ -1,0 +1,1 @@
+"""Steps of PyTorch jobs: optimizer steps, updates of parameters by hand, the job's own marks."""
