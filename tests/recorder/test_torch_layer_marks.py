@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from phasepoint.recorder import record  # noqa: E402
 from phasepoint.recorder.profilers.torch import TorchSession  # noqa: E402
-from phasepoint.recorder.profilers.torch_layers import LayerMarks  # noqa: E402
+from phasepoint.recorder.profilers.torch_layers import LayerEvents  # noqa: E402
 from phasepoint.sources.ingest.convert import convert_windows  # noqa: E402
 from phasepoint.stack import analyse  # noqa: E402
 from phasepoint.store import open_run  # noqa: E402
@@ -32,7 +32,7 @@ def network():
 
 def names_of(work, layers=None):
     """Marks of a capture of some work, in order."""
-    session, own = TorchSession(), layers or LayerMarks()
+    session, own = TorchSession(), layers or LayerEvents()
     session._layers = own
     session.start(with_programs=False)
     try:
@@ -64,7 +64,7 @@ def test_every_module_is_named_by_its_path_and_class():
 
 
 def test_names_last_and_a_module_from_elsewhere_stands_below_its_caller():
-    layers, net, helper = LayerMarks(), Block(), [torch.nn.Linear(8, 8)]
+    layers, net, helper = LayerEvents(), Block(), [torch.nn.Linear(8, 8)]
 
     class Calls(torch.nn.Module):
         def forward(self, x):
@@ -97,7 +97,7 @@ def test_an_exception_of_the_job_passes_and_ends_its_marks():
 
 
 def test_a_fault_of_ours_stays_ours_and_ends_the_marking(monkeypatch):
-    layers, net = LayerMarks(), network()
+    layers, net = LayerEvents(), network()
 
     def broken(module, stack):
         raise RuntimeError("planted")
@@ -118,7 +118,7 @@ def test_outside_windows_there_are_no_hooks():
 
 
 def test_a_job_that_compiles_is_left_alone():
-    layers = LayerMarks()
+    layers = LayerEvents()
     remove = layers.watch()
     try:
         layers.install()

@@ -12,7 +12,6 @@ Python 3.12 and newer refuse to start one then. Its rounds run where they are as
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -128,14 +127,17 @@ FIRST_FLUSH_PS = PS_PER_S
 """The first flush comes after this time, or after `flush_ps` where that is less."""
 
 LATER_FLUSH_RATIO = 0.1
+"""Later flushes are this share of the recording's length apart, where that is more than `flush_ps`."""
+
 LONGEST_FLUSH_PS = 10 * PS_PER_S
-"""Flushes are a tenth of the recording's length apart, where that is more than `flush_ps`, up to this: each takes 5 to
-14 ms of CPU time, which every 3 s was half of a budget of 1 %."""
+"""They are no further apart than this: a killed job loses as much at most. Each takes 5 to 14 ms of CPU time, which
+every 3 s was half of a budget of 1 %."""
 
 ACCOUNT_PS = 60 * PS_PER_S
+"""The account is written when the recording is longer by this time, or by `ACCOUNT_RATIO`."""
+
 ACCOUNT_RATIO = 0.02
-"""The account is written when the recording is longer by this time or this share: with each flush at first, and in a
-job of days some thousand times, four rows each."""
+"""So it is written with each flush at first, and in a job of days some thousand times, four rows each."""
 
 LAST_FILES = 2
 """Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
@@ -177,6 +179,19 @@ class Parts(Struct, frozen=True):
         """Time since the session's epoch."""
         return self.epoch.to_ps(self.clock.now_ns())
 
+    def add_gap(
+        self,
+        why: str,
+        unknown: str,
+        *,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+        steps: tuple[int, int] | None = None,
+    ) -> None:
+        """Leave a row of `gaps`, as `gap_row` has it."""
+        row = gap_row(why, unknown, epoch=self.epoch, start_ns=start_ns, end_ns=end_ns, steps=steps)
+        self.inbox.rows.append(("gaps", row))
+
 
 class Background:
     """The flusher's side of a recording. All methods run on the flusher's thread.
@@ -196,8 +211,8 @@ class Background:
         parts: Parts,
         *,
         flush_ps: int,
-        converter: IdleConverter | None = None,
-        gc_clock: GcClock | None = None,
+        gc_clock: GcClock,
+        converter: IdleConverter | None,
     ) -> None:
         self.guard = parts.guard
         self.wanted = False
@@ -230,7 +245,7 @@ class Background:
         # While a run is opened and closed the job's thread waits for us: waiting for a disk counts too then.
         stopwatch = clock.cpu_ns if was_open and not final else clock.busy_ns
         began_ns = stopwatch()
-        with self._own_collections():
+        with self._gc_clock.own():
             self._work(final)
             if final:
                 self._close(began_ns)
@@ -239,9 +254,6 @@ class Background:
                 self._parts.account.spend("flush" if was_open else "entry", spent_ps)
         if wanted:
             self.opened.set()
-
-    def _own_collections(self) -> AbstractContextManager[object]:
-        return nullcontext() if self._gc_clock is None else self._gc_clock.own()
 
     @guarded_even_off
     def _work(self, final: bool) -> None:
@@ -303,7 +315,7 @@ class Background:
                 self._converter.add_window()
         else:
             self.lost_captures += 1
-            self._add_gap(
+            self._parts.add_gap(
                 "lost-window",
                 f"the capture could not be written: {parts.output.problem}",
                 start_ns=window.start_ns,
@@ -376,8 +388,6 @@ class Background:
 
     def _add_pauses(self) -> None:
         clock, parts = self._gc_clock, self._parts
-        if clock is None:
-            return
         parts.inbox.rows.extend(("counters", row) for row in clock.take_rows(parts.epoch, parts.elapsed_ps()))
         parts.account.spend("clock", clock.take_cost_ps())
         if clock.fault is not None and not self.guard.off:
@@ -386,33 +396,20 @@ class Background:
     def _add_gaps(self, final: bool) -> None:
         steps = self._parts.steps
         for start_ns, end_ns in steps.take_outside():
-            self._add_gap("outside-steps", "what the job did outside its steps", start_ns=start_ns, end_ns=end_ns)
+            self._parts.add_gap("outside-steps", "what the job did outside its steps", start_ns=start_ns, end_ns=end_ns)
         while steps.backward:
             at_ns, by_ns = steps.backward.pop()
             text = f"the clock went back by {format_ps(by_ns * PS_PER_NS)}; times until it caught up are too short"
-            self._add_gap("clock-step", text, start_ns=at_ns, end_ns=at_ns)
+            self._parts.add_gap("clock-step", text, start_ns=at_ns, end_ns=at_ns)
         for lost in self._parts.windows.take_lost(final=final):
             steps_lost = (lost.first_step, lost.first_step)
-            self._add_gap(lost.why, lost.reason, start_ns=lost.start_ns, end_ns=lost.end_ns, steps=steps_lost)
+            self._parts.add_gap(lost.why, lost.reason, start_ns=lost.start_ns, end_ns=lost.end_ns, steps=steps_lost)
         for lost_steps in steps.take_lost_ranges():
             text = "these steps could not be kept: writing was too slow or failed"
-            self._add_gap("lost-part", text, steps=lost_steps)
+            self._parts.add_gap("lost-part", text, steps=lost_steps)
         if final and self.guard.off:
             text = f"the recorder switched itself off: {self.guard.reason}"
-            self._add_gap("recorder-off", text, start_ns=steps.start_ns)
-
-    def _add_gap(
-        self,
-        why: str,
-        unknown: str,
-        *,
-        start_ns: int | None = None,
-        end_ns: int | None = None,
-        steps: tuple[int, int] | None = None,
-    ) -> None:
-        epoch = self._parts.epoch
-        row = gap_row(why, unknown, epoch=epoch, start_ns=start_ns, end_ns=end_ns, steps=steps)
-        self._parts.inbox.rows.append(("gaps", row))
+            self._parts.add_gap("recorder-off", text, start_ns=steps.start_ns)
 
     def _sample_memory(self, now_ps: int) -> None:
         self._sampled_ps = now_ps
@@ -433,7 +430,7 @@ class Background:
         if self._drift_ns is not None and abs(drift_ns - self._drift_ns) * PS_PER_NS > CLOCK_STEP_PS:
             moved = format_ps((drift_ns - self._drift_ns) * PS_PER_NS)
             text = f"the machine's clock moved by {moved}: it was set, or the machine slept; captures may be shifted"
-            self._add_gap("clock-step", text, start_ns=now_ns, end_ns=now_ns)
+            self._parts.add_gap("clock-step", text, start_ns=now_ns, end_ns=now_ns)
         self._drift_ns = drift_ns
 
     def note(self, name: str, text: str) -> None:

@@ -16,6 +16,7 @@ Casting and dictionary-encoding are avoided too, for they import pyarrow.compute
 import errno
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -320,38 +321,32 @@ class RunOutput:
     def write_raw(self, relative_path: str, data: bytes | Path) -> bool:
         """Write a raw capture; False where the disk would not take it."""
         assert self._writer is not None
-        try:
-            self._writer.write_raw(relative_path, data)
-        except StoreError as error:
-            self._note(error)
-            return False
-        return True
+        return self._try(partial(self._writer.write_raw, relative_path, data))
 
     def flush(self) -> bool:
         """Write all rows taken so far; False where the disk would not take them."""
         assert self._writer is not None
-        try:
-            self._writer.flush()
-        except StoreError as error:
-            self._note(error)
-            self.backlog = True
-            return False
-        self.backlog = False
-        self.problem = None
-        return True
+        return self._write_all(self._writer.flush)
 
     def close(self, status: str, tally: Mapping[str, int]) -> None:
         """Write the rest and mark the shard closed; where that fails, the shard stays as a killed one would be."""
-        if self._writer is None:
-            return
+        if self._writer is not None:
+            self._write_all(partial(self._writer.close, status, notes=self.notes, tally=tally))
+
+    def _write_all(self, write: Callable[[], object]) -> bool:
+        """Write what waits, and note whether anything still does."""
+        self.backlog = not self._try(write)
+        if not self.backlog:
+            self.problem = None
+        return not self.backlog
+
+    def _try(self, write: Callable[[], object]) -> bool:
         try:
-            self._writer.close(status, notes=self.notes, tally=tally)
+            write()
         except StoreError as error:
             self._note(error)
-            self.backlog = True
-        else:
-            self.backlog = False
-            self.problem = None
+            return False
+        return True
 
     def _note(self, error: StoreError) -> None:
         self.failures += 1

@@ -13,7 +13,7 @@ from typing import Literal
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, lower_quartile
-from phasepoint.recorder.output import Row, gap_row
+from phasepoint.recorder.output import Row
 from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.recorder.resume.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.seam.guard import guarded, guarded_even_off
@@ -382,15 +382,13 @@ class Recorder:
         self._flusher.wake()
         while len(captured) > MAX_PENDING:
             lost = captured.popleft()
-            row = gap_row(
+            self._parts.add_gap(
                 "lost-window",
                 f"the capture was dropped: {MAX_PENDING} others were waiting to be written",
-                epoch=self._parts.epoch,
                 start_ns=lost.start_ns,
                 end_ns=lost.end_ns,
                 steps=(lost.first_step, lost.last_step),
             )
-            self._parts.inbox.rows.append(("gaps", row))
 
     def _end_boundary(self, now_ns: int) -> None:
         """The recorder's own work between two steps belongs to neither: the next step begins after it."""
@@ -398,14 +396,12 @@ class Recorder:
         after_ns = steps.now()
         steps.begin_at(after_ns)
         if after_ns > now_ns and not steps.is_outside:
-            row = gap_row(
+            self._parts.add_gap(
                 "window-boundary",
                 "nothing of the job: the recorder opened or closed a capture window between two steps",
-                epoch=self._parts.epoch,
                 start_ns=now_ns,
                 end_ns=after_ns,
             )
-            self._parts.inbox.rows.append(("gaps", row))
 
     def _step_in_progress(self) -> int | None:
         step = self._steps.step if self._steps.is_open else self._steps.step - 1

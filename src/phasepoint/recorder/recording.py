@@ -10,13 +10,13 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from phasepoint.recorder.assembly import RecordOptions, assemble, dismantle
+from phasepoint.recorder.assembly import RecordOptions, assemble
 from phasepoint.recorder.background import Background
 from phasepoint.recorder.clock.cost import RecorderCost
 from phasepoint.recorder.clock.epoch import Clock
 from phasepoint.recorder.recorder import Recorder, Status
 from phasepoint.recorder.resume.loop_place import LoopInProgress
-from phasepoint.recorder.resume.request import ReplayRequest, Resume, end_process, take_request, tell
+from phasepoint.recorder.resume.request import ReplayRequest, Resume, give_up, take_request
 from phasepoint.recorder.seam.guard import Guard
 from phasepoint.recorder.seam.session import ProfilerSession
 
@@ -208,8 +208,7 @@ class Recording:
 
             return Replaying(request, self._recorder, self._end)
         reason = f"the recording could not be begun: {self._guard.reason or f'{OFF_VARIABLE} is set'}"
-        tell(request, "failed", reason=reason)
-        end_process(reason)
+        give_up(request, "failed", reason)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -223,7 +222,7 @@ class Recording:
 
     def _end(self, status: Status) -> None:
         """Take the hooks out and write the rest. Calling it twice is harmless."""
-        dismantle(self._guard, self._stack)
+        self._guard.call("taking out the hooks", self._stack.close)
         if self._recorder is not None and not self._has_ended:
             self._has_ended = True
             self._recorder.close(status)

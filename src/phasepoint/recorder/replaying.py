@@ -22,7 +22,7 @@ from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.recorder import Recorder, Status
 from phasepoint.recorder.resume.loader_state import LoaderState, RandomState, restore_state
 from phasepoint.recorder.resume.loop_place import LoopPlace, PastLoops
-from phasepoint.recorder.resume.request import Event, ReplayRequest, Resume, end_process, tell
+from phasepoint.recorder.resume.request import Event, ReplayRequest, Resume, give_up, tell
 
 Batch = TypeVar("Batch")
 Read = TypeVar("Read")
@@ -164,8 +164,7 @@ class Skipping:
             self._fail(f"what was recorded with the checkpoint cannot be read: {error}")
 
     def _fail(self, reason: str) -> NoReturn:
-        tell(self._request, "failed", reason=reason)
-        end_process(reason)
+        give_up(self._request, "failed", reason)
 
 
 class Replaying:
@@ -288,5 +287,4 @@ class Replaying:
     def _give_up(self, event: Event, reason: str) -> NoReturn:
         self.is_over = True
         self._close("failed")
-        tell(self._request, event, reason=reason)
-        end_process(reason)
+        give_up(self._request, event, reason)

@@ -161,8 +161,7 @@ class LateRecording:
             None,
         )
         self._recording = recording
-        recording.__enter__()
-        self._recording, self._recorder = recording, recording.recorder
+        self._recorder = recording.__enter__().recorder
         self.is_open = True
         self.leader = evidence
         self._finish = finish

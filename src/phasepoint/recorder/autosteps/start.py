@@ -44,12 +44,17 @@ class AutoRecorder:
     def install(self) -> None:
         """Wait for the frameworks; what is imported already is hooked at once."""
         for module, source in SOURCES.items():
-            when_imported(module, partial(self._install_source, source, module))
+            when_imported(module, partial(self._install_source, module, source))
         when_imported("phasepoint.recorder.recording", self._recording_imported)
         os.register_at_fork(after_in_child=self.late.forget)
 
-    def _install_source(self, source: str, module: str) -> None:
-        _Installation(self.late, source).run(module)
+    def _install_source(self, module: str, source: str) -> None:
+        """Put the hooks of one source in, which may fail without harm to the others."""
+
+        def install() -> None:
+            import_module(f"phasepoint.recorder.autosteps.sources.{source}").install(self.late, module)
+
+        self.late.source_guard().call(f"hooking {module}", install)
 
     @guarded
     def _recording_imported(self) -> None:
@@ -64,19 +69,6 @@ class AutoRecorder:
             return enter(recording)
 
         return enter_recording
-
-
-class _Installation:
-    """Puts the hooks of one source in, which may fail without harm to the others."""
-
-    def __init__(self, late: LateRecording, source: str) -> None:
-        self.guard = late.source_guard()
-        self._late = late
-        self._source = source
-
-    @guarded
-    def run(self, module: str) -> None:
-        import_module(f"phasepoint.recorder.autosteps.sources.{self._source}").install(self._late, module)
 
 
 def start_from_environ() -> None:

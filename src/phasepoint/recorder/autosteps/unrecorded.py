@@ -12,7 +12,7 @@ from typing import NoReturn
 from phasepoint.recorder.autosteps.evidence import StepEvidence
 from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
 from phasepoint.recorder.autosteps.start import AutoRecorder
-from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest, end_process, tell
+from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest, give_up
 from phasepoint.recorder.resume.saves import protect_checkpoints
 from phasepoint.recorder.seam.guard import Guard, guarded
 from phasepoint.recorder.seam.options import AutoOptions
@@ -50,12 +50,12 @@ class UnrecordedSteps(LateRecording):
             self._end()
 
     def _end(self) -> NoReturn:
-        reason = (
+        give_up(
+            self._request,
+            "unrecorded",
             f"the program did {self._count} training steps without calling phasepoint.record; expected it to record "
-            "itself and to restore run.resume.checkpoint (docs/replay.md)"
+            "itself and to restore run.resume.checkpoint (docs/replay.md)",
         )
-        tell(self._request, "unrecorded", reason=reason)
-        end_process(reason)
 
 
 def start_from_environ() -> None:
@@ -73,13 +73,9 @@ def start_from_environ() -> None:
     except ReplayError:
         return
     guard = Guard()
-    guard.when_off(lambda: _end_unprotected(request, guard))
+    guard.when_off(
+        lambda: give_up(request, "failed", f"saves cannot be kept away from the original's checkpoints: {guard.reason}")
+    )
     protect_checkpoints(request, guard)
     late = UnrecordedSteps(request)
     AutoRecorder(AutoOptions(request.path, 0, 1), late).install()
-
-
-def _end_unprotected(request: ReplayRequest, guard: Guard) -> NoReturn:
-    reason = f"saves cannot be kept away from the original's checkpoints: {guard.reason}"
-    tell(request, "failed", reason=reason)
-    end_process(reason)

@@ -1,7 +1,7 @@
 """What recording cost, by purpose: the account that the budget is held against and that the run ends with."""
 
 import threading
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ rounds. start, slowdown, stop: a window, on the job's thread. write: rendering, 
 convert: CPU time of a converter process on this machine.
 """
 
-PURPOSES: tuple[Purpose, ...] = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 
 class RecorderCost(Struct, frozen=True):

@@ -29,6 +29,8 @@ OWN_PAUSE = "recorder.gc"
 of the recorder's costs has them as CPU time of that thread."""
 
 LONG_NS = 10 * PS_PER_MS // PS_PER_NS
+"""A pause of so long is told one by one: the 10 ms of `LONG_PAUSE`, a choice."""
+
 MAX_LONG = 10_000
 """Long pauses kept between two flushes: nobody takes them in a forked child, which inherits the callback."""
 

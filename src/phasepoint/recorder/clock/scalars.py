@@ -98,6 +98,7 @@ def _read_after(event: Any, copy: Any) -> float:
 
 
 def _number(value: float | None) -> float | None:
+    """None for an integer that is too large for a float."""
     try:
         return None if value is None else float(value)
     except OverflowError:

@@ -30,11 +30,13 @@ UNDISTURBED_STEPS = 16
 """Steps that captured ones are compared with."""
 
 NOT_KNOWN = -1
+"""A time that was not seen, in the ring: no reading of a monotonic clock is below 0."""
 
 CAPTURED, CUT = 1, 2
 """Values of `captured`: a window was open throughout the step; a window began or ended inside it."""
 
 _NO_KIND = -1
+"""Index of a hint where none is in force."""
 
 
 class StepRows(Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from phasepoint.recorder.hooks.saves import SavePoint, SaveWatch
-from phasepoint.recorder.seam.guard import Guard, guarded
+from phasepoint.recorder.seam.guard import Guard
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, Remove
 
@@ -31,33 +31,20 @@ def hook_when_imported(module: str, guard: Guard, hook: Hook) -> Remove:
     Returns:
         What takes the hooks out, or sees to it that they do not come in any more.
     """
-    install = _Install(module, guard, hook)
-    forget = when_imported(module, install.run)
+    removes: list[Remove] = []
+
+    def install() -> None:
+        if not guard.off:
+            guard.call(f"hooking {module}", lambda: removes.extend(hook(module)))
+
+    forget = when_imported(module, install)
 
     def remove() -> None:
         forget()
-        install.undo()
+        while removes:
+            removes.pop()()
 
     return remove
-
-
-class _Install:
-    """The hooks of one framework."""
-
-    def __init__(self, module: str, guard: Guard, hook: Hook) -> None:
-        self.guard = guard
-        self._module = module
-        self._hook = hook
-        self._removes: list[Remove] = []
-
-    @guarded
-    def run(self) -> None:
-        self._removes = self._hook(self._module)
-
-    def undo(self) -> None:
-        for remove in reversed(self._removes):
-            remove()
-        self._removes = []
 
 
 FRAMEWORKS: Mapping[str, str] = {

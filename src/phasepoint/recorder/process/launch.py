@@ -24,7 +24,9 @@ INJECT_FOLDER = Path(__file__).parent / "inject"
 
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
+
 _SIGNAL_BASE = 128
+"""Added to the signal's number, as shells do. Source: POSIX, Shell Command Language 2.8.2 asks for more than 128."""
 
 
 @dataclass(frozen=True)

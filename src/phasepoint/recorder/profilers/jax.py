@@ -71,8 +71,8 @@ class JaxSession:
 
     def busy(self) -> bool:
         """Whether the user's own `jax.profiler.start_trace` is on."""
-        state = _user_state()
-        return state is not None and getattr(state, "profile_session", None) is not None
+        state = getattr(sys.modules.get("jax._src.profiler"), "_profile_state", None)
+        return getattr(state, "profile_session", None) is not None
 
     def drain(self) -> None:
         """Wait for every live array of this process; a few microseconds where nothing is in flight."""
@@ -266,11 +266,6 @@ def _options(options: Any, with_programs: bool, levels: tuple[int, int]) -> Any:
     options.host_tracer_level, options.python_tracer_level = levels
     options.enable_hlo_proto = with_programs
     return options
-
-
-def _user_state() -> Any:
-    module = sys.modules.get("jax._src.profiler")
-    return getattr(module, "_profile_state", None)
 
 
 def backends_started() -> bool:

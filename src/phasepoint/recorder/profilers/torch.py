@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
-from phasepoint.recorder.profilers.torch_layers import LayerMarks, UserProfiler
+from phasepoint.recorder.profilers.torch_layers import LayerEvents, UserProfiler
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import (
     CaptureFormat,
@@ -100,7 +100,9 @@ _NO_GRAPH_TASK = -1
 """What `torch._C._current_graph_task_id` says outside every backward pass."""
 
 _SEVERITY_SYMBOL = "_ZN9libkineto6Logger14severityLevel_E"
+
 _SEVERITY_SILENT = 99
+"""Above every level that Kineto logs at, 0 (verbose) to 4 (error). Source: `libkineto/include/ILoggerObserver.h`."""
 
 _FULLEST_OPTIONS: tuple[dict[str, Any], ...] = ({"trace_only": True}, {})
 """Options of torch's `_ExperimentalConfig`, from the newest torch to the oldest; the first it takes is used."""
@@ -118,7 +120,7 @@ class TorchSession:
 
     def __init__(self, *, force_public: bool = False) -> None:
         self._user = UserProfiler()
-        self._layers = LayerMarks()
+        self._layers = LayerEvents()
         self._engine = _PublicEngine() if force_public else _choose_engine()
         self._thread: int | None = None
         self._calls: MainThreadCalls | None = None
@@ -367,6 +369,7 @@ def _describe(compile_id: str) -> CompiledProgram:
 
 
 def _choose_engine() -> _Engine:
+    """The private way where this torch has it."""
     try:
         return _PrivateEngine()
     except (ImportError, AttributeError, TypeError):

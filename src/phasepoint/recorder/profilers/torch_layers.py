@@ -125,7 +125,7 @@ _Open = tuple[Any, Any]
 """A module whose forward pass is under way, and its event."""
 
 
-class LayerMarks:
+class LayerEvents:
     """Marks of layers, put in and taken out many times.
 
     Attributes:

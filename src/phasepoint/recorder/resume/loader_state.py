@@ -77,11 +77,6 @@ def plain_state(value: Any) -> Any:
     return _plain(value, [MOST_STATE_BYTES])
 
 
-def rich_state(plain: Any) -> Any:
-    """The state that `plain_state` was given; raises KeyError, TypeError or ValueError where it is not of its form."""
-    return _rich(plain)
-
-
 def take_state(loader: Any, iterator: Any) -> str | None:
     """State of a loader in the middle of a loop, after the batch given last; None where it offers none that fits."""
     for owner, give, load in _WAYS:
@@ -131,8 +126,9 @@ def _plain(value: Any, left: list[int]) -> Any:
 
 
 def _plain_bytes(value: bytes) -> Any:
+    """Bytes that are text stay readable: Grain's states are JSON."""
     try:
-        return {_TAG: "text", "text": value.decode()}  # Grain's: JSON
+        return {_TAG: "text", "text": value.decode()}
     except UnicodeDecodeError:
         return {_TAG: "bytes", "base64": base64.b64encode(value).decode()}
 
@@ -154,15 +150,15 @@ def _plain_array(value: Any, left: list[int]) -> Any:
     }
 
 
-def _rich(value: Any) -> Any:
-    """The value that `_plain` was given."""
+def rich_state(value: Any) -> Any:
+    """The state that `plain_state` was given; raises KeyError, TypeError or ValueError where it is not of its form."""
     if isinstance(value, list):
-        return [_rich(item) for item in value]
+        return [rich_state(item) for item in value]
     if not isinstance(value, dict):
         return value
     if _TAG in value:
         return _RICH[value[_TAG]](value)
-    return {key: _rich(item) for key, item in value.items()}
+    return {key: rich_state(item) for key, item in value.items()}
 
 
 def _rich_array(value: dict[str, Any]) -> Any:
@@ -180,8 +176,8 @@ def _rich_tensor(value: dict[str, Any]) -> Any:
 
 
 _RICH: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "tuple": lambda value: tuple(_rich(item) for item in value["items"]),
-    "dict": lambda value: {_rich(key): _rich(item) for key, item in value["items"]},
+    "tuple": lambda value: tuple(rich_state(item) for item in value["items"]),
+    "dict": lambda value: {rich_state(key): rich_state(item) for key, item in value["items"]},
     "text": lambda value: value["text"].encode(),
     "bytes": lambda value: base64.b64decode(value["base64"]),
     "array": _rich_array,

@@ -160,6 +160,7 @@ def _is_protected(directory: Any) -> bool:
 
 
 def _target(path: str) -> str:
+    """Where a save to a path would have gone."""
     redirection = in_force()
     return path if redirection is None else redirection.target(path)
 

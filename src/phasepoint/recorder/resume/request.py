@@ -172,6 +172,12 @@ def tell(request: ReplayRequest, event: Event, **facts: Any) -> None:
         end_process(f"{request.handshake}: the handshake cannot be written: {error.strerror or error}")
 
 
+def give_up(request: ReplayRequest, event: Event, reason: str) -> NoReturn:
+    """Tell why the request cannot be followed, and end this process."""
+    tell(request, event, reason=reason)
+    end_process(reason)
+
+
 def end_process(reason: str) -> NoReturn:
     """End this process, saying why. Not by an `Exception`: a program that catches those would go on."""
     sys.stderr.write(f"phasepoint: replay ended: {reason}\n")

@@ -114,6 +114,7 @@ def _open(opens: Function, *, began_ns: int) -> Function:
 
 
 def _copy(source: str, target: str) -> None:
+    """Copy a file, or a folder with all that is in it."""
     if Path(source).is_dir():
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
     else:

@@ -45,6 +45,13 @@ class Guard:
         if self._clean_up is not None:
             self._clean_up()
 
+    def call(self, where: str, action: Callable[[], object]) -> None:
+        """Call `action`, whether the recorder is on or off; an `Exception` in it is a fault, which happened `where`."""
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - the job must not be hurt, whatever it is
+            self.trip(error, where)
+
 
 class Guarded(Protocol):
     """What a class with guarded methods has."""

@@ -35,7 +35,7 @@ def patch_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Remove
     own = vars(owner).get(name, _MISSING)
     original = getattr(owner, name, _MISSING)
     if original is _MISSING:
-        return _nothing
+        return lambda: None
     replacement = wrap(original)
     setattr(owner, name, replacement)
 
@@ -48,10 +48,6 @@ def patch_attribute(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Remove
             setattr(owner, name, own)
 
     return remove
-
-
-def _nothing() -> None:
-    return
 
 
 def patch_function(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Remove:

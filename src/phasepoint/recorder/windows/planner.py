@@ -37,6 +37,8 @@ STALE_PS = 300 * PS_PER_S
 """A level or hint not captured for this long, and for a fifth of the run, is unseen again."""
 
 _NEVER = 1 << 62
+"""Number of a step that no job reaches."""
+
 _CHOICES = ("new-program", "unseen", "changed")
 """Reasons for a window by choice, the most urgent first."""
 

@@ -176,8 +176,8 @@ class WindowRunner:
         self.is_open = False
         self.is_idle = True
         self.lost: list[LostWindow] = []
-        self.on_part: Callable[[], object] = _nothing
-        self.on_cut: Callable[[CapturedWindow], object] = _nothing_with
+        self.on_part: Callable[[], object] = lambda: None
+        self.on_cut: Callable[[CapturedWindow], object] = lambda window: None
         self._session = session
         self._clock = clock
         self._account = account
@@ -443,11 +443,3 @@ class WindowRunner:
         busy, self._busy = self._busy, None
         if busy is not None:
             self.lost.append(busy)
-
-
-def _nothing() -> None:
-    """Nobody listens."""
-
-
-def _nothing_with(window: CapturedWindow) -> None:
-    """Nobody listens."""

@@ -60,17 +60,13 @@ def _start() -> None:
         start_from_environ = importlib.import_module(_STARTER).start_from_environ
         import_cost = importlib.import_module("phasepoint.recorder.clock.importing")
     except ImportError as error:
-        _tell_at_exit(str(error))
+        import atexit
+
+        why = f"{error} in {sys.executable}; install phasepoint into that environment"
+        atexit.register(lambda: sys.stderr.write(f"phasepoint: not recorded: {why}\n"))
         return
     start_from_environ()
     import_cost.spent_ns += time.thread_time_ns() - began_ns  # type: ignore[attr-defined]
-
-
-def _tell_at_exit(reason: str) -> None:
-    import atexit
-
-    message = f"phasepoint: not recorded: {reason} in {sys.executable}; install phasepoint into that environment\n"
-    atexit.register(lambda: sys.stderr.write(message))
 
 
 def _run_the_next_one() -> None:

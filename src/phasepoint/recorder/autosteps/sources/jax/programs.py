@@ -11,6 +11,7 @@ import functools
 import re
 from array import array
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,17 +73,10 @@ def _unwrapped(fun: Any) -> Any:
 def _inside_pmap(fun: Any) -> Any:
     """The job's function inside the one that `pmap` made of it; the latter, where it is not found."""
     for cell in getattr(fun, "__closure__", None) or ():
-        held = _cell_value(cell)
-        if hasattr(held, "call_wrapped"):
-            return held.f
+        with suppress(ValueError):  # an empty cell
+            if hasattr(cell.cell_contents, "call_wrapped"):
+                return cell.cell_contents.f
     return fun
-
-
-def _cell_value(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # an empty cell
-        return None
 
 
 _NS_PER_S = PS_PER_S // PS_PER_NS
@@ -234,6 +228,7 @@ def _weight(program: SeenProgram) -> tuple[int, int]:
 
 
 def _takes_over(best: SeenProgram, chosen: SeenProgram | None) -> bool:
+    """Whether the best candidate is so much better than the chosen program that it takes its place."""
     if chosen is None or best.rank > chosen.rank or not chosen.since_look:
         return True
     return best.rank == chosen.rank and _weight(best)[1] > SWITCH_RATIO * _weight(chosen)[1]
