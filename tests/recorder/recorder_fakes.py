@@ -4,9 +4,6 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
-from phasepoint.recorder import assembly
 from phasepoint.recorder.background import Flusher
 from phasepoint.recorder.clock.epoch import Clock
 from phasepoint.recorder.recording import Recording, record
@@ -154,13 +151,6 @@ class StillFlusher(Flusher):
 
     def round(self) -> None:
         self._work(False)
-
-
-@pytest.fixture
-def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recordings of this test have no thread."""
-    monkeypatch.setattr(StillFlusher, "made", None)  # not that of a test before
-    monkeypatch.setattr(assembly, "Flusher", StillFlusher)
 
 
 def fake_record(path: Any, clock: FakeClock, session: FakeSession, **options: Any) -> Recording:

@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.store import filesystem, open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 

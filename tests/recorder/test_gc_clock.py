@@ -4,14 +4,12 @@ import gc
 import sys
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.recorder.clock.epoch import Epoch
 from phasepoint.recorder.clock.gc_clock import LONG_PAUSE, PAUSE, GcClock
 from phasepoint.store import open_run
-
-__all__ = ["still"]
 
 EPOCH = Epoch(now_ns=5_000_000_000, unix_ns=0)
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.units import PS_PER_S
 from phasepoint.recorder.process import idle_converter
@@ -16,7 +16,6 @@ from phasepoint.recorder.process.idle_converter import (
     IdleConverter,
 )
 
-__all__ = ["still"]
 EXPECTED_PS = START_PRIOR_PS + LEAST_WINDOWS * WINDOW_PRIOR_PS
 
 

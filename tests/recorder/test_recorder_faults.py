@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.errors import StoreError
 from phasepoint.recorder import output
@@ -16,7 +16,6 @@ from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
 from phasepoint.store import ShardWriter, open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 

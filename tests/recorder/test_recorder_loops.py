@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.recorder.clock.cost import CostAccount
@@ -10,7 +10,6 @@ from phasepoint.recorder.windows.planner import Opening
 from phasepoint.recorder.windows.runner import WindowRunner
 from phasepoint.store import open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 

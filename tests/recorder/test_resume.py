@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, fake_record
 
 from phasepoint.core.errors import ReplayError
 from phasepoint.recorder.resume import request as resume
 from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest, Resume
 from phasepoint.store import open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.recorder.clock import scalars
 from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.recording import record
 from phasepoint.store import open_run
-
-__all__ = ["still"]
 
 
 def logged(values, *, final=True):

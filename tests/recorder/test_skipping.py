@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorder_fakes import FakeClock, FakeSession, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, fake_record
 
 from phasepoint.recorder.resume import request as resume
 from phasepoint.recorder.resume.loader_state import LoaderState, RandomState, restore_state, take_state
@@ -15,7 +15,6 @@ from phasepoint.recorder.resume.loop_place import LoopPlace, PastLoops
 from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest
 from phasepoint.store import open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 

@@ -7,14 +7,13 @@ them; even, in bursts, and with a rate that is suddenly ten times higher.
 from contextlib import contextmanager
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, still
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.units import PS_PER_S, PS_PER_US
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
 from phasepoint.recorder.windows.budget import CAPTURE_BYTES
 from phasepoint.store import open_run
 
-__all__ = ["still"]
 pytestmark = pytest.mark.usefixtures("still")
 
 BUDGET = 0.01

@@ -1,19 +1,20 @@
-"""Loops of all kinds, each a real job recorded without a line of code: all of its steps, and what is said of them."""
+"""Loops of all kinds, each a real job recorded without a line of code: all of its steps, and what is said of them.
 
+Loops that begin alike are processes of one job, forked one after another when the framework has been imported: each
+leaves a shard of its own, in their order.
+"""
+
+import functools
 import importlib.util
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from phasepoint.store import open_run
 
 JAX = """
-    import sys
-    import jax, jax.numpy as jnp
-
     x = jnp.ones((8, 8))
     params = {"w": jnp.ones((8, 8))}
 
@@ -25,8 +26,6 @@ JAX = """
 """
 
 TORCH = """
-    import torch
-
     torch.manual_seed(0)
     model = torch.nn.Linear(8, 2)
     x = torch.ones(4, 8)
@@ -117,7 +116,7 @@ JOBS = {
     "annotated": (
         JAX,
         """
-        step = jax.jit(update)
+        step = jax.jit(update).lower(params, x).compile()  # in a step of a second the program itself would lead
         for i in range(50):
             with jax.profiler.StepTraceAnnotation("train", step_num=i):
                 for _ in range(2):
@@ -242,44 +241,77 @@ JOBS = {
         30,
         {"steps_from": "optimizer steps (torch.optim)"},
     ),
+    "gradients without updates": (
+        TORCH,
+        """
+        for i in range(40):
+            inputs = x.clone().requires_grad_()
+            model(inputs).sum().backward()
+        """,
+        0,
+        {},
+    ),
 }
 """Name of a job: how it begins, its loop, its steps, and what the session must say of them."""
 
+IMPORTS = {JAX: "import jax, jax.numpy as jnp", TORCH: "import torch"}
+"""What jobs that begin so import before they are forked; the others are processes by themselves."""
+
 LIBRARIES = {"keras on jax, several batches at a time": "keras", "keras on torch": "keras", "lightning": "lightning"}
 
+FORK = """
+child = os.fork()
+if not child:
+{code}
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+"""
 
-def record(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    job = folder / "job.py"
-    job.write_text(text)
-    words = [sys.executable, "-m", "phasepoint", "record", "--out", str(folder / "run"), "--", sys.executable, str(job)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Gives what became of the jobs that begin alike: their command's end, the run, and the shard of each name."""
+
+    @functools.cache
+    def record_family(begin):
+        names = [name for name, (its_begin, *_) in JOBS.items() if its_begin == begin and is_installed(name)]
+        codes = [textwrap.indent(textwrap.dedent(begin) + textwrap.dedent(JOBS[name][1]), "    ") for name in names]
+        folder = tmp_path_factory.mktemp("family")
+        job = folder / "job.py"
+        job.write_text("\n".join(["import os, sys", IMPORTS.get(begin, ""), *(FORK.format(code=c) for c in codes)]))
+        words = [sys.executable, "-m", "phasepoint", "record", "--out", str(folder / "run"), "--"]
+        done = subprocess.run(
+            [*words, sys.executable, str(job)], capture_output=True, text=True, check=False, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        run = open_run(folder / "run")
+        return done, run, dict(zip([name for name in names if JOBS[name][2]], run.shards, strict=True))
+
+    return record_family
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_all_steps_are_recorded_and_what_they_are_is_said(tmp_path, name):
-    begin, loop, steps, notes = JOBS[name]
-    library = LIBRARIES.get(name, "torch" if begin is TORCH else "jax")
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    done = record(tmp_path, textwrap.dedent(begin) + textwrap.dedent(loop))
-    assert done.returncode == 0, done.stderr
+def is_installed(name):
+    library = LIBRARIES.get(name, "torch" if JOBS[name][0] is TORCH else "jax")
+    return importlib.util.find_spec(library) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if JOBS[name][2]])
+def test_all_steps_are_recorded_and_what_they_are_is_said(recorded, name):
+    if not is_installed(name):
+        pytest.skip("its library is not installed")
+    begin, _, steps, notes = JOBS[name]
+    done, run, shards = recorded(begin)
     assert "may be lost" not in done.stderr
-    run = open_run(tmp_path / "run")
-    assert run.table("steps")["step"].to_pylist() == list(range(steps))
-    [shard] = run.shards
+    shard = shards[name]
+    told = [row["step"] for row in run.table("steps", columns=["step"]).to_pylist() if row["host"] == shard.host]
+    assert told == list(range(steps))
     assert {key: shard.session.notes[key] for key in notes} == notes
     assert shard.state == "closed"
 
 
-def test_gradients_without_updates_are_no_training(tmp_path):
+def test_gradients_without_updates_are_no_training(recorded):
     pytest.importorskip("torch")
-    loop = """
-        for i in range(40):
-            inputs = x.clone().requires_grad_()
-            model(inputs).sum().backward()
-        """
-    done = record(tmp_path, textwrap.dedent(TORCH) + textwrap.dedent(loop))
-    assert done.returncode == 0
-    assert "backward passes were seen" in done.stderr
-    assert "run.mark_step()" in done.stderr
-    assert open_run(tmp_path / "run").table("steps").num_rows == 0
+    done, _, shards = recorded(TORCH)
+    assert done.stderr.count("backward passes were seen") == 1
+    assert done.stderr.count("run.mark_step()") == 1
+    assert "gradients without updates" not in shards
