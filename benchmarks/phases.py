@@ -50,8 +50,8 @@ import numpy as np
 
 from phase_oracle import oracle_labels
 from phase_runs import SCENARIOS, generate, visible
+from phasepoint.phases import METHODS
 
-METHODS = ("recurrent", "ols", "kmeans", "dbscan")
 NOISE = (0.01, 0.05, 0.10, 0.20)
 FRACTIONS = (0.005, 0.01, 0.05, 1.0)
 SLOW_METHOD_STEPS = 1000

@@ -80,7 +80,7 @@ def test_a_rule(phasepoint):
 def test_an_analysis_of_the_stack(phasepoint):
     (stack,) = commands("An analysis of the stack")
     header, *rows = phasepoint(*stack, "--csv").splitlines()
-    assert header == "level,spans,dur_ps"
+    assert header == "host,level,spans,dur_ps"
     assert rows
     assert "Spans by level" in phasepoint("stack", "runs/my-job")
 

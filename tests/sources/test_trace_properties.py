@@ -10,7 +10,7 @@ from trace_encoders import BASE_NS, COPY_NAMES, KERNELS, NS, as_kineto, as_xplan
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.sources.chrome.reader import read_kineto
 from phasepoint.sources.xplane.reader import read_xplane
-from phasepoint.stack.analyses.timelines.device_time import of_shard
+from phasepoint.stack.analyses.timelines import device_time as analysis
 
 ENCODERS = {"kineto": as_kineto, "xplane": as_xplane}
 READERS = {"kineto": read_kineto, "xplane": read_xplane}
@@ -39,7 +39,7 @@ class OneShard:
 
 
 def device_time(capture):
-    return of_shard(OneShard(capture)).rows.to_pylist()
+    return analysis.device_time.of_shard(OneShard(capture)).rows.to_pylist()
 
 
 def union(intervals):

@@ -48,3 +48,6 @@ class ShardOf:
     def table(self, name, columns=None):
         table = self._tables.get(name, TABLES[name].empty())
         return table if columns is None else table.select(columns)
+
+    def once(self, make):
+        return make(self)

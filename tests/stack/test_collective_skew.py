@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stack_runs import NS, START_NS, ShardOf, kernel, run_of
 
 from phasepoint.stack.analyses.table import analyse
-from phasepoint.stack.analyses.timelines.collective_skew import COLUMNS, finish, merge, of_shard
+from phasepoint.stack.analyses.timelines.collective_skew import collective_skew
 from phasepoint.stack.shard.clock_alignment import align_clocks
 
 NAMES = {"all_reduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "broadcast": "ncclDevKernel_Broadcast_RING_LL"}
@@ -44,7 +44,7 @@ def job(arrivals, transfers, offsets, *, kinds=None, told=True, epochs=None):
 
 def rows_of(shards):
     """{(host, kind): row}."""
-    rows = finish(merge([of_shard(shard).rows for shard in shards])).to_pylist()
+    rows = collective_skew.of_shards([collective_skew.of_shard(shard).rows for shard in shards]).to_pylist()
     return {(row["host"], row["kind"]): row for row in rows}
 
 
@@ -117,7 +117,7 @@ def test_a_single_rank_has_nothing_to_compare(tmp_path):
 def test_no_collectives_no_rows(tmp_path):
     table = analyse(run_of(tmp_path / "run", [kernel(0, 5)]), "collective-skew")
     assert table.rows.num_rows == 0
-    assert table.rows.column_names == [column.name for column in COLUMNS]
+    assert table.rows.column_names == [column.name for column in collective_skew.columns]
     assert "record all ranks" in table.notes[0]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse
-from phasepoint.stack.analyses.timelines.critical_path import of_shard
+from phasepoint.stack.analyses.timelines.critical_path import critical_path
 from phasepoint.stack.analyses.timelines.path_graph import heaviest_path
 
 MAIN = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
@@ -22,7 +22,7 @@ def op(start_ns, end_ns, name, **fields):
 
 def path_of(spans):
     """{(part, name): ns} of the only step."""
-    rows = of_shard(ShardOf(spans=spans)).rows.to_pylist()
+    rows = critical_path.of_shard(ShardOf(spans=spans)).rows.to_pylist()
     assert sum(row["time_ps"] for row in rows) == rows[0]["span_ps"]
     return {(row["part"], row["name"]): row["time_ps"] // NS for row in rows}
 
@@ -108,7 +108,7 @@ def test_a_stream_told_to_wait_hangs_on_the_other():
         ("waiting", None): 5,
         ("device", "after"): 10,
     }
-    assert "told to wait" in of_shard(shard).notes[0]
+    assert "told to wait" in critical_path.of_shard(shard).notes[0]
 
 
 def test_each_step_has_its_path_and_work_without_a_step_follows_its_stream(tmp_path):
@@ -140,7 +140,7 @@ def test_a_cpu_job_has_a_path_too():
 
 
 def test_no_work_has_no_path():
-    result = of_shard(ShardOf(spans=[]))
+    result = critical_path.of_shard(ShardOf(spans=[]))
     assert (result.rows.num_rows, result.notes) == (0, ("no work was recorded",))
 
 
@@ -187,7 +187,7 @@ def jobs(draw):
 @settings(max_examples=300, deadline=None)
 @given(jobs())
 def test_the_parts_add_up_and_a_path_is_no_shorter_than_its_heaviest_piece(spans):
-    rows = of_shard(ShardOf(spans=spans)).rows.to_pylist()
+    rows = critical_path.of_shard(ShardOf(spans=spans)).rows.to_pylist()
     working = {row["track"] for row in spans if row["level"] == "op"}
     working |= {spans[row["launch"]]["track"] for row in spans if row.get("launch") is not None}
     used = [row for row in spans if row["level"] == "kernel" or row["track"] in working]
@@ -246,7 +246,7 @@ def test_a_queue_hangs_on_its_heaviest_chain(queue):
     spans = [call(start, end, name, level="op" if name == "aten::a" else "runtime") for name, start, end in host]
     blocked = any(end <= host[launch][2] for launch, _, end in runs)  # the call waited for its execution
     spans += [kernel(start, end, launch=launch) for launch, start, end in runs]
-    rows = of_shard(ShardOf(spans=spans)).rows.to_pylist()
+    rows = critical_path.of_shard(ShardOf(spans=spans)).rows.to_pylist()
     work = sum(row["time_ps"] for row in rows if row["part"] in ("host", "device", "launch", "synchronisation"))
     if blocked:
         assert work <= rows[0]["span_ps"]

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from stack_runs import ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse
-from phasepoint.stack.analyses.timelines.device_time import of_shard
+from phasepoint.stack.analyses.timelines.device_time import device_time
 
 CATEGORIES = ("compute", "communication", "data_movement")
 
@@ -86,7 +86,7 @@ def test_time_agrees_with_looking_at_every_nanosecond(rows, random):
         {"span": i, **kernel(start, start + dur, category=category, launch=0 if launched else None)}
         for i, (start, dur, category, launched) in enumerate(rows)
     ]
-    found = of_shard(ShardOf(spans=spans)).rows.to_pylist()[0]
+    found = device_time.of_shard(ShardOf(spans=spans)).rows.to_pylist()[0]
     low, high = min(r[0] for r in rows), max(r[0] + r[1] for r in rows)
     running = [{r[2] for r in rows if r[0] <= t < r[0] + r[1]} for t in range(low, high)]
     first = [next((c for c in CATEGORIES if c in now), None) for now in running]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse, find_analysis
-from phasepoint.stack.analyses.timelines.idle_causes import CAUSES, of_shard
+from phasepoint.stack.analyses.timelines.idle_causes import CAUSES, idle_causes
 
 HOST = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
 
@@ -16,7 +16,7 @@ def call(start_ns, end_ns, name="cudaLaunchKernel", **fields):
 
 def causes_of(spans):
     """{(cause, during): (ns, stretches)} of gpu:0."""
-    rows = of_shard(ShardOf(spans=spans)).rows.to_pylist()
+    rows = idle_causes.of_shard(ShardOf(spans=spans)).rows.to_pylist()
     return {(row["cause"], row["during"]): (row["idle_ps"] // NS, row["stretches"]) for row in rows}
 
 
@@ -91,7 +91,7 @@ def test_an_op_of_a_cpu_waits_for_its_own_thread():
 
 
 def test_nothing_ran_nothing_idled():
-    result = of_shard(ShardOf(spans=[call(0, 5)]))
+    result = idle_causes.of_shard(ShardOf(spans=[call(0, 5)]))
     assert result.rows.num_rows == 0
     assert result.notes == ("no device work was recorded: record with the device's activities on",)
 
@@ -176,7 +176,7 @@ def test_causes_agree_with_looking_at_every_nanosecond(spans):
 @given(jobs(shortest_ns=0))
 def test_causes_add_up_to_the_idle_time(spans):
     shard = ShardOf(spans=spans)
-    rows = of_shard(shard).rows.to_pylist()
+    rows = idle_causes.of_shard(shard).rows.to_pylist()
     (device,) = find_analysis("device-time").of_shard(shard).rows.to_pylist()
     assert sum(row["idle_ps"] for row in rows) == device["idle_ps"]
     assert {row["cause"] for row in rows} <= set(CAUSES)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse
-from phasepoint.stack.analyses.timelines.launch_statistics import of_shard
+from phasepoint.stack.analyses.timelines.launch_statistics import launch_statistics
 
 
 def call(start_ns, end_ns, name="cudaLaunchKernel", **fields):
@@ -62,7 +62,7 @@ def test_delays_queue_and_short_kernels_by_name_and_in_all(tmp_path):
 
 
 def test_nothing_ran_nothing_was_launched():
-    assert of_shard(ShardOf(spans=[call(0, 5)])).rows.num_rows == 0
+    assert launch_statistics.of_shard(ShardOf(spans=[call(0, 5)])).rows.num_rows == 0
 
 
 launches = st.lists(
@@ -76,7 +76,7 @@ def test_statistics_agree_with_counting(rows):
     calls = [call(at, at + dur) for at, dur, _, _ in rows]
     begins = [(at, at + delay, at + delay + run) for at, _, delay, run in rows]
     kernels = [kernel(start, end, launch=i) for i, (_, start, end) in enumerate(begins)]
-    whole = of_shard(ShardOf(spans=[*calls, *kernels])).rows.to_pylist()[0]
+    whole = launch_statistics.of_shard(ShardOf(spans=[*calls, *kernels])).rows.to_pylist()[0]
     delays = sorted(delay for _, _, delay, _ in rows)
     depth = [sum(at < now < max(end, at) for at, _, end in begins) for now, _, _ in begins]
 

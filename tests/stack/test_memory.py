@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, run_of, span
 
 from phasepoint.stack.analyses.table import analyse, find_analysis
-from phasepoint.stack.analyses.timelines.memory_peak import match_releases
-from phasepoint.stack.analyses.timelines.memory_timeline import STRETCHES
+from phasepoint.stack.analyses.timelines.memory import STRETCHES, match_releases
 
 HOST = {"device": "host", "track": "main", "category": "host"}
 

@@ -131,10 +131,11 @@ def test_it_has_a_section_in_the_docs(analysis):
 
 
 def test_it_is_documented(analysis):
-    assert inspect.getdoc(analysis.home)
-    assert inspect.getdoc(analysis.home.of_shard)
+    said = inspect.getdoc(analysis.definition.read)
+    assert said
+    assert inspect.getdoc(inspect.getmodule(analysis.definition.read))
     if analysis.code:
-        assert inspect.getdoc(analysis.home).startswith(f"{analysis.code}, ")
+        assert said.startswith(f"{analysis.code}, ")
 
 
 def test_it_is_found_by_name_and_code_and_called_in_python(analysis, rich):
@@ -147,9 +148,10 @@ def test_it_is_found_by_name_and_code_and_called_in_python(analysis, rich):
 def test_shards_are_merged_in_any_grouping(analysis, rich):
     parts = [analysis.of_shard(shard).rows for shard in shards_of(rich)]
     empty = analysis.of_shard(_Empty(rich, rich.shards[0])).rows
-    whole = analysis.merge([*parts, empty])
-    assert analysis.merge([analysis.merge(parts[:1]), analysis.merge([parts[1], empty])]).equals(whole)
-    assert analysis.merge([]).schema.equals(whole.schema)
+    merge = analysis.definition.merge
+    whole = merge([*parts, empty])
+    assert merge([merge(parts[:1]), merge([parts[1], empty])]).equals(whole)
+    assert merge([]).schema.equals(whole.schema)
 
 
 class _Empty(StackShard):

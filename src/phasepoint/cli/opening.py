@@ -72,7 +72,7 @@ def check_method(method: str) -> None:
     Raises:
         UsageError: there is no such method; the message lists those there are.
     """
-    from phasepoint.phases import METHODS
+    from phasepoint.phases.detection.table import METHODS
 
     if method not in METHODS:
         raise UsageError(f"no phase method named {method!r}; the methods are {', '.join(METHODS)}")

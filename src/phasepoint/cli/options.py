@@ -5,11 +5,15 @@ from typing import Annotated
 
 import typer
 
+from phasepoint.phases.detection.table import DEFAULT_METHOD as DEFAULT_METHOD
+from phasepoint.phases.detection.table import METHODS
+
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run: a folder, or a URL such as gs://… or s3://…")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead (layout: docs/cli.md).")]
+*_OTHERS, _LAST = METHODS
 Method = Annotated[
     str,
-    typer.Option("--method", metavar="NAME", help="How phases are found: recurrent, ols, kmeans or dbscan."),
+    typer.Option("--method", metavar="NAME", help=f"How phases are found: {', '.join(_OTHERS)} or {_LAST}."),
 ]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output where it exists already.")]
@@ -26,5 +30,3 @@ Steps = Annotated[
     int | None, typer.Option("--steps", metavar="N", min=0, help="Steps to run without capture, to compare step times.")
 ]
 FromStart = Annotated[bool, typer.Option("--from-start", help="Start the job from its beginning, restoring nothing.")]
-
-DEFAULT_METHOD = "recurrent"

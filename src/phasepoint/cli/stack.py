@@ -13,7 +13,7 @@ from phasepoint.core.units import format_counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from phasepoint.stack.analyses.table import Analysis as Row
+    from phasepoint.stack.analyses.table import StackAnalysis
 
 
 def measure(
@@ -94,7 +94,7 @@ def stack(
         render_stack(table, result_console())
 
 
-def _list(analyses: "Sequence[Row]", *, as_json: bool) -> None:
+def _list(analyses: "Sequence[StackAnalysis]", *, as_json: bool) -> None:
     if as_json:
         rows = [{"name": one.name, "code": one.code, "title": one.title} for one in analyses]
         write_document("stack", {"analyses": rows})

@@ -11,6 +11,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.findings.finding import CannotJudge, Finding, Findings, RankedFinding, Unavailable
 from phasepoint.findings.table import RULES
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis, analyse_run
 from phasepoint.summary.enough import find_shortfall
@@ -81,7 +82,7 @@ LEAST_SHARE = 0.005
 that claims no time at all says something else than what could be won, and is told."""
 
 
-def judge_run(run: Run, *, method: str = "recurrent") -> Findings:
+def judge_run(run: Run, *, method: str = DEFAULT_METHOD) -> Findings:
     """What could be won in a run, and how.
 
     Args:

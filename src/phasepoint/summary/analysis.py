@@ -14,6 +14,7 @@ from phasepoint.phases.clock.checkpoint_folders import join_folders
 from phasepoint.phases.clock.steps import RunClock, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult, Segments
+from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 
 TABLES_READ = (
@@ -59,7 +60,7 @@ class Analysis:
         return self.result.labels
 
 
-def analyse_run(run: Run, *, method: str = "recurrent") -> Analysis:
+def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     """Read a run's tables, find its phases and estimate its totals.
 
     Raw captures that are not converted yet take no part; convert them first (`sources.convert.convert_windows`).

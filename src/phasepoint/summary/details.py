@@ -18,17 +18,14 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.phases.clock.steps import sum_ps
-from phasepoint.phases.detection.detect import METHODS, detect_phases
+from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult
+from phasepoint.phases.detection.table import METHODS
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.representative import WindowTrace, read_traces
 from phasepoint.summary.roofline import DevicePeaks, OpCost, RooflinePoint, find_peaks, read_op_costs, roofline_points
 from phasepoint.summary.timeline import build_strip
 from phasepoint.summary.types import PhaseSummary, RunSummary, StripSegment
-
-QUICK_METHODS = ("recurrent", "ols")
-"""Methods that run along with every report. The others load a library and fit models for seconds, longer than a reader
-waits (benchmarks/report.py); they run when they are asked for."""
 
 WHY_NOT = "takes seconds: report --all-methods runs it"
 
@@ -72,13 +69,13 @@ def compare_methods(analysis: Analysis, host: int | None, *, every: bool = False
     if host is None or not analysis.clock.n_steps:
         return ()
     rows = [_summarize(analysis, analysis.result, host)]
-    for method in METHODS:
-        if method == analysis.result.method:
+    for method in METHODS.values():
+        if method.name == analysis.result.method:
             continue
-        if not every and method not in QUICK_METHODS:
-            rows.append(MethodSummary(method, False, None, None, None, None, (), WHY_NOT))
+        if not every and not method.is_quick:
+            rows.append(MethodSummary(method.name, False, None, None, None, None, (), WHY_NOT))
             continue
-        result = detect_phases(analysis.tables["steps"], analysis.tables["ops"], method=method)
+        result = detect_phases(analysis.tables["steps"], analysis.tables["ops"], method=method.name)
         rows.append(_summarize(analysis, result, host))
     return tuple(rows)
 

@@ -19,6 +19,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.devices.specs import device_spec, unknown_device_note
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.phases.detection.detect import detect_phases
+from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
@@ -53,7 +54,7 @@ SEGMENTS = pa.schema(
 _OP_KEYS = ["phase", "device", "op", "level", "category"]
 
 
-def measure_phases(run: Run, *, method: str = "recurrent") -> tuple[pa.Table, pa.Table]:
+def measure_phases(run: Run, *, method: str = DEFAULT_METHOD) -> tuple[pa.Table, pa.Table]:
     """Segments, and ops by phase, of a run.
 
     Args:

@@ -29,6 +29,7 @@ from phasepoint.phases.clock.breakdown import AccountPart, ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import compare_hosts
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
+from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis, analyse_run
 from phasepoint.summary.enough import count_not_seen, find_shortfall, newest_states, noted_budget, session_notes
@@ -222,7 +223,7 @@ def _restart_from(checkpoints: Sequence[CheckpointSummary], attempt: int, step: 
     return max(before, key=lambda c: (c.attempt, c.step or 0, -c.host), default=None)
 
 
-def summarize_run(run: Run, *, method: str = "recurrent") -> RunSummary:
+def summarize_run(run: Run, *, method: str = DEFAULT_METHOD) -> RunSummary:
     """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`.
 
     Args:

@@ -1,8 +1,6 @@
 """`detect_phases`: one door to every method."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
@@ -11,20 +9,11 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.phases.detection.describe import describe_phases
 from phasepoint.phases.detection.result import Labelling, PhaseResult, Segments
-from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
-
-Method = Callable[[DistinctSteps, OpVectors | None], Labelling]
-
-METHODS: Mapping[str, str] = {
-    "recurrent": "label_recurrent",
-    "ols": "label_ols",
-    "kmeans": "label_kmeans",
-    "dbscan": "label_dbscan",
-}
-"""Every method: its name, which is also its file, and the function there. The first is the default."""
+from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
+from phasepoint.phases.detection.vectors import read_ops, read_steps
 
 
-def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str = "recurrent") -> PhaseResult:
+def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD) -> PhaseResult:
     """Find the phases of a run: classes of steps that behave alike.
 
     Rows may come in any order; the tables are not changed; the same tables give the same result.
@@ -51,7 +40,7 @@ def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str =
         >>> [(s.first_step, s.last_step) for s in detect_phases(steps).segments]
         [(0, 99), (100, 199)]
     """
-    label = _method(method)
+    label = find_method(method).label
     series = read_steps(steps)
     vectors = read_ops(ops, series)
     labelling = label(series, vectors)
@@ -69,13 +58,6 @@ def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str =
         slow=slow[series.row],
         notes=labelling.notes,
     )
-
-
-def _method(name: str) -> Method:
-    if name not in METHODS:
-        raise ValueError(f"no method named {name!r}; the methods are {', '.join(METHODS)}")
-    method: Method = getattr(import_module(f"phasepoint.phases.detection.methods.{name}"), METHODS[name])
-    return method
 
 
 def _renumber(labelling: Labelling) -> Labelling:

@@ -11,8 +11,6 @@ from phasepoint.report.words.names import printable, shorten
 from phasepoint.stack.analyses.overview import ShownTable, StackOverview
 from phasepoint.stack.shard.shard import StackTable
 
-ROOFLINES = ("kernel-roofline", "layer-roofline")
-
 _TEXT_CHARACTERS = 60
 """Of any text in a row: a choice, two such columns beside figures on a wide screen."""
 
@@ -87,15 +85,15 @@ def rooflines(overview: StackOverview | None) -> dict[str, Any]:
     """The points of the rooflines and the roofs above them, by analysis, for the script."""
     found = {}
     for one in overview.tables if overview else ():
-        peaks = peaks_of(one.table) if one.table.name in ROOFLINES else None
+        peaks = peaks_of(one.table)
         if peaks is not None:
             found[one.table.name] = {"points": _points(one.table), "peaks": peaks}
     return found
 
 
 def peaks_of(table: StackTable) -> dict[str, Any] | None:
-    """The roofs of a roofline's rows; None where they have no peaks, or those of several kinds of devices."""
-    if table.name not in ROOFLINES or not table.rows.num_rows:
+    """The roofs of a roofline; None for other tables, without known peaks, and where several kinds of devices ran."""
+    if "roof_ratio" not in table.rows.column_names or not table.rows.num_rows:
         return None
     rows = table.rows.select(["element_type", "peak_flop_per_s", "peak_bytes_per_s"]).to_pylist()
     known = {(r["element_type"], r["peak_flop_per_s"], r["peak_bytes_per_s"]) for r in rows if None not in r.values()}
@@ -107,8 +105,7 @@ def peaks_of(table: StackTable) -> dict[str, Any] | None:
 
 
 def _points(table: StackTable) -> dict[str, list[Any]]:
-    is_kernel = table.name == "kernel-roofline"
-    time, name = ("time_ps", "name") if is_kernel else ("device_ps", "layer")
+    time, name = ("time_ps", "name") if "name" in table.rows.column_names else ("device_ps", "layer")
     return {
         "op": [shorten(value or "no layer", 60) for value in table.rows[name].to_pylist()],
         "self_ps": table.rows[time].to_pylist(),

@@ -1,4 +1,4 @@
-"""A1, model information: how long a step takes and how many items a second that makes, by batch size.
+"""How long a step takes and how many items a second that makes, by batch size.
 
 Latency is that of the model's level: of steps that were not captured where there are enough, since capturing slows.
 Steps in which something was compiled are left out.
@@ -14,29 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
-from phasepoint.stack.work.latency import HOST
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
 
 LEAST_GAIN_RATIO = 0.05
 """What doubling the batch size must win in throughput to be worth it."""
-
-COLUMNS = (
-    HOST,
-    Column("kind", pa.string(), "the user's name for these steps (`run.phase`)", nullable=True),
-    Column("batch_size", pa.int64(), "items of one step, from the name: batch=32, bs32", "items", nullable=True),
-    Column("steps", pa.int64(), "steps measured", "steps"),
-    Column("measured", pa.string(), "uncaptured steps alone, or all where those are fewer than 5"),
-    Column("latency_ps", pa.int64(), "median duration of a step", "ps"),
-    Column("p05_ps", pa.int64(), "duration below which 5 % of the steps stay", "ps"),
-    Column("p95_ps", pa.int64(), "duration below which 95 % of the steps stay", "ps"),
-    Column("steps_per_s", pa.float64(), "steps a second at the median", "steps/s"),
-    Column("items_per_s", pa.float64(), "throughput: batch size over latency", "items/s", nullable=True),
-    Column("is_best", pa.bool_(), "whether this is the best batch size; null where sizes are not known", nullable=True),
-)
 
 LEAST_STEPS = 5
 """So many uncaptured steps are measured alone."""
@@ -53,11 +38,23 @@ NO_BATCH_NOTE = (
 )
 
 
-def of_shard(shard: StackShard) -> ShardRows:
-    """A row for each kind of step of the shard."""
+@analysis(
+    Column("kind", pa.string(), "the user's name for these steps (`run.phase`)", nullable=True),
+    Column("batch_size", pa.int64(), "items of one step, from the name: batch=32, bs32", "items", nullable=True),
+    Column("steps", pa.int64(), "steps measured", "steps"),
+    Column("measured", pa.string(), "uncaptured steps alone, or all where those are fewer than 5"),
+    Column("latency_ps", pa.int64(), "median duration of a step", "ps"),
+    Column("p05_ps", pa.int64(), "duration below which 5 % of the steps stay", "ps"),
+    Column("p95_ps", pa.int64(), "duration below which 95 % of the steps stay", "ps"),
+    Column("steps_per_s", pa.float64(), "steps a second at the median", "steps/s"),
+    Column("items_per_s", pa.float64(), "throughput: batch size over latency", "items/s", nullable=True),
+    Column("is_best", pa.bool_(), "whether this is the best batch size; null where sizes are not known", nullable=True),
+)
+def model_information(shard: StackShard) -> RowsAndNotes:
+    """A1, model information: a row for each kind of step, by batch size."""
     steps = shard.table("steps")
     if not steps.num_rows:
-        return ShardRows(rows_of(COLUMNS, {column.name: [] for column in COLUMNS}), (NO_STEPS_NOTE,))
+        return [], (NO_STEPS_NOTE,)
     kind, kinds = encode_column(steps["kind"])
     compiles = pc.fill_null(steps["compile_ps"], 0).to_numpy() > 0
     captured = _captured(shard, steps["step"].to_numpy())
@@ -68,12 +65,10 @@ def of_shard(shard: StackShard) -> ShardRows:
         mine = mine & ~compiles if (mine & ~compiles).any() else mine
         free = mine & ~captured
         measured, chosen = ("uncaptured", free) if free.sum() >= LEAST_STEPS else ("all", mine)
-        rows.append(_row(shard.host, None if code < 0 else kinds[code], dur_ps[chosen], measured))
+        rows.append(_row(None if code < 0 else kinds[code], dur_ps[chosen], measured))
     rows.sort(key=lambda row: (row["batch_size"] is None, row["batch_size"] or 0))
     _mark_best(rows)
-    data = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
-    known = any(row["batch_size"] is not None for row in rows)
-    return ShardRows(rows_of(COLUMNS, data), () if known else (NO_BATCH_NOTE,))
+    return rows, () if any(row["batch_size"] is not None for row in rows) else (NO_BATCH_NOTE,)
 
 
 def best_batch_size(sizes: Sequence[int], items_per_s: Sequence[float]) -> int | None:
@@ -93,9 +88,8 @@ def best_batch_size(sizes: Sequence[int], items_per_s: Sequence[float]) -> int |
     return None
 
 
-def _captured(
-    shard: StackShard, step: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def _captured(shard: StackShard, step: Int64s) -> Bools:
+    """`[n_steps]` whether a window holds the step."""
     captured = np.zeros(len(step), np.bool_)
     windows = shard.table("windows", ["first_step", "last_step"])
     for first, last in zip(windows["first_step"].to_pylist(), windows["last_step"].to_pylist(), strict=True):
@@ -103,14 +97,13 @@ def _captured(
     return captured
 
 
-def _row(host: int, kind: str | None, dur_ps: Int64s, measured: str) -> dict[str, object]:
+def _row(kind: str | None, dur_ps: Int64s, measured: str) -> dict[str, object]:
     ordered = np.sort(dur_ps)
     middle, low, high = (int(ordered[int((len(ordered) - 1) * share)]) for share in (0.5, 0.05, 0.95))
     found = _BATCH.search(kind) if kind else None
     size = int(found[1]) if found else None
     per_s = PS_PER_S / middle if middle else 0.0
     return {
-        "host": host,
         "kind": kind,
         "batch_size": size,
         "steps": len(ordered),

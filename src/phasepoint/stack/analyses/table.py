@@ -1,22 +1,18 @@
-"""The analyses of the stack: the one table. A new one is a module and a row.
+"""The analyses of the stack: the one table. A new one is a function of a shard, `@analysis(columns)`, and a row.
 
-A module has `COLUMNS` (what its rows hold), `of_shard(shard) -> ShardRows`, and, where rows of several shards are not
-simply put one after another, `merge(parts) -> pa.Table`, which is associative, so that shards may be analysed anywhere.
-Where shards must be seen together, what is merged is not yet the result: `finish(rows) -> pa.Table` makes it.
+It is called as its row is named: `layer-roofline` is `layer_roofline` in its module.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, cast
-
-import pyarrow as pa
+from typing import cast
 
 from phasepoint.core.errors import UsageError
 from phasepoint.core.tables import Column
 from phasepoint.core.workers import default_workers, map_tasks
-from phasepoint.stack.shard.shard import ShardRows, StackShard, StackTable, schema_of
+from phasepoint.stack.shard.shard import Definition, ShardRows, StackShard, StackTable
 from phasepoint.store import Run
 
 Progress = Callable[[int, int], None]
@@ -26,7 +22,7 @@ _SPAN_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Analysis:
+class StackAnalysis:
     """One analysis.
 
     Attributes:
@@ -42,61 +38,57 @@ class Analysis:
     module: str
 
     @property
-    def home(self) -> Any:
-        """Its module."""
-        return import_module(f"phasepoint.stack.analyses.{self.module}")
+    def python_name(self) -> str:
+        """Its name in `phasepoint.stack` and in its module."""
+        return self.name.replace("-", "_")
+
+    @property
+    def definition(self) -> Definition:
+        """How its rows are made."""
+        home = import_module(f"phasepoint.stack.analyses.{self.module}")
+        return cast(Definition, getattr(home, self.python_name))
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """What its rows hold."""
-        return cast(tuple[Column, ...], self.home.COLUMNS)
+        return self.definition.columns
 
     def of_shard(self, shard: StackShard) -> ShardRows:
         """Its rows of one shard."""
-        return cast(ShardRows, self.home.of_shard(shard))
-
-    def finish(self, rows: pa.Table) -> pa.Table:
-        """The result's rows from what was merged."""
-        finish = getattr(self.home, "finish", None)
-        return rows if finish is None else cast(pa.Table, finish(rows))
-
-    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Its rows of several shards."""
-        merge = getattr(self.home, "merge", None)
-        if merge is not None:
-            return cast(pa.Table, merge(parts))
-        return pa.concat_tables(parts) if parts else schema_of(self.columns).empty_table()
+        return self.definition.of_shard(shard)
 
 
-ANALYSES: tuple[Analysis, ...] = (
-    Analysis("model-information", "A1", "Model information", "model_information"),
-    Analysis("layer-information", "A2", "Layer information", "layers.information"),
-    Analysis("layer-latency", "A3", "Layer latency", "layers.latency"),
-    Analysis("layer-memory", "A4", "Layer memory allocation", "layers.memory"),
-    Analysis("layer-types", "A5", "Layer type distribution", "layers.types"),
-    Analysis("layer-latency-by-type", "A6", "Layer latency aggregated by type", "layers.latency_by_type"),
-    Analysis("layer-memory-by-type", "A7", "Layer memory allocation aggregated by type", "layers.memory_by_type"),
-    Analysis("kernel-information", "A8", "GPU kernel information", "kernels.information"),
-    Analysis("kernel-roofline", "A9", "GPU kernel roofline", "kernels.roofline"),
-    Analysis("kernels-by-name", "A10", "GPU kernel information aggregated by name", "kernels.by_name"),
-    Analysis("layer-kernels", "A11", "GPU kernel information aggregated by layer", "kernels.by_layer"),
-    Analysis("layer-metrics", "A12", "GPU metrics aggregated by layer", "layers.metrics"),
-    Analysis("device-share", "A13", "GPU versus non-GPU latency per layer", "layers.device_share"),
-    Analysis("layer-roofline", "A14", "Layer roofline", "layers.roofline"),
-    Analysis("kernels-by-model", "A15", "GPU kernel information aggregated by model", "kernels.by_model"),
-    Analysis("device-time", None, "Device time: busy, compute, communication, memory, idle", "timelines.device_time"),
-    Analysis("idle-causes", None, "Why devices were idle", "timelines.idle_causes"),
-    Analysis("critical-path", None, "The chain of work that each step hangs on", "timelines.critical_path"),
-    Analysis(
+ANALYSES: tuple[StackAnalysis, ...] = (
+    StackAnalysis("model-information", "A1", "Model information", "model_information"),
+    StackAnalysis("layer-information", "A2", "Layer information", "layers.information"),
+    StackAnalysis("layer-latency", "A3", "Layer latency", "layers.latency"),
+    StackAnalysis("layer-memory", "A4", "Layer memory allocation", "layers.memory"),
+    StackAnalysis("layer-types", "A5", "Layer type distribution", "layers.latency"),
+    StackAnalysis("layer-latency-by-type", "A6", "Layer latency aggregated by type", "layers.latency"),
+    StackAnalysis("layer-memory-by-type", "A7", "Layer memory allocation aggregated by type", "layers.memory"),
+    StackAnalysis("kernel-information", "A8", "GPU kernel information", "kernels"),
+    StackAnalysis("kernel-roofline", "A9", "GPU kernel roofline", "roofline"),
+    StackAnalysis("kernels-by-name", "A10", "GPU kernel information aggregated by name", "kernels"),
+    StackAnalysis("layer-kernels", "A11", "GPU kernel information aggregated by layer", "kernels"),
+    StackAnalysis("layer-metrics", "A12", "GPU metrics aggregated by layer", "kernels"),
+    StackAnalysis("device-share", "A13", "GPU versus non-GPU latency per layer", "layers.latency"),
+    StackAnalysis("layer-roofline", "A14", "Layer roofline", "roofline"),
+    StackAnalysis("kernels-by-model", "A15", "GPU kernel information aggregated by model", "kernels"),
+    StackAnalysis(
+        "device-time", None, "Device time: busy, compute, communication, memory, idle", "timelines.device_time"
+    ),
+    StackAnalysis("idle-causes", None, "Why devices were idle", "timelines.idle_causes"),
+    StackAnalysis("critical-path", None, "The chain of work that each step hangs on", "timelines.critical_path"),
+    StackAnalysis(
         "launch-statistics", None, "Launches: delay, queue, short executions, graphs", "timelines.launch_statistics"
     ),
-    Analysis("collective-skew", None, "Collectives: who came late, who waited", "timelines.collective_skew"),
-    Analysis("memory-timeline", None, "Memory over time", "timelines.memory_timeline"),
-    Analysis("memory-peak", None, "What held the memory at its peak", "timelines.memory_peak"),
+    StackAnalysis("collective-skew", None, "Collectives: who came late, who waited", "timelines.collective_skew"),
+    StackAnalysis("memory-timeline", None, "Memory over time", "timelines.memory"),
+    StackAnalysis("memory-peak", None, "What held the memory at its peak", "timelines.memory"),
 )
 
 
-def find_analysis(name: str) -> Analysis:
+def find_analysis(name: str) -> StackAnalysis:
     """The analysis of a name or a code, whatever its case.
 
     Raises:
@@ -135,7 +127,7 @@ def analyse(
         `analyse(open_run("runs/my-job"), "device-time").rows.to_pylist()`
     """
     analysis = find_analysis(name)
-    tasks = [ShardTask(run.only(shard.name), analysis.name) for shard in run.shards]
+    tasks = [AnalysisTask(run.only(shard.name), analysis.name) for shard in run.shards]
     if workers is None:
         n_spans = sum(run.table("conversions", columns=["spans"])["spans"].to_pylist())
         workers = default_workers(len(tasks), n_spans * _SPAN_BYTES)
@@ -144,14 +136,14 @@ def analyse(
 
 
 @dataclass(frozen=True)
-class ShardTask:
+class AnalysisTask:
     """One analysis of a run of one shard."""
 
     run: Run
     analysis: str
 
 
-def analyse_shard(task: ShardTask) -> ShardRows:
+def analyse_shard(task: AnalysisTask) -> ShardRows:
     """Its rows; parts of its tables that cannot be read are notes.
 
     Raises:
@@ -162,8 +154,8 @@ def analyse_shard(task: ShardTask) -> ShardRows:
     return replace(part, notes=(*task.run.problems, *part.notes))
 
 
-def table_of(analysis: Analysis, parts: Sequence[ShardRows]) -> StackTable:
+def table_of(analysis: StackAnalysis, parts: Sequence[ShardRows]) -> StackTable:
     """The analysis' table from its shards' rows."""
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    rows = analysis.finish(analysis.merge([part.rows for part in parts]))
+    rows = analysis.definition.of_shards([part.rows for part in parts])
     return StackTable(analysis.name, analysis.code, analysis.title, analysis.columns, rows, notes)

@@ -1,6 +1,7 @@
 """What ran on a shard's devices, as arrays: the intervals that device time is computed from.
 
-The peaks of a shard's devices: what a roofline stands below, and when memory is the limit.
+The peaks of a shard's devices: what a roofline stands below, and when memory is the limit. The instructions of programs
+that spans are executions of.
 """
 
 import re
@@ -13,9 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.encoding import encode_column
 from phasepoint.devices import DeviceSpec, device_spec, unknown_device_note
 from phasepoint.stack.shard.hierarchy import NONE, referred_rows
 from phasepoint.stack.shard.shard import StackShard
+
+NO_DEVICE_NOTE = "no device work was recorded: record with the device's activities on"
 
 _PLACE = re.compile(r"^(\w+:\d+)(?:\s|$)")
 
@@ -54,9 +58,6 @@ def read_peaks(shard: StackShard) -> Peaks:
     named = {place[1]: name for name in shard.shard.session.devices if (place := _PLACE.match(name))}
     specs = {device: spec for device, name in named.items() if (spec := device_spec(name)) is not None}
     return Peaks(specs, named)
-
-
-_HOST = "host"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +112,7 @@ def read_executions(shard: StackShard) -> Executions:
         StoreError: the table cannot be read.
     """
     spans = shard.table("spans", ["window", "span", "device", "level", "category", "start_ps", "dur_ps", "launch"])
-    on_device = pc.and_(pc.not_equal(spans["device"], _HOST), pc.is_in(spans["level"], pa.array(["op", "kernel"])))
+    on_device = pc.and_(pc.not_equal(spans["device"], "host"), pc.is_in(spans["level"], pa.array(["op", "kernel"])))
     row = np.flatnonzero(on_device.to_numpy(zero_copy_only=False))
     chosen = spans.take(pa.array(row))
     start_ps = chosen["start_ps"].to_numpy()
@@ -133,3 +134,20 @@ def texts_of(column: pa.ChunkedArray) -> NDArray[np.object_]:
     encoded = column.combine_chunks()
     words = np.array(encoded.dictionary.to_pylist(), object)
     return words[encoded.indices.to_numpy()] if len(words) else np.empty(0, object)
+
+
+def distinct_instructions(spans: pa.Table) -> tuple[list[tuple[int, str]], Int64s]:
+    """The instructions, as program and name, that spans are executions of.
+
+    Args:
+        spans: rows of `spans` with `program`, `op` and `name`.
+
+    Returns:
+        Each instruction once, sorted by program, and `[n]` the number of each span's. A missing program is -1.
+    """
+    code, names = encode_column(pc.coalesce(spans["op"].cast(pa.string()), spans["name"].cast(pa.string())))
+    if not len(code):
+        return [], np.empty(0, np.int64)
+    program = spans["program"].fill_null(-1).to_numpy()
+    pairs, number = np.unique(np.stack((program, code)), axis=1, return_inverse=True)
+    return [(program, names[code]) for program, code in pairs.T.tolist()], number.ravel()

@@ -60,7 +60,7 @@ def inherited(spans: pa.Table, column: str) -> pa.Array:
     Returns:
         `[n]` values of the column's type, null where no span above has one.
     """
-    values = _combined(spans[column])
+    values = spans[column].combine_chunks()
     known = values.is_valid().to_numpy(zero_copy_only=False)
     row = np.where(known, np.arange(spans.num_rows), nearest_above(spans, known))
     return values.take(pa.array(row, mask=row == NONE))
@@ -137,10 +137,3 @@ def climb(up: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
         up[going] = up[up[going]]
     up[(up != NONE) & ~chosen[up]] = NONE
     return up
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 0:
-        return pa.array([], column.type)
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined

@@ -14,6 +14,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet
 from phasepoint.core.nesting import nest_spans
 from phasepoint.stack.shard.hierarchy import NONE, climb
+from phasepoint.stack.shard.shard import StackShard
 
 _SYNCHRONISES = re.compile(
     r"^(cuda|cu|hip|mtia)\w*(Device|Stream|Event|Ctx)Synchronize|BlockHostUntil|BlockUntilReady|\bAwait", re.IGNORECASE
@@ -128,6 +129,42 @@ def name_activity(spans: pa.Table, above: Int64s) -> Naming:
     named = np.where(is_input & (annotation != NONE), annotation, named)
     waits, idles, stream_waits = (_matches(spans["name"], kind) for kind in (_SYNCHRONISES, _IDLES, _STREAM_WAITS))
     return Naming(named, is_input, waits, idles, stream_waits)
+
+
+@dataclass(frozen=True, eq=False)
+class HostSide:
+    """The host's side of a shard. Arrays are `[n_spans]`.
+
+    Attributes:
+        start_ps: start of each span, from the session's epoch.
+        end_ps: its end.
+        tracks: `tracks_of` them.
+        activity: what the host's threads did.
+        naming: what a user calls that.
+    """
+
+    start_ps: Int64s
+    end_ps: Int64s
+    tracks: Int64s
+    activity: HostActivity
+    naming: Naming
+
+    def told_to_wait(self, launches: Int64s) -> Bools:
+        """`[n_spans]` the launches, of these rows, before which a stream was told to wait."""
+        return told_to_wait(launches, self.start_ps, self.tracks, self.naming.stream_waits)
+
+
+def read_host(shard: StackShard) -> HostSide:
+    """The host's side of a shard.
+
+    Raises:
+        StoreError: the table cannot be read.
+    """
+    spans = shard.table("spans")
+    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
+    activity = host_activity(spans, tracks)
+    naming = name_activity(spans, activity.above)
+    return HostSide(start_ps, start_ps + spans["dur_ps"].to_numpy(), tracks, activity, naming)
 
 
 def told_to_wait(launches: Int64s, start_ps: Int64s, tracks: Int64s, stream_waits: Bools) -> Bools:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
+from phasepoint.stack.shard.executions import distinct_instructions
 from phasepoint.stack.shard.hierarchy import NONE, inherited, nearest_above
 from phasepoint.stack.shard.shard import StackShard
 
@@ -98,6 +99,7 @@ def read_layers(shard: StackShard) -> Layers:
 
 
 def _directions(spans: pa.Table) -> Int64s:
+    """`[n_spans]` index into `DIRECTIONS`, -1 where the direction is not known."""
     code, values = encode_column(pa.chunked_array([inherited(spans, "direction")]))
     known = [DIRECTIONS.index(value) if value in DIRECTIONS else -1 for value in values]
     return np.array([*known, -1], np.int64)[code]
@@ -115,18 +117,14 @@ def _operations(shard: StackShard, spans: pa.Table) -> tuple[Int64s, list[str]]:
 
 def _framework_names(shard: StackShard, spans: pa.Table) -> pa.Array:
     """`[n_spans]` last part of the `op_name` of each span's HLO instruction, null where it has none."""
-    program = spans["program"].to_numpy(zero_copy_only=False)
-    op_code, ops = encode_column(pc.coalesce(spans["op"].cast(pa.string()), spans["name"].cast(pa.string())))
     rows = np.flatnonzero(spans["program"].is_valid().to_numpy())
+    instructions, number = distinct_instructions(spans.select(["program", "op", "name"]).take(pa.array(rows)))
     result = np.full(spans.num_rows, None, object)
-    if len(rows):
+    if instructions:
         columns = shard.table("instructions", ["program", "op", "op_name"]).to_pydict().values()
-        named = {(p, op): name for p, op, name in zip(*columns, strict=True) if name}
-        pairs, inverse = np.unique(
-            np.stack((program[rows].astype(np.int64), op_code[rows])), axis=1, return_inverse=True
-        )
-        texts = [_last_part(named.get((p, ops[code]))) for p, code in pairs.T.tolist()]
-        result[rows] = np.array([*texts, None], object)[inverse.ravel()]
+        named = {(program, op): name for program, op, name in zip(*columns, strict=True)}
+        texts = [_last_part(named.get(instruction)) for instruction in instructions]
+        result[rows] = np.array([*texts, None], object)[number]
     return pa.array(result, pa.string())
 
 

@@ -8,9 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from phasepoint.core.tables import Column
 from phasepoint.store import Run, Shard
+
+T = TypeVar("T")
+
+Data = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Values by column name, `[n_rows]` each; or rows, one after another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +24,7 @@ class ShardRows:
     """What an analysis makes of one shard.
 
     Attributes:
-        rows: rows of the analysis' columns, or whatever its `merge` takes.
+        rows: rows of the analysis' columns, or whatever its `finish` takes.
         notes: what is not known, why, and which recording would bring it; equal notes of several shards are told once.
     """
 
@@ -47,17 +53,19 @@ class StackTable:
     notes: tuple[str, ...]
 
 
-def rows_of(columns: Sequence[Column], data: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
+def rows_of(columns: Sequence[Column], data: Data) -> pa.Table:
     """A table of the given columns.
 
     Args:
         columns: the declaration.
-        data: `[n_rows]` values by column name, for every column.
+        data: a value for every column and no other.
 
     Raises:
         ValueError: a column is missing or unknown, has another type, or holds null where it must be known.
     """
     names = [column.name for column in columns]
+    if not isinstance(data, Mapping):
+        data = {name: [row[name] for row in data] for name in names}
     if sorted(names) != sorted(data):
         raise ValueError(f"expected the columns {', '.join(names)}, found {', '.join(data)}")
     arrays = []
@@ -78,9 +86,6 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, c.nullable, metadata={"doc": c.doc, "unit": c.unit}) for c in columns])
 
 
-Made = TypeVar("Made")
-
-
 @dataclass(frozen=True, eq=False)
 class StackShard:
     """A shard and its tables.
@@ -88,10 +93,12 @@ class StackShard:
     Attributes:
         run: the run.
         shard: which shard of it.
+        windows: rows of these windows alone; None for all.
     """
 
     run: Run
     shard: Shard
+    windows: tuple[int, ...] | None = None
     _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False)
     _made: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
@@ -108,18 +115,90 @@ class StackShard:
             columns: which columns; None for all.
         """
         if name not in self._tables:
-            self._tables[name] = self.run.table(name, shard=self.shard.name).drop_columns(["host", "attempt"])
+            table = self.run.table(name, shard=self.shard.name).drop_columns(["host", "attempt"])
+            self._tables[name] = _of_windows(name, table, self.windows)
         table = self._tables[name]
         return table if columns is None else table.select(list(columns))
 
-    def once(self, make: "Callable[[StackShard], Made]") -> Made:
+    def once(self, make: "Callable[[StackShard], T]") -> T:
         """What a function makes of the shard, made at the first call and kept: analyses share their groundwork."""
         if make not in self._made:
             self._made[make] = make(self)
-        made: Made = self._made[make]
+        made: T = self._made[make]
         return made
+
+    def only(self, windows: Sequence[int]) -> "StackShard":
+        """The shard as if it held these windows alone; what was read of it is not read again."""
+        tables = {name: _of_windows(name, table, windows) for name, table in self._tables.items()}
+        return StackShard(self.run, self.shard, tuple(windows), tables)
+
+
+def _of_windows(name: str, table: pa.Table, windows: Sequence[int] | None) -> pa.Table:
+    """A table's rows of some windows. Of `windows` itself all stay: where captures lie is known of the whole run."""
+    if windows is None or name == "windows" or "window" not in table.column_names:
+        return table
+    return table.filter(pc.is_in(table["window"], value_set=pa.array(windows, pa.int64())))
 
 
 def shards_of(run: Run) -> tuple[StackShard, ...]:
     """The shards of a run's history, by host and attempt."""
     return tuple(StackShard(run, shard) for shard in run.shards)
+
+
+RowsAndNotes = tuple[Data, Sequence[str]]
+"""What an analysis says of a shard: its rows, but for their host, and what is not known."""
+
+Order = Sequence[tuple[str, str]]
+"""Columns to sort by, each with `ascending` or `descending`; rows that are equal in them stay as they are."""
+
+HOST = Column("host", pa.int64(), "rank of the process")
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """How an analysis makes its rows.
+
+    Attributes:
+        columns: what the rows hold; `HOST` stands in front.
+        read: its rows of one shard.
+        order: how the rows of a shard are sorted; empty where `read` gives them in order.
+        part: what `read` gives where shards must be seen together; empty where it gives `columns`.
+        finish: makes the rows of `columns` from those of `part` of all shards.
+    """
+
+    columns: tuple[Column, ...]
+    read: Callable[[StackShard], RowsAndNotes]
+    order: Order = ()
+    part: tuple[Column, ...] = ()
+    finish: Callable[[pa.Table], Data] | None = None
+
+    def of_shard(self, shard: StackShard) -> ShardRows:
+        """The rows of one shard, and its notes."""
+        data, notes = self.read(shard)
+        rows = rows_of((self.part or self.columns)[1:], data)
+        rows = rows.add_column(0, schema_of([HOST]).field(0), pa.array([shard.host] * rows.num_rows, HOST.type))
+        return ShardRows(rows.sort_by(list(self.order)) if self.order else rows, tuple(notes))
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """What `of_shard` gave of several shards, one after another: shards may be analysed anywhere."""
+        return pa.concat_tables([schema_of(self.part or self.columns).empty_table(), *parts])
+
+    def of_shards(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """The result's rows, from what `of_shard` gave of each shard."""
+        rows = self.merge(parts)
+        return rows if self.finish is None else rows_of(self.columns, self.finish(rows))
+
+
+def analysis(
+    *columns: Column,
+    order: Order = (),
+    part: tuple[Column, ...] = (),
+    finish: Callable[[pa.Table], Data] | None = None,
+) -> Callable[[Callable[[StackShard], RowsAndNotes]], Definition]:
+    """Make a function of a shard the definition of an analysis; `HOST` is put in front of its columns.
+
+    Example:
+        `@analysis(LAYER, LATENCY, order=[("latency_ps", "descending")])`
+    """
+    whole = (HOST, *part) if part else ()
+    return lambda read: Definition((HOST, *columns), read, order, whole, finish)

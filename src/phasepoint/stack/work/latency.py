@@ -21,7 +21,6 @@ from phasepoint.core.tables import Column
 from phasepoint.stack.shard.layers import Layers, read_layers
 from phasepoint.stack.shard.shard import StackShard
 
-HOST = Column("host", pa.int64(), "rank of the process")
 DEVICE = Column("device", pa.string(), "the device: gpu:0, tpu:0, cpu:0")
 LAYER = Column("layer", pa.string(), "module path; null for what belongs to no layer", nullable=True)
 TYPE = Column("type", pa.string(), "class of the layer: Conv2d, Linear", nullable=True)
@@ -33,12 +32,7 @@ LATENCY = Column(
 STEP_LATENCY = Column("step_latency_ps", pa.int64(), "median of one step", "ps", nullable=True)
 SHARE = Column("share_ratio", pa.float64(), "share of the column before it in the host's sum", "ratio", nullable=True)
 KERNELS = Column("kernels", pa.int64(), "executions on the device", "executions")
-DEVICE_TIME = Column(
-    "device_ps",
-    pa.int64(),
-    "durations of its kernels (self times of ops, which nest) added up",
-    "ps",
-)
+DEVICE_TIME = Column("device_ps", pa.int64(), "durations of its kernels (self times of ops, which nest) added up", "ps")
 
 
 def shares(values: "pa.Array | list[int]") -> list[float | None]:

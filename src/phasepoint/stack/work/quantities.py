@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,77 +198,71 @@ SOURCES = {"counter": 1, "compiler": 2, "formula": 4}
 
 
 @dataclass(frozen=True, eq=False)
-class Quantities:
-    """What executions did. Arrays are `[n]`; a value counts where it is known, and is 0 elsewhere.
+class Quantity:
+    """One quantity of executions. Arrays are `[n]`.
 
     Attributes:
-        flop, flop_known: floating-point operations.
-        read_bytes, read_known: bytes read from memory.
-        write_bytes, write_known: bytes written.
-        bytes, bytes_known: bytes read and written.
-        occupancy, occupancy_known: share of the warps (waves) that a processor can hold, 0–1.
-        flop_source, bytes_source, occupancy_source: a value of `SOURCES`, 0 where not known.
+        value: 0 where it is not known.
+        source: a value of `SOURCES`, 0 where it is not known.
+    """
+
+    value: NDArray[Any]
+    source: Int64s
+
+    @property
+    def known(self) -> Bools:
+        """`[n]` whether it is known."""
+        return self.source > 0
+
+    def learn(self, rows: Int64s | Bools, value: NDArray[Any], source: str | Int64s) -> None:
+        """Set it for some executions."""
+        self.value[rows] = value
+        self.source[rows] = SOURCES[source] if isinstance(source, str) else source
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """What executions did. Arrays are `[n]`.
+
+    Attributes:
+        flop: floating-point operations.
+        read_bytes: bytes read from memory.
+        write_bytes: bytes written.
+        bytes: bytes read and written.
+        occupancy: share of the warps (waves) that a processor can hold, 0–1.
         element_type: type of the operands (bf16, f32), None where not known.
     """
 
-    flop: Int64s
-    flop_known: Bools
-    read_bytes: Int64s
-    read_known: Bools
-    write_bytes: Int64s
-    write_known: Bools
-    bytes: Int64s
-    bytes_known: Bools
-    occupancy: NDArray[np.float64]
-    occupancy_known: Bools
-    flop_source: Int64s
-    bytes_source: Int64s
-    occupancy_source: Int64s
+    flop: Quantity
+    read_bytes: Quantity
+    write_bytes: Quantity
+    bytes: Quantity
+    occupancy: Quantity
     element_type: NDArray[np.object_]
 
 
 def no_quantities(n_rows: int) -> Quantities:
     """Quantities of which nothing is known."""
-
-    def zeros() -> Int64s:
-        return np.zeros(n_rows, np.int64)
-
-    def never() -> Bools:
-        return np.zeros(n_rows, np.bool_)
-
-    return Quantities(
-        flop=zeros(),
-        flop_known=never(),
-        read_bytes=zeros(),
-        read_known=never(),
-        write_bytes=zeros(),
-        write_known=never(),
-        bytes=zeros(),
-        bytes_known=never(),
-        occupancy=np.zeros(n_rows),
-        occupancy_known=never(),
-        flop_source=zeros(),
-        bytes_source=zeros(),
-        occupancy_source=zeros(),
-        element_type=np.full(n_rows, None, object),
-    )
+    flop, read, written, moved = (Quantity(np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)) for _ in range(4))
+    occupancy = Quantity(np.zeros(n_rows), np.zeros(n_rows, np.int64))
+    return Quantities(flop, read, written, moved, occupancy, np.full(n_rows, None, object))
 
 
-def join_quantities(found: Sequence[Quantities]) -> Quantities:
+_TOGETHER = (("flop",), ("bytes", "read_bytes", "write_bytes"), ("occupancy",))
+"""Quantities that are taken from one source: what is read and written adds up to the bytes, the first of theirs."""
+
+
+def join_quantities(sources: Sequence[Quantities]) -> Quantities:
     """Each quantity of each execution from the first that knows it."""
-    joined = no_quantities(len(found[0].flop))
-    for one in found:
-        fresh = one.flop_known & ~joined.flop_known
-        for name in ("flop", "flop_known", "flop_source"):
-            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
-        fresh = one.bytes_known & ~joined.bytes_known
-        for name in ("bytes", "read_bytes", "write_bytes", "bytes_known", "read_known", "write_known", "bytes_source"):
-            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
-        fresh = one.occupancy_known & ~joined.occupancy_known
-        for name in ("occupancy", "occupancy_known", "occupancy_source"):
-            getattr(joined, name)[fresh] = getattr(one, name)[fresh]
-        unnamed = np.array([one is None for one in joined.element_type], np.bool_)
-        joined.element_type[unnamed] = one.element_type[unnamed]
+    joined = no_quantities(len(sources[0].element_type))
+    for source in sources:
+        for names in _TOGETHER:
+            fresh = getattr(source, names[0]).known & ~getattr(joined, names[0]).known
+            for name in names:
+                quantity: Quantity = getattr(source, name)
+                getattr(joined, name).learn(fresh, quantity.value[fresh], quantity.source[fresh])
+        unnamed = np.array([kind is None for kind in joined.element_type], np.bool_)
+        joined.element_type[unnamed] = source.element_type[unnamed]
     return joined
 
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.hlo.shapes import parse_array
+from phasepoint.stack.shard.executions import distinct_instructions
 from phasepoint.stack.shard.hierarchy import NONE, find_rows, inherited, nearest_above
 from phasepoint.stack.shard.shard import StackShard
 from phasepoint.stack.work.counters import COUNTERS
-from phasepoint.stack.work.quantities import SOURCES, OpWork, Quantities, no_quantities, op_work, share_out
+from phasepoint.stack.work.quantities import OpWork, Quantities, Quantity, no_quantities, op_work, share_out
 
 
 def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:
@@ -27,9 +28,9 @@ def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:
     found = no_quantities(len(row))
     _add_metrics(shard, row, found)
     _add_launch_occupancy(shard, row, found)
-    both = found.read_known & found.write_known & ~found.bytes_known
-    found.bytes[both] = found.read_bytes[both] + found.write_bytes[both]
-    found.bytes_known[:] |= both
+    read, written = found.read_bytes, found.write_bytes
+    both = read.known & written.known & ~found.bytes.known
+    found.bytes.learn(both, (read.value + written.value)[both], read.source[both])
     return found
 
 
@@ -54,13 +55,9 @@ def compiler_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quan
     found.element_type[:] = types
     known &= ~_holds_known(spans, row, known)
     owner = _instances(taken)
-    for field, place in (("flop", 0), ("bytes", 1)):
-        values = work[:, place]
+    for quantity, values in zip((found.flop, found.bytes), work.T, strict=True):
         has = known & (values >= 0)
-        shared = share_out(owner, np.where(has, values, 0), time_ps)
-        getattr(found, field)[has] = shared[has]
-        getattr(found, f"{field}_known")[:] = has
-        getattr(found, f"{field}_source")[has] = SOURCES["compiler"]
+        quantity.learn(has, share_out(owner, np.where(has, values, 0), time_ps)[has], "compiler")
     return found
 
 
@@ -85,8 +82,15 @@ def formula_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quant
     own = (origin != NONE) & (~runs_itself | (origin == row))
     rows = np.flatnonzero(own)
     index = of_span[origin[rows]]
-    for field, source in (("flop", "flop"), ("read", None), ("write", None), ("bytes", "bytes")):
-        _share_formula(found, field, works, index, rows=rows, origin=origin[rows], time_ps=time_ps[rows], source=source)
+    for quantity, of_works in (
+        (found.flop, [-1 if work.flop is None else work.flop for work in works]),
+        (found.read_bytes, [work.read_bytes for work in works]),
+        (found.write_bytes, [work.write_bytes for work in works]),
+        (found.bytes, [work.read_bytes + work.write_bytes for work in works]),
+    ):
+        values = np.array(of_works, np.int64)[index]
+        shared = share_out(origin[rows], np.maximum(values, 0), time_ps[rows])
+        quantity.learn(rows[values >= 0], shared[values >= 0], "formula")
     types = np.array([work.element_type for work in works], object)
     found.element_type[rows] = types[index]
     return found
@@ -107,17 +111,12 @@ def _add_metrics(shard: StackShard, row: Int64s, found: Quantities) -> None:
         mine = np.flatnonzero((name == code) & (at != NONE))
         if counter is None or not len(mine):
             continue
+        quantity: Quantity = getattr(found, counter.quantity)
         scaled = value[mine] * counter.scale
-        if counter.quantity == "occupancy":
-            found.occupancy[at[mine]] = scaled
-            found.occupancy_known[at[mine]] = True
-            found.occupancy_source[at[mine]] = SOURCES[counter.source]
-            continue
-        field = counter.quantity
-        np.add.at(getattr(found, field), at[mine], np.round(scaled).astype(np.int64))
-        getattr(found, field.replace("_bytes", "") + "_known")[at[mine]] = True
-        source = found.flop_source if field == "flop" else found.bytes_source
-        source[at[mine]] = SOURCES[counter.source]
+        if counter.quantity != "occupancy":  # of which there is one; counts of several counters add up
+            np.add.at(quantity.value, at[mine], np.round(scaled).astype(np.int64))
+            scaled = quantity.value[at[mine]]
+        quantity.learn(at[mine], scaled, counter.source)
 
 
 def _add_launch_occupancy(shard: StackShard, row: Int64s, found: Quantities) -> None:
@@ -131,10 +130,8 @@ def _add_launch_occupancy(shard: StackShard, row: Int64s, found: Quantities) -> 
     ratio[find_rows(spans, launches["window"].to_numpy(), launches["span"].to_numpy())] = launches[
         "occupancy_ratio"
     ].to_numpy()
-    fresh = ~np.isnan(ratio[row]) & ~found.occupancy_known
-    found.occupancy[fresh] = ratio[row][fresh]
-    found.occupancy_known[:] |= fresh
-    found.occupancy_source[fresh] = SOURCES["formula"]
+    fresh = ~np.isnan(ratio[row]) & ~found.occupancy.known
+    found.occupancy.learn(fresh, ratio[row][fresh], "formula")
 
 
 def _instruction_work(shard: StackShard, taken: pa.Table) -> tuple[NDArray[np.bool_], Int64s, NDArray[np.object_]]:
@@ -145,14 +142,12 @@ def _instruction_work(shard: StackShard, taken: pa.Table) -> tuple[NDArray[np.bo
         return has_program, work, types
     columns = shard.table("instructions", ["program", "op", "flop", "bytes", "shape", "operands"]).to_pydict().values()
     costs = {(program, op): rest for program, op, *rest in zip(*columns, strict=True)}
-    program = taken["program"].fill_null(-1).to_numpy()
-    code, ops = encode_column(pc.coalesce(taken["op"].cast(pa.string()), taken["name"].cast(pa.string())))
-    pairs, inverse = np.unique(np.stack((program, code)), axis=1, return_inverse=True)
-    found = [costs.get((p, ops[c])) for p, c in pairs.T.tolist()]
-    values = [(-1, -1) if one is None else tuple(-1 if v is None else v for v in one[:2]) for one in found]
-    work[:] = np.array(values, np.int64).reshape(-1, 2)[inverse.ravel()]
-    kinds = [_element_type(costs, p, one) for p, one in zip(pairs[0].tolist(), found, strict=True)]
-    types[:] = np.array([None, *kinds], object)[1:][inverse.ravel()]
+    instructions, number = distinct_instructions(taken)
+    found = [costs.get(instruction) for instruction in instructions]
+    values = [(-1, -1) if cost is None else tuple(-1 if v is None else v for v in cost[:2]) for cost in found]
+    work[:] = np.array(values, np.int64).reshape(-1, 2)[number]
+    kinds = [_element_type(costs, program, cost) for (program, _), cost in zip(instructions, found, strict=True)]
+    types[:] = np.array([None, *kinds], object)[1:][number]
     return has_program & (work >= 0).any(axis=1), work, types
 
 
@@ -208,9 +203,7 @@ def _add_copies(taken: pa.Table, found: Quantities) -> None:
     """Copies and fills move the bytes that the profiler gives."""
     moves = pc.equal(taken["category"], "data_movement").to_numpy()
     sized = taken["bytes"].is_valid().to_numpy() & moves
-    found.bytes[sized] = taken["bytes"].fill_null(0).to_numpy()[sized]
-    found.bytes_known[sized] = True
-    found.bytes_source[sized] = SOURCES["formula"]
+    found.bytes.learn(sized, taken["bytes"].fill_null(0).to_numpy()[sized], "formula")
 
 
 def _formula_of_spans(spans: pa.Table) -> tuple[list[OpWork], Int64s]:
@@ -240,29 +233,3 @@ def _origin(spans: pa.Table, of_span: Int64s) -> Int64s:
     own = pa.array(np.arange(spans.num_rows), mask=~innermost)
     origin: Int64s = inherited(spans.append_column("origin", own), "origin").fill_null(NONE).to_numpy()
     return origin
-
-
-def _share_formula(
-    found: Quantities,
-    field: str,
-    works: list[OpWork],
-    index: Int64s,
-    *,
-    rows: Int64s,
-    origin: Int64s,
-    time_ps: Int64s,
-    source: str | None,
-) -> None:
-    def value(work: OpWork) -> int | None:
-        return {"flop": work.flop, "read": work.read_bytes, "write": work.write_bytes}.get(
-            field, work.read_bytes + work.write_bytes
-        )
-
-    values = np.array([-1 if value(work) is None else value(work) for work in works], np.int64)[index]
-    has = values >= 0
-    shared = share_out(origin, np.where(has, values, 0), time_ps)
-    target = {"read": "read_bytes", "write": "write_bytes"}.get(field, field)
-    getattr(found, target)[rows[has]] = shared[has]
-    getattr(found, f"{field}_known")[rows[has]] = True
-    if source is not None:
-        getattr(found, f"{source}_source")[rows[has]] = SOURCES["formula"]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
-from phasepoint.stack.shard.executions import read_executions
+from phasepoint.stack.shard.executions import NO_DEVICE_NOTE, read_executions
 from phasepoint.stack.shard.layers import DIRECTIONS, Layers, read_layers
 from phasepoint.stack.shard.shard import StackShard
 from phasepoint.stack.work.quantities import SOURCES, Quantities, join_quantities
@@ -19,8 +19,6 @@ from phasepoint.stack.work.quantity_sources import (
     first_of_instances,
     formula_quantities,
 )
-
-NO_DEVICE_NOTE = "no device work was recorded: record with the device's activities on"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +71,7 @@ def read_work(shard: StackShard) -> Work:
     Raises:
         StoreError: the tables cannot be read.
     """
-    executions = read_executions(shard)
+    executions = shard.once(read_executions)
     spans, layers = shard.table("spans"), shard.once(read_layers)
     row = executions.row
     taken = spans.take(pa.array(row))
@@ -82,12 +80,13 @@ def read_work(shard: StackShard) -> Work:
     device, devices = encode_column(taken["device"])
     name, names = encode_column(taken["name"])
     category, categories = encode_column(taken["category"])
-    found = [
-        counter_quantities(shard, row),
-        compiler_quantities(shard, row, time_ps),
-        formula_quantities(shard, row, time_ps),
-    ]
-    quantities = join_quantities(found)
+    quantities = join_quantities(
+        [
+            counter_quantities(shard, row),
+            compiler_quantities(shard, row, time_ps),
+            formula_quantities(shard, row, time_ps),
+        ]
+    )
     notes = (*layers.notes, *_quantity_notes(quantities)) if len(row) else (NO_DEVICE_NOTE,)
     return Work(
         row=row,
@@ -123,19 +122,19 @@ def direction_texts(direction: Int64s) -> list[str | None]:
 
 def _quantity_notes(quantities: Quantities) -> list[str]:
     notes = []
-    if not quantities.flop_known.any():
+    if not quantities.flop.known.any():
         notes.append(
             "flop are not known: for PyTorch import a trace of torch.profiler with record_shapes=True (Phasepoint's "
             "windows leave shapes out, which cost time at every operator); counters come with CUPTI metrics or "
             "rocprofv3 --pmc; JAX has them from the program in the trace"
         )
-    if not (quantities.bytes_source & SOURCES["counter"]).any():
+    if not (quantities.bytes.source & SOURCES["counter"]).any():
         notes.append(
             "bytes are not measured: DRAM traffic takes hardware counters (dram__bytes_read.sum and "
             "dram__bytes_write.sum of CUPTI, FETCH_SIZE and WRITE_SIZE of rocprofv3); "
             "what stands here is what the source column says"
         )
-    if not quantities.occupancy_known.any():
+    if not quantities.occupancy.known.any():
         notes.append(
             "occupancy is not known: it comes with launch parameters of CUDA kernels, or with hardware counters"
         )

@@ -25,7 +25,7 @@ from phasepoint.core.units import format_counted, format_ps, format_ratio
 from phasepoint.estimates.captured import INPUT
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.steps import sum_ps
+from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 LEAST_SHARE = 0.02
 
@@ -43,8 +43,7 @@ def find(view: FindingsView) -> list[Finding]:
     if total_ps < LEAST_SHARE * clock.wall_ps:
         return []
     part = view.part(INPUT)
-    waited_ps, share = sum_ps(clock.input_ps), total_ps / clock.wall_ps
-    steps = int((clock.input_ps > 0.2 * clock.dur_ps).sum())
+    share = total_ps / clock.wall_ps
     return [
         Finding(
             code="INPUT-STALL",
@@ -55,14 +54,7 @@ def find(view: FindingsView) -> list[Finding]:
             phase=view.phase_of_most(claimed_ps),
             remedy="load ahead in other processes: PyTorch DataLoader(num_workers=4, prefetch_factor=4, "
             "persistent_workers=True); JAX: grain worker processes, or a thread that puts the next batch on the device",
-            evidence=(
-                Evidence(
-                    f"{format_counted(steps, 'step')} waited for more than a fifth of the time, "
-                    f"{format_ps(waited_ps)} in all",
-                    "steps",
-                    "select step, input_ps, dur_ps from steps where input_ps > 0.2 * dur_ps order by input_ps desc",
-                ),
-            ),
+            evidence=(_waits(clock),),
             confidence="high" if view.captured.row.size else "medium",
             wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",
         )
@@ -76,3 +68,15 @@ def _exposed(view: FindingsView) -> Int64s:
         return wait_ps
     share = min(view.part(INPUT).total_ps / max(sum_ps(wait_ps), 1), 1.0)
     return np.asarray(np.floor(wait_ps * share), np.int64)
+
+
+def _waits(clock: RunClock) -> Evidence:
+    """The steps that waited for more than a fifth of their time; all that waited where none did for so long."""
+    long = int((clock.input_ps > 0.2 * clock.dur_ps).sum())
+    told = f"{format_counted(long, 'step')} waited for more than a fifth of the time"
+    where = "input_ps > 0.2 * dur_ps" if long else "input_ps > 0"
+    return Evidence(
+        f"{told}, {format_ps(sum_ps(clock.input_ps))} in all",
+        "steps",
+        f"select step, input_ps, dur_ps from steps where {where} order by input_ps desc",
+    )

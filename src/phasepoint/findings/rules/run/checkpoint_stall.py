@@ -40,6 +40,7 @@ from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 LEAST_SHARE = 0.015
 COPY_BYTES_PER_S = 2_000_000_000
+"""The least that copying to host memory reaches, as the page says."""
 COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
 COPY_MOST = 0.2
 SLOW_RATIO = 3.0

@@ -38,6 +38,7 @@ PARTS = 6
 RISES = PARTS - 1
 LEAST_RISES = RISES - 1
 LEAST_SAMPLES = PARTS + 2
+"""Each stretch must have one, and two more, as samples do not fall evenly."""
 LEAST_GROWTH = 0.05
 LEAST_MIB = 32
 MOST_JUMP = 0.4

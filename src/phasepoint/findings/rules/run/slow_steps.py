@@ -48,6 +48,7 @@ MODEL_ERROR = 0.1
 """Half width, as a ratio of the loss, of what the choice of the limit and of the level adds to the interval."""
 
 LISTED = 20
+"""Steps that the evidence names: a choice, as many as one looks up by hand."""
 _CAUSES = ("garbage collection", "a checkpoint", "compiling", "waiting for input", "a capture window")
 _CAPTURED = len(_CAUSES) - 1
 _UNKNOWN = len(_CAUSES)
@@ -75,7 +76,7 @@ def find(view: FindingsView) -> list[Finding]:
     found = []
     for cause in (_UNKNOWN, _CAPTURED):
         claimed_ps = np.where(slow.cause == cause, slow.lost_ps, 0)
-        if sum_ps(claimed_ps) >= LEAST_SHARE * view.clock.wall_ps:
+        if sum_ps(claimed_ps) >= max(LEAST_SHARE * view.clock.wall_ps, 1):
             found.append(_finding(view, slow, cause, claimed_ps))
     return found
 

@@ -17,7 +17,7 @@ MIN_SAMPLES = (5, 10, 20, 30, 45, 60, 90, 120)
 """The values tried; those over a third of the points are left out."""
 
 
-def label_dbscan(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
+def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Cluster the captured steps; noise joins the nearest cluster, uncaptured steps a neighbour of like duration."""
     space = step_space(series, vectors)
     chosen = sample_points(space)

@@ -15,7 +15,7 @@ MOST_CLUSTERS = 10
 _SEED = 0
 
 
-def label_kmeans(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
+def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Cluster the captured steps; the others take the label of a captured neighbour of like duration."""
     space = step_space(series, vectors)
     sample = space.points[sample_points(space)]

@@ -40,7 +40,7 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
     return len(a & b) / smaller
 
 
-def label_ols(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
+def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Label the run by an online linear scan over its captured steps; the others inherit the phase before them."""
     if vectors is None:
         note = "no step was captured: op sets are unknown, so the whole run is one phase to this method"

@@ -14,7 +14,7 @@ _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
 
-def label_recurrent(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
+def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Label the run: what is known first (compilation, hints, ops, waiting for data), then what the clock tells.
 
     Hints (`kind`) keep steps apart whatever the clock says; within the hint that

@@ -1,10 +1,11 @@
-"""A4, layer memory allocation: the bytes that each layer's work allocated.
+"""The bytes that each layer's work allocated, by layer and by type.
 
 From the allocator's events where there are any; of a compiled program the sizes of its instructions' results, which is
 what the layer writes: the compiler gives results the same buffers one after another.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.encoding import encode_column
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.groups import sum_by
 from phasepoint.core.tables import Column
 from phasepoint.hlo.shapes import ELEMENT_BYTES, parse_array
+from phasepoint.stack.shard.executions import distinct_instructions
 from phasepoint.stack.shard.hierarchy import NONE, find_rows
 from phasepoint.stack.shard.layers import read_layers
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
-from phasepoint.stack.work.latency import HOST, INDEX, LAYER, SHARE, TYPE, layer_names, layer_times, shares
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
+from phasepoint.stack.work.latency import INDEX, LAYER, SHARE, TYPE, layer_names, layer_times, shares
 from phasepoint.stack.work.work import read_work
 
 MEMORY = Column("bytes", pa.int64(), "bytes allocated by its work in the captured steps", "bytes", nullable=True)
@@ -29,7 +31,6 @@ MEMORY_SOURCE = Column(
     "counter: the allocator's events; compiler: sizes of results",
     nullable=True,
 )
-COLUMNS = (HOST, INDEX, LAYER, TYPE, MEMORY, SHARE, MEMORY_SOURCE)
 
 NO_MEMORY_NOTE = (
     "memory by layer is not known: torch.profiler records the allocator's events with profile_memory=True; "
@@ -43,7 +44,7 @@ _NO_RESULT = frozenset(
 
 
 @dataclass(frozen=True)
-class Memory:
+class LayerMemory:
     """What layers allocated.
 
     Attributes:
@@ -57,15 +58,15 @@ class Memory:
     notes: tuple[str, ...]
 
 
-def of_shard(shard: StackShard) -> ShardRows:
-    """A row for each layer of the shard; what belongs to no layer has one too, with a null layer."""
+@analysis(INDEX, LAYER, TYPE, MEMORY, SHARE, MEMORY_SOURCE)
+def layer_memory(shard: StackShard) -> RowsAndNotes:
+    """A4, layer memory allocation; what belongs to no layer has a row too, with a null layer."""
     layers, times, memory = shard.once(read_layers), shard.once(layer_times), shard.once(read_memory)
     ran = set(times.layer.tolist())
     codes = np.array([*times.layer.tolist(), *(code for code in sorted(memory.bytes) if code not in ran)], np.int64)
     names, types = layer_names(codes, layers)
     sizes = [memory.bytes.get(code) for code in codes.tolist()]
-    data = {
-        "host": [shard.host] * len(codes),
+    rows = {
         "index": list(range(len(codes))),
         "layer": names,
         "type": types,
@@ -73,10 +74,32 @@ def of_shard(shard: StackShard) -> ShardRows:
         "share_ratio": shares(pa.array(sizes, pa.int64())),
         "bytes_source": [None if size is None else memory.source for size in sizes],
     }
-    return ShardRows(rows_of(COLUMNS, data), (*layers.notes, *memory.notes))
+    return rows, (*layers.notes, *memory.notes)
 
 
-def read_memory(shard: StackShard) -> Memory:
+@analysis(
+    TYPE, Column("layers", pa.int64(), "layers of this type that allocated", "layers"), MEMORY, SHARE, MEMORY_SOURCE
+)
+def layer_memory_by_type(shard: StackShard) -> RowsAndNotes:
+    """A7, layer memory allocation aggregated by type, the most first; what belongs to no layer has a null type."""
+    layers, memory = shard.once(read_layers), shard.once(read_memory)
+    codes = np.array(list(memory.bytes), np.int64)
+    sizes: defaultdict[str | None, list[int]] = defaultdict(list)
+    for name, size in zip(layer_names(codes, layers)[1], memory.bytes.values(), strict=True):
+        sizes[name].append(size)
+    ranked = sorted(sizes.items(), key=lambda item: (-sum(item[1]), str(item[0])))
+    totals = [sum(parts) for _, parts in ranked]
+    rows = {
+        "type": [name for name, _ in ranked],
+        "layers": [len(parts) for _, parts in ranked],
+        "bytes": totals,
+        "share_ratio": shares(totals),
+        "bytes_source": [memory.source] * len(ranked),
+    }
+    return rows, (*layers.notes, *memory.notes)
+
+
+def read_memory(shard: StackShard) -> LayerMemory:
     """The bytes that each layer allocated.
 
     Raises:
@@ -84,9 +107,9 @@ def read_memory(shard: StackShard) -> Memory:
     """
     allocations = shard.table("allocations")
     if allocations.num_rows:
-        return Memory(_allocated(shard, allocations), "counter", ())
+        return LayerMemory(_allocated(shard, allocations), "counter", ())
     found = _written(shard)
-    return Memory(found, "compiler", ()) if found else Memory({}, None, (NO_MEMORY_NOTE,))
+    return LayerMemory(found, "compiler", ()) if found else LayerMemory({}, None, (NO_MEMORY_NOTE,))
 
 
 def _allocated(shard: StackShard, allocations: pa.Table) -> dict[int, int]:
@@ -105,22 +128,17 @@ def _written(shard: StackShard) -> dict[int, int]:
     rows = np.flatnonzero(taken["program"].is_valid().to_numpy() & work.op_begins)
     if not len(rows):
         return {}
-    taken = taken.select(["program", "op", "name"]).take(pa.array(rows))
+    instructions, number = distinct_instructions(taken.select(["program", "op", "name"]).take(pa.array(rows)))
     columns = shard.table("instructions", ["program", "op", "opcode", "shape"]).to_pydict().values()
     sizes = {
         (p, op): 0 if opcode in _NO_RESULT else result_bytes(shape)
         for p, op, opcode, shape in zip(*columns, strict=True)
     }
-    op, ops = encode_column(pc.coalesce(taken["op"].cast(pa.string()), taken["name"].cast(pa.string())))
-    size = np.array(
-        [sizes.get((p, ops[c]), -1) for p, c in zip(taken["program"].to_pylist(), op.tolist(), strict=True)], np.int64
-    )
+    size = np.array([sizes.get(instruction, -1) for instruction in instructions], np.int64)[number]
     return _sums(work.layer[rows][size >= 0], size[size >= 0])
 
 
-def _sums(
-    code: "np.ndarray[tuple[int], np.dtype[np.int64]]", size: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-) -> dict[int, int]:
+def _sums(code: Int64s, size: Int64s) -> dict[int, int]:
     values, place = np.unique(code, return_inverse=True)
     return dict(zip(values.tolist(), sum_by(place.ravel(), len(values), size).tolist(), strict=True))
 

@@ -7,7 +7,6 @@ every rank, total = wait + transfer, exactly. A rank straggles if it is last far
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,48 +15,26 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.core.encoding import encode_column
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.tables import Column
 from phasepoint.stack.shard.clock_alignment import Clocks, align_clocks
 from phasepoint.stack.shard.executions import read_executions, texts_of
 from phasepoint.stack.shard.hierarchy import NONE, find_rows, inherited
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
 
 _INT = pa.int64()
 
-COLUMNS = (
-    Column("host", _INT, "rank of the process"),
+_PART = (
+    Column("shard", pa.string(), "the shard"),
+    Column("epoch_unix_ns", _INT, "when its session began", "ns"),
     Column("device", pa.string(), "the device"),
-    Column("kind", pa.string(), "kind of collective; null for the row of all kinds", nullable=True),
-    Column("collectives", _INT, "collectives that were found on another rank too", "collectives"),
-    Column("unmatched", _INT, "collectives that were found on no other rank", "collectives"),
-    Column("late", _INT, "times this rank came last", "collectives"),
-    Column("late_ps", _INT, "by how much, summed up: what the others would have waited less", "ps"),
-    Column("late_max_ps", _INT, "the most of these", "ps", nullable=True),
-    Column("straggles", pa.bool_(), "whether it came last more often than by chance (3 σ) and than clocks err by"),
-    Column("wait_ps", _INT, "waiting for the last rank", "ps"),
-    Column("transfer_ps", _INT, "from the last rank's arrival to the end", "ps"),
-    Column("total_ps", _INT, "wait_ps + transfer_ps: its executions' time", "ps"),
-    Column("skew_median_ps", _INT, "median time from first to last arrival", "ps", nullable=True),
-    Column("skew_max_ps", _INT, "longest time from first to last arrival", "ps", nullable=True),
-    Column("clock_offset_ps", _INT, "what its host's clock is ahead of the first host's", "ps", nullable=True),
-    Column(
-        "clock_error_ps", _INT, "how far its ends lie from the other ranks' once aligned, median", "ps", nullable=True
-    ),
+    Column("kind", pa.string(), "kind of collective"),
+    Column("key", pa.string(), "equal on all ranks that took part, and on no other collective"),
+    Column("start_ps", _INT, "start, from the session's epoch", "ps"),
+    Column("end_ps", _INT, "end", "ps"),
 )
-
-_PART = pa.schema(
-    [
-        ("shard", pa.string()),
-        ("host", pa.int64()),
-        ("epoch_unix_ns", pa.int64()),
-        ("device", pa.string()),
-        ("kind", pa.string()),
-        ("key", pa.string()),
-        ("start_ps", pa.int64()),
-        ("end_ps", pa.int64()),
-    ]
-)
+"""One execution of a collective, as `_finish` takes them of all shards."""
 
 _KINDS = (
     ("all_reduce", "all_?reduce"),
@@ -74,29 +51,7 @@ _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrie
 """Kinds in which no rank can end before all have arrived."""
 
 _SIGMAS = 3
-
-
-def of_shard(shard: StackShard) -> ShardRows:
-    """The collectives of one shard, as `merge` and `finish` take them."""
-    executions = read_executions(shard)
-    chosen = np.flatnonzero(executions.category == "communication")
-    if not len(chosen):
-        note = ("no collectives were recorded on a device: record all ranks, with the device's activities on",)
-        return ShardRows(_PART.empty_table(), note)
-    rows, device = executions.row[chosen], executions.device[chosen]
-    start_ps, end_ps = executions.start_ps[chosen], executions.end_ps[chosen]
-    kind, key = _keys(shard, rows, device, start_ps)
-    part = {
-        "shard": [shard.shard.name] * len(rows),
-        "host": np.full(len(rows), shard.host),
-        "epoch_unix_ns": np.full(len(rows), shard.shard.session.epoch_unix_ns),
-        "device": device.tolist(),
-        "kind": kind,
-        "key": key,
-        "start_ps": start_ps,
-        "end_ps": end_ps,
-    }
-    return ShardRows(pa.table(part, _PART))
+"""Standard deviations by which a rank must be last more often than by chance: one of 740 ranks is by chance alone."""
 
 
 def _keys(
@@ -114,7 +69,9 @@ def _keys(
     kinds, keys, seen = [], [], dict[str, int]()
     for i in np.lexsort((rows, start_ps)).tolist():
         row = {name: values[of[i]] if of[i] != NONE else None for name, values in columns.items()}
-        kind = row["kind"] or _kind_of(str(names[i]))
+        kind = row["kind"] or next(
+            (k for k, words in _KINDS if re.search(words, str(names[i]), re.IGNORECASE)), "other"
+        )
         group = f"{row['group']} {row['ranks']}"
         if row["sequence"] is not None:
             key = f"{kind} of {group} number {row['sequence']}"
@@ -125,10 +82,6 @@ def _keys(
         kinds.append((i, kind))
         keys.append((i, f"{key} turn {turn}"))
     return [kind for _, kind in sorted(kinds)], [key for _, key in sorted(keys)]
-
-
-def _kind_of(name: str) -> str:
-    return next((kind for kind, words in _KINDS if re.search(words, name, re.IGNORECASE)), "other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +113,11 @@ class _Matched:
     size: Int64s
 
 
-def merge(parts: Sequence[pa.Table]) -> pa.Table:
-    """The collectives of several shards together."""
-    return pa.concat_tables([_PART.empty_table(), *parts])
-
-
-def finish(table: pa.Table) -> pa.Table:
+def _finish(table: pa.Table) -> list[dict[str, object]]:
     """Rows by rank and kind from the collectives of all shards: for each rank first that of all kinds."""
     shards = texts_of(pc.dictionary_encode(table["shard"]).unify_dictionaries()).astype(str)
     used, clock = np.unique(shards, return_inverse=True)
-    number = _codes(table["key"])
+    number = encode_column(table["key"])[0]
     kind = np.array(table["kind"].to_pylist(), object)
     together = np.isin(kind.astype(str), _TOGETHER)
     clocks = align_clocks(number, clock, table["end_ps"].to_numpy(), together, hosts=len(used))
@@ -180,14 +128,7 @@ def finish(table: pa.Table) -> pa.Table:
     for i in np.lexsort((labels, table["host"].to_numpy()[first])):
         head = {"host": table["host"][int(first[i])].as_py(), "device": table["device"][int(first[i])].as_py()}
         rows += _rank_rows(matched, int(i), {**head, **_clock_row(table, clocks, clock, int(first[i]))})
-    return rows_of(COLUMNS, {column.name: [row[column.name] for row in rows] for column in COLUMNS})
-
-
-def _codes(texts: pa.ChunkedArray) -> Int64s:
-    codes: Int64s = (
-        pc.dictionary_encode(texts).unify_dictionaries().combine_chunks().indices.to_numpy().astype(np.int64)
-    )
-    return codes
+    return rows
 
 
 def _clock_row(table: pa.Table, clocks: Clocks, clock: Int64s, at: int) -> dict[str, int | None]:
@@ -261,3 +202,45 @@ def _row(matched: _Matched, chosen: Bools, error_ps: object) -> dict[str, object
         "skew_median_ps": median_ps(matched.skew_ps[both]) if n else None,
         "skew_max_ps": int(matched.skew_ps[both].max()) if n else None,
     }
+
+
+@analysis(
+    Column("device", pa.string(), "the device"),
+    Column("kind", pa.string(), "kind of collective; null for the row of all kinds", nullable=True),
+    Column("collectives", _INT, "collectives that were found on another rank too", "collectives"),
+    Column("unmatched", _INT, "collectives that were found on no other rank", "collectives"),
+    Column("late", _INT, "times this rank came last", "collectives"),
+    Column("late_ps", _INT, "by how much, summed up: what the others would have waited less", "ps"),
+    Column("late_max_ps", _INT, "the most of these", "ps", nullable=True),
+    Column("straggles", pa.bool_(), "whether it came last more often than by chance (3 σ) and than clocks err by"),
+    Column("wait_ps", _INT, "waiting for the last rank", "ps"),
+    Column("transfer_ps", _INT, "from the last rank's arrival to the end", "ps"),
+    Column("total_ps", _INT, "wait_ps + transfer_ps: its executions' time", "ps"),
+    Column("skew_median_ps", _INT, "median time from first to last arrival", "ps", nullable=True),
+    Column("skew_max_ps", _INT, "longest time from first to last arrival", "ps", nullable=True),
+    Column("clock_offset_ps", _INT, "what its host's clock is ahead of the first host's", "ps", nullable=True),
+    Column(
+        "clock_error_ps", _INT, "how far its ends lie from the other ranks' once aligned, median", "ps", nullable=True
+    ),
+    part=_PART,
+    finish=_finish,
+)
+def collective_skew(shard: StackShard) -> RowsAndNotes:
+    """Collectives of one shard; who came late and who waited is told when those of all ranks are known."""
+    executions = shard.once(read_executions)
+    chosen = np.flatnonzero(executions.category == "communication")
+    if not len(chosen):
+        return [], ("no collectives were recorded on a device: record all ranks, with the device's activities on",)
+    rows, device = executions.row[chosen], executions.device[chosen]
+    start_ps = executions.start_ps[chosen]
+    kind, key = _keys(shard, rows, device, start_ps)
+    part = {
+        "shard": [shard.shard.name] * len(rows),
+        "epoch_unix_ns": [shard.shard.session.epoch_unix_ns] * len(rows),
+        "device": device.tolist(),
+        "kind": kind,
+        "key": key,
+        "start_ps": start_ps,
+        "end_ps": executions.end_ps[chosen],
+    }
+    return part, ()

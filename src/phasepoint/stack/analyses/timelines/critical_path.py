@@ -7,6 +7,7 @@ time of a thread, in which no op or call was open: the parts add up to the step'
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,35 +23,17 @@ from phasepoint.stack.analyses.timelines.path_graph import (
     Calls,
     PathGraph,
     Runs,
-    Work,
+    Thread,
+    heaviest_path,
     path_graph,
 )
 from phasepoint.stack.shard.executions import Executions, read_executions, texts_of
 from phasepoint.stack.shard.hierarchy import NONE, inherited
-from phasepoint.stack.shard.host_activity import (
-    HostActivity,
-    Naming,
-    host_activity,
-    name_activity,
-    told_to_wait,
-    tracks_of,
-)
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
+from phasepoint.stack.shard.host_activity import HostActivity, HostSide, read_host
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
 
 PARTS = ("host", "host-untraced", "launch", "device", "synchronisation", "waiting")
 _HOST, _UNTRACED, _LAUNCH, _DEVICE, _SYNC, _WAITING = range(len(PARTS))
-
-COLUMNS = (
-    Column("host", pa.int64(), "rank of the process"),
-    Column("step", pa.int64(), "the step; null where the trace has none", nullable=True),
-    Column("part", pa.string(), ", ".join(PARTS)),
-    Column("category", pa.string(), "of executions: compute, communication, data_movement", nullable=True),
-    Column("name", pa.string(), "outermost op or annotation of the host, or execution", nullable=True),
-    Column("time_ps", pa.int64(), "time on the path; over a step it adds up to span_ps", "ps"),
-    Column("pieces", pa.int64(), "pieces of the path", "pieces"),
-    Column("share_ratio", pa.float64(), "time_ps of span_ps", "ratio", nullable=True),
-    Column("span_ps", pa.int64(), "from the step's first work to its last", "ps"),
-)
 
 _NO_ORDER = (
     "which stream waited for which event is not in the tables: a stream told to wait is held to wait for what ended "
@@ -60,15 +43,15 @@ _NO_ORDER = (
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """A shard's spans and what is computed of them once; arrays are `[n_spans]`."""
+    """A shard's spans and what is computed of them once; arrays are `[n_spans]`, `run_step` `[n_executions]`.
 
-    start_ps: Int64s
-    end_ps: Int64s
-    tracks: Int64s
+    The activity is that of threads that launch work or run ops, the executions those of accelerators.
+    """
+
+    host: HostSide
     step: Int64s
     names: pa.ChunkedArray
     category: pa.ChunkedArray
-    naming: Naming
     activity: HostActivity
     is_annotation: Bools
     executions: Executions
@@ -85,51 +68,54 @@ class _Pieces:
     dur_ps: Int64s
 
 
-def of_shard(shard: StackShard) -> ShardRows:
-    """Rows by step, the longest first."""
-    data: dict[str, list[object]] = {column.name: [] for column in COLUMNS}
+@analysis(
+    Column("step", pa.int64(), "the step; null where the trace has none", nullable=True),
+    Column("part", pa.string(), ", ".join(PARTS)),
+    Column("category", pa.string(), "of executions: compute, communication, data_movement", nullable=True),
+    Column("name", pa.string(), "outermost op or annotation of the host, or execution", nullable=True),
+    Column("time_ps", pa.int64(), "time on the path; over a step it adds up to span_ps", "ps"),
+    Column("pieces", pa.int64(), "pieces of the path", "pieces"),
+    Column("share_ratio", pa.float64(), "time_ps of span_ps", "ratio", nullable=True),
+    Column("span_ps", pa.int64(), "from the step's first work to its last", "ps"),
+)
+def critical_path(shard: StackShard) -> RowsAndNotes:
+    """The chain of work that each step hangs on: rows by step, the longest first."""
     view = _view(shard)
-    used = view.activity.row if not len(view.executions.row) else np.append(view.activity.row, view.executions.row)
-    if not len(used):
-        return ShardRows(rows_of(COLUMNS, data), ("no work was recorded",))
     of_activity, of_run = _by_step(view.step[view.activity.row]), _by_step(view.run_step)
     steps = sorted({*of_activity, *of_run})
+    if not steps:
+        return [], ("no work was recorded",)
+    rows = []
     for step in steps[1:] if len(steps) > 1 and steps[0] == NONE else steps:
         nothing = np.empty(0, np.int64)
         raw = view.activity.where(of_activity.get(step, nothing))
-        _add_step(data, view, (step, raw, view.executions.where(of_run.get(step, nothing))), shard.host)
-    notes = [_NO_ORDER] if view.naming.stream_waits.any() else []
+        head = {"step": None if step == NONE else step}
+        rows += [{**head, **row} for row in _step_rows(view, raw, view.executions.where(of_run.get(step, nothing)))]
+    notes = [_NO_ORDER] if view.host.naming.stream_waits.any() else []
     if view.executions.orphan.any():
         notes.append("executions whose launch is not in the trace hang on their stream alone")
-    return ShardRows(rows_of(COLUMNS, data), tuple(notes))
+    return rows, notes
 
 
 def _view(shard: StackShard) -> _View:
-    spans = shard.table("spans")
-    executions = read_executions(shard)
+    spans, host, executions = shard.table("spans"), shard.once(read_host), shard.once(read_executions)
     on_cpu = np.fromiter((device.startswith("cpu:") for device in executions.device), np.bool_, len(executions.row))
     executions = executions.where(~on_cpu)
-    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
-    activity = host_activity(spans, tracks)
-    naming = name_activity(spans, activity.above)
     step = inherited(spans, "step").fill_null(NONE).to_numpy(zero_copy_only=False)
-    launch = executions.launch
-    told = told_to_wait(launch[launch != NONE], start_ps, tracks, naming.stream_waits)
+    launch = executions.launch[executions.launch != NONE]
     levels = texts_of(spans["level"])
-    working = np.union1d(tracks[launch[launch != NONE]], tracks[activity.row[levels[activity.row] == "op"]])
+    runs_ops = levels[host.activity.row] == "op"
+    working = np.union1d(host.tracks[launch], host.tracks[host.activity.row[runs_ops]])
     return _View(
-        start_ps=start_ps,
-        end_ps=start_ps + spans["dur_ps"].to_numpy(),
-        tracks=tracks,
+        host=host,
         step=step,
         names=spans["name"].cast(pa.string()),
         category=spans["category"].cast(pa.string()),
-        naming=naming,
-        activity=activity.where(np.isin(activity.track, working)),
+        activity=host.activity.where(np.isin(host.activity.track, working)),
         is_annotation=levels == "layer",
         executions=executions,
         run_step=_run_steps(executions, step),
-        told=told,
+        told=host.told_to_wait(launch),
     )
 
 
@@ -153,37 +139,36 @@ def _by_step(step: Int64s) -> dict[int, Int64s]:
     return dict(zip(steps.tolist(), np.split(order, first[1:]), strict=True)) if len(steps) else {}
 
 
-def _add_step(
-    data: dict[str, list[object]], view: _View, work: tuple[int, HostActivity, Executions], host: int
-) -> None:
-    from phasepoint.stack.analyses.timelines.path_graph import heaviest_path
-
-    step, raw, runs = work
-    graph = path_graph(_threads(view, raw), _runs(view, runs), _calls(view, raw))
+def _step_rows(view: _View, raw: HostActivity, runs: Executions) -> list[dict[str, object]]:
+    """The rows of one step, from what threads did in it and its executions."""
+    waits = np.unique(raw.row[view.host.naming.waits[raw.row]])
+    calls = Calls(view.host.tracks[waits], view.host.start_ps[waits], view.host.end_ps[waits])
+    graph = path_graph(_threads(view, raw), _runs(view, runs), calls)
     path = heaviest_path(graph.source, graph.target, graph.weight_ps, len(graph.time_ps))
     pieces = _pieces(graph, path, runs, (raw, view.is_annotation[raw.row]))
     span_ps = int(graph.time_ps[-1] - graph.time_ps[0])
-    rows = _grouped(view, pieces)
-    for part, category, name, time_ps, count in rows:
-        data["host"].append(host)
-        data["step"].append(None if step == NONE else step)
-        data["part"].append(PARTS[part])
-        data["category"].append(category)
-        data["name"].append(name)
-        data["time_ps"].append(time_ps)
-        data["pieces"].append(count)
-        data["share_ratio"].append(time_ps / span_ps if span_ps else None)
-        data["span_ps"].append(span_ps)
+    return [
+        {
+            "part": PARTS[row["part"]],
+            "category": row["category"],
+            "name": row["name"],
+            "time_ps": row["dur_sum"],
+            "pieces": row["dur_count"],
+            "share_ratio": row["dur_sum"] / span_ps if span_ps else None,
+            "span_ps": span_ps,
+        }
+        for row in _grouped(view, pieces)
+    ]
 
 
-def _threads(view: _View, raw: HostActivity) -> list[Work]:
+def _threads(view: _View, raw: HostActivity) -> list[Thread]:
     threads = []
     for track in np.unique(raw.track):
         mine = raw.where(raw.track == track)
-        works = ~(view.naming.idles | view.is_annotation)[mine.row]
+        works = ~(view.host.naming.idles | view.is_annotation)[mine.row]
         times = IntervalSet(mine.times.start_ps[works], mine.times.end_ps[works])
         extent = int(mine.times.start_ps[0]), int(mine.times.end_ps[-1])
-        threads.append(Work(int(track), times, mine.row[works], *extent))
+        threads.append(Thread(int(track), times, mine.row[works], *extent))
     return threads
 
 
@@ -193,18 +178,13 @@ def _runs(view: _View, runs: Executions) -> Runs:
     return Runs(
         start_ps=runs.start_ps,
         end_ps=runs.end_ps,
-        stream=view.tracks[runs.row],
+        stream=view.host.tracks[runs.row],
         device=device.astype(np.int64),
-        track=np.where(known, view.tracks[launch], NONE),
-        called_ps=np.where(known, view.start_ps[launch], 0),
-        returned_ps=np.where(known, view.end_ps[launch], 0),
+        track=np.where(known, view.host.tracks[launch], NONE),
+        called_ps=np.where(known, view.host.start_ps[launch], 0),
+        returned_ps=np.where(known, view.host.end_ps[launch], 0),
         told=known & view.told[launch],
     )
-
-
-def _calls(view: _View, raw: HostActivity) -> Calls:
-    row = np.unique(raw.row[view.naming.waits[raw.row]])
-    return Calls(view.tracks[row], view.start_ps[row], view.end_ps[row])
 
 
 def _pieces(graph: PathGraph, path: Int64s, runs: Executions, raw: tuple[HostActivity, Bools]) -> _Pieces:
@@ -230,7 +210,7 @@ def _pieces(graph: PathGraph, path: Int64s, runs: Executions, raw: tuple[HostAct
 
 
 def _thread_pieces(
-    work: Work, since_ps: Int64s, until_ps: Int64s, raw: tuple[HostActivity, Bools]
+    work: Thread, since_ps: Int64s, until_ps: Int64s, raw: tuple[HostActivity, Bools]
 ) -> list[tuple[int, Int64s, Int64s]]:
     """What a thread did between points: work by name, waits, and time in which no op or call was open."""
     activity, is_annotation = raw
@@ -252,9 +232,9 @@ def _thread_pieces(
     ]
 
 
-def _grouped(view: _View, pieces: _Pieces) -> list[tuple[int, str | None, str | None, int, int]]:
-    """(part, category, name, time, pieces), the longest first."""
-    named = np.where((pieces.part == _HOST) & (pieces.row != NONE), view.naming.named[pieces.row], pieces.row)
+def _grouped(view: _View, pieces: _Pieces) -> list[dict[str, Any]]:
+    """Pieces of one part, category and name added up, the longest first."""
+    named = np.where((pieces.part == _HOST) & (pieces.row != NONE), view.host.naming.named[pieces.row], pieces.row)
     take = pa.array(pieces.row, mask=pieces.part != _DEVICE)
     table = pa.table(
         {
@@ -267,4 +247,4 @@ def _grouped(view: _View, pieces: _Pieces) -> list[tuple[int, str | None, str | 
     keys = ["part", "category", "name"]
     rows = table.group_by(keys).aggregate([("dur", "sum"), ("dur", "count")])
     rows = rows.sort_by([("dur_sum", "descending"), *((key, "ascending") for key in keys)])
-    return [(row["part"], row["category"], row["name"], row["dur_sum"], row["dur_count"]) for row in rows.to_pylist()]
+    return cast(list[dict[str, Any]], rows.to_pylist())

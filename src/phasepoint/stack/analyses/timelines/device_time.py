@@ -11,15 +11,18 @@ import pyarrow as pa
 
 from phasepoint.core.intervals import partition, union
 from phasepoint.core.tables import Column
-from phasepoint.stack.shard.executions import Executions, read_executions
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
+from phasepoint.stack.shard.executions import NO_DEVICE_NOTE, Executions, read_executions
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
+from phasepoint.stack.work.latency import DEVICE
 
 _INT = pa.int64()
-_TEXT = pa.string()
 
-COLUMNS = (
-    Column("host", _INT, "rank of the process"),
-    Column("device", _TEXT, "the device: gpu:0, tpu:0, cpu:0"),
+_BESIDE_COMPUTE = ("communication", "data_movement")
+"""Categories in the order in which they are charged, after compute, which is everything else."""
+
+
+@analysis(
+    DEVICE,
     Column("span_ps", _INT, "from its first execution's start to its last one's end", "ps"),
     Column("busy_ps", _INT, "union of all its executions", "ps"),
     Column("compute_ps", _INT, "union of whatever is neither communication nor a copy", "ps"),
@@ -31,21 +34,14 @@ COLUMNS = (
     Column("orphan_events", _INT, "executions whose launch is not in the trace", "executions"),
     Column("events", _INT, "executions", "executions"),
 )
-
-_BESIDE_COMPUTE = ("communication", "data_movement")
-"""Categories in the order in which they are charged, after compute, which is everything else."""
-
-
-def of_shard(shard: StackShard) -> ShardRows:
-    """A row for each device of the shard, by name."""
-    executions = read_executions(shard)
-    rows = [_device_row(shard.host, device, executions.of(device)) for device in executions.devices]
-    data = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
-    note = () if rows else ("no device work was recorded: record with the device's activities on",)
-    return ShardRows(rows_of(COLUMNS, data), note)
+def device_time(shard: StackShard) -> RowsAndNotes:
+    """Device time: what each device did between its first execution and its last, by name of the device."""
+    executions = shard.once(read_executions)
+    rows = [_device_row(device, executions.of(device)) for device in executions.devices]
+    return rows, () if rows else (NO_DEVICE_NOTE,)
 
 
-def _device_row(host: int, device: str, executions: Executions) -> dict[str, int | str]:
+def _device_row(device: str, executions: Executions) -> dict[str, int | str]:
     start_ps, end_ps = executions.start_ps, executions.end_ps
     low, high = int(start_ps.min()), int(end_ps.max())
     communication, copies = (executions.category == category for category in _BESIDE_COMPUTE)
@@ -53,7 +49,6 @@ def _device_row(host: int, device: str, executions: Executions) -> dict[str, int
     compute, exposed, memory, idle = partition(sets, np.array([low]), np.array([high]))[0].tolist()
     orphans = union(start_ps, end_ps, where=executions.orphan)
     return {
-        "host": host,
         "device": device,
         "span_ps": high - low,
         "busy_ps": high - low - idle,

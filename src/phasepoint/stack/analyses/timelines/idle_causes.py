@@ -10,22 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet, overlaps, union
 from phasepoint.core.tables import Column
-from phasepoint.stack.shard.executions import Executions, read_executions
+from phasepoint.stack.shard.executions import NO_DEVICE_NOTE, Executions, read_executions
 from phasepoint.stack.shard.hierarchy import NONE
-from phasepoint.stack.shard.host_activity import (
-    HostActivity,
-    Naming,
-    host_activity,
-    name_activity,
-    told_to_wait,
-    tracks_of,
-)
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
+from phasepoint.stack.shard.host_activity import HostSide, read_host
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
 
 CAUSES = (
     "host",
@@ -39,8 +31,29 @@ CAUSES = (
 )
 _HOST, _INPUT, _SYNC, _LAUNCHING, _LATENCY, _DEPENDENCY, _BETWEEN, _UNKNOWN = range(len(CAUSES))
 
-COLUMNS = (
-    Column("host", pa.int64(), "rank of the process"),
+
+@dataclass(frozen=True, eq=False)
+class _Gaps:
+    """Idle stretches `[n]`: from, to, the execution that ended each, its launch's row, whether the launch is known."""
+
+    start_ps: Int64s
+    end_ps: Int64s
+    execution: Int64s
+    launch: Int64s
+    known: Bools
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of stretches `[m]`: the stretch, its cause, the row that names it (`NONE` for nothing), how long."""
+
+    gap: Int64s
+    cause: Int64s
+    during: Int64s
+    dur_ps: Int64s
+
+
+@analysis(
     Column("device", pa.string(), "the device"),
     Column("cause", pa.string(), ", ".join(CAUSES)),
     Column(
@@ -54,73 +67,29 @@ COLUMNS = (
     Column("longest_ps", pa.int64(), "its longest part of one stretch", "ps"),
     Column("share_ratio", pa.float64(), "idle_ps of the device's idle time", "ratio"),
 )
-
-
-@dataclass(frozen=True, eq=False)
-class _Host:
-    """The host's side of a shard: arrays `[n_spans]`, what its threads did, launches whose stream was told to wait."""
-
-    start_ps: Int64s
-    end_ps: Int64s
-    tracks: Int64s
-    name: pa.ChunkedArray
-    naming: Naming
-    activity: HostActivity
-    told: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class _Gaps:
-    """Idle stretches `[n]`: from, to, the execution that ended each, its launch's row, whether the launch is known."""
-
-    start_ps: Int64s
-    end_ps: Int64s
-    execution: Int64s
-    launch: Int64s
-    known: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Parts of stretches `[m]`: the stretch, its cause, the row that names it (`NONE` for nothing), how long."""
-
-    gap: Int64s
-    cause: Int64s
-    during: Int64s
-    dur_ps: Int64s
-
-
-def of_shard(shard: StackShard) -> ShardRows:
-    """A row for each device, cause and what went on meanwhile; the longest first."""
-    executions = read_executions(shard)
-    data: dict[str, list[object]] = {column.name: [] for column in COLUMNS}
-    notes: list[str] = []
+def idle_causes(shard: StackShard) -> RowsAndNotes:
+    """Why each device was idle: a row for each cause and what went on meanwhile, the longest first."""
+    executions = shard.once(read_executions)
     if not len(executions.row):
-        return ShardRows(
-            rows_of(COLUMNS, data), ("no device work was recorded: record with the device's activities on",)
-        )
-    host = _read_host(shard, executions.launch[executions.launch != NONE])
+        return [], (NO_DEVICE_NOTE,)
+    host, names = shard.once(read_host), shard.table("spans")["name"]
+    told = host.told_to_wait(executions.launch[executions.launch != NONE])
+    rows, notes = [], []
     for device in executions.devices:
         mine = executions.of(device)
         gaps = _gaps(mine)
-        parts = _join([_unlaunched(gaps), *_before_launch(gaps, host), *_after_launch(gaps, mine, host)])
-        _add_rows(data, parts, host.name, host=shard.host, device=device)
-        if not gaps.known.all():
+        unlaunched = np.flatnonzero(~gaps.known)
+        unknown = _parts(
+            unlaunched, _UNKNOWN, np.full(len(unlaunched), NONE), (gaps.end_ps - gaps.start_ps)[unlaunched]
+        )
+        parts = _join([unknown, *_before_launch(gaps, host), *_after_launch(gaps, mine, host, told)])
+        rows += [{"device": device, **row} for row in _rows(parts, names)]
+        if len(unlaunched):
             notes.append(
-                f"{device}: {int((~gaps.known).sum())} of {len(gaps.known)} idle stretches end with an execution whose "
+                f"{device}: {len(unlaunched)} of {len(gaps.known)} idle stretches end with an execution whose "
                 "launch is not in the trace: record the host's runtime calls too, from before the first execution"
             )
-    return ShardRows(rows_of(COLUMNS, data), tuple(notes))
-
-
-def _read_host(shard: StackShard, launches: Int64s) -> _Host:
-    spans = shard.table("spans")
-    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
-    activity = host_activity(spans, tracks)
-    naming = name_activity(spans, activity.above)
-    end_ps = start_ps + spans["dur_ps"].to_numpy()
-    told = told_to_wait(launches, start_ps, tracks, naming.stream_waits)
-    return _Host(start_ps, end_ps, tracks, spans["name"], naming, activity, told)
+    return rows, notes
 
 
 def _gaps(mine: Executions) -> _Gaps:
@@ -137,12 +106,7 @@ def _gaps(mine: Executions) -> _Gaps:
     return _Gaps(start_ps, end_ps, execution, launch, launch != NONE)
 
 
-def _unlaunched(gaps: _Gaps) -> _Parts:
-    gap = np.flatnonzero(~gaps.known)
-    return _parts(gap, _UNKNOWN, np.full(len(gap), NONE), (gaps.end_ps - gaps.start_ps)[gap])
-
-
-def _before_launch(gaps: _Gaps, host: _Host) -> list[_Parts]:
+def _before_launch(gaps: _Gaps, host: HostSide) -> list[_Parts]:
     """The part of each stretch until its launch call begins, by what the launching thread was doing."""
     gap = np.flatnonzero(gaps.known)
     until = np.minimum(host.start_ps[gaps.launch[gap]], gaps.end_ps[gap])
@@ -165,14 +129,14 @@ def _before_launch(gaps: _Gaps, host: _Host) -> list[_Parts]:
     return parts
 
 
-def _after_launch(gaps: _Gaps, mine: Executions, host: _Host) -> list[_Parts]:
+def _after_launch(gaps: _Gaps, mine: Executions, host: HostSide, told: Bools) -> list[_Parts]:
     """The part of each stretch from its launch call on."""
     gap = np.flatnonzero(gaps.known)
     launch, start_ps, end_ps = gaps.launch[gap], gaps.start_ps[gap], gaps.end_ps[gap]
     called = np.clip(host.start_ps[launch], start_ps, end_ps)
     returned = np.clip(host.end_ps[launch], called, end_ps)
     waiting = host.end_ps[launch] <= start_ps
-    cause = np.where(waiting, _queue_cause(gaps, mine, host)[gap], _LATENCY)
+    cause = np.where(waiting, _queue_cause(gaps, mine, host, told)[gap], _LATENCY)
     execution = mine.row[gaps.execution[gap]]
     during = np.where(cause == _DEPENDENCY, execution, NONE)
     return [
@@ -181,7 +145,7 @@ def _after_launch(gaps: _Gaps, mine: Executions, host: _Host) -> list[_Parts]:
     ]
 
 
-def _queue_cause(gaps: _Gaps, mine: Executions, host: _Host) -> Int64s:
+def _queue_cause(gaps: _Gaps, mine: Executions, host: HostSide, told: Bools) -> Int64s:
     """`[n]` why an execution that was launched in time did not start: its stream was told to wait, or stood free."""
     stream = host.tracks[mine.row]
     order = np.lexsort((mine.start_ps, stream))
@@ -190,7 +154,7 @@ def _queue_cause(gaps: _Gaps, mine: Executions, host: _Host) -> Int64s:
     before[order[1:][same]] = order[:-1][same]
     previous = before[gaps.execution]
     behind = (previous != NONE) & (mine.end_ps[previous] == gaps.start_ps)
-    return np.where(behind & ~host.told[gaps.launch], _BETWEEN, _DEPENDENCY)
+    return np.where(behind & ~told[gaps.launch], _BETWEEN, _DEPENDENCY)
 
 
 def _parts(gap: Int64s, cause: int, during: Int64s, dur_ps: Int64s) -> _Parts:
@@ -206,7 +170,7 @@ def _join(parts: list[_Parts]) -> _Parts:
     return _Parts(gap[some], cause[some], during[some], dur_ps[some])
 
 
-def _add_rows(data: dict[str, list[object]], parts: _Parts, names: pa.ChunkedArray, *, host: int, device: str) -> None:
+def _rows(parts: _Parts, names: pa.ChunkedArray) -> list[dict[str, object]]:
     """Rows of one device: parts of one stretch that share cause and name are one."""
     table = pa.table(
         {
@@ -220,12 +184,14 @@ def _add_rows(data: dict[str, list[object]], parts: _Parts, names: pa.ChunkedArr
     rows = by_gap.group_by(["cause", "during"]).aggregate([("dur_sum", "sum"), ("gap", "count"), ("dur_sum", "max")])
     rows = rows.sort_by([("dur_sum_sum", "descending"), ("cause", "ascending"), ("during", "ascending")])
     idle_ps = int(parts.dur_ps.sum())
-    for row in rows.to_pylist():
-        data["host"].append(host)
-        data["device"].append(device)
-        data["cause"].append(CAUSES[row["cause"]])
-        data["during"].append(row["during"])
-        data["idle_ps"].append(row["dur_sum_sum"])
-        data["stretches"].append(row["gap_count"])
-        data["longest_ps"].append(row["dur_sum_max"])
-        data["share_ratio"].append(row["dur_sum_sum"] / idle_ps)
+    return [
+        {
+            "cause": CAUSES[row["cause"]],
+            "during": row["during"],
+            "idle_ps": row["dur_sum_sum"],
+            "stretches": row["gap_count"],
+            "longest_ps": row["dur_sum_max"],
+            "share_ratio": row["dur_sum_sum"] / idle_ps,
+        }
+        for row in rows.to_pylist()
+    ]

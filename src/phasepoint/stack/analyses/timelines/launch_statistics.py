@@ -16,38 +16,15 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps, quantile_ps
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
-from phasepoint.stack.shard.executions import Executions, read_executions, texts_of
+from phasepoint.stack.shard.executions import NO_DEVICE_NOTE, Executions, read_executions, texts_of
 from phasepoint.stack.shard.hierarchy import NONE, inherited
-from phasepoint.stack.shard.shard import ShardRows, StackShard, rows_of
+from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
 
 SHORT_PS = PS_PER_S // 100_000
 """10 µs: launching an execution takes the host about as long. Source: median launch calls of 1 to 14 µs, most
 of them 4 to 10, in the traces of docs/device-time.md (A100 to B200, MI210 to MI355; November 2026)."""
 
 _INT = pa.int64()
-
-COLUMNS = (
-    Column("host", _INT, "rank of the process"),
-    Column("device", pa.string(), "the device"),
-    Column("name", pa.string(), "name of the executions; null for the device's row of all", nullable=True),
-    Column("events", _INT, "executions", "executions"),
-    Column("launched", _INT, "of these, those whose launch is in the trace", "executions"),
-    Column("launch_calls", _INT, "calls that launched them", "calls"),
-    Column("delay_min_ps", _INT, "least delay from call to start", "ps", nullable=True),
-    Column("delay_median_ps", _INT, "median delay", "ps", nullable=True),
-    Column("delay_p95_ps", _INT, "95 of 100 delays are no longer", "ps", nullable=True),
-    Column("delay_max_ps", _INT, "longest delay", "ps", nullable=True),
-    Column("call_median_ps", _INT, "median duration of the launch calls", "ps", nullable=True),
-    Column("queue_median", _INT, "median depth of the queue at the calls", "executions", nullable=True),
-    Column("queue_max", _INT, "deepest queue", "executions", nullable=True),
-    Column("shorter_than_call", _INT, "executions shorter than their launch call, graphs aside", "executions"),
-    Column("short_events", _INT, "executions shorter than 10 µs", "executions"),
-    Column("short_ps", _INT, "their time", "ps"),
-    Column("calls_per_step", _INT, "median launch calls of a step", "calls", nullable=True),
-    Column("graph_launches", _INT, "calls that launched a graph", "calls"),
-    Column("graph_events", _INT, "executions that graphs launched", "executions"),
-    Column("events_per_graph_launch", _INT, "median executions of a graph's launch", "executions", nullable=True),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,27 +45,45 @@ class _Launched:
         return _Launched(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
-def of_shard(shard: StackShard) -> ShardRows:
-    """For each device a row of all its executions, then one for each name, by number of executions."""
-    executions = read_executions(shard)
-    rows, notes = [], []
+@analysis(
+    Column("device", pa.string(), "the device"),
+    Column("name", pa.string(), "name of the executions; null for the device's row of all", nullable=True),
+    Column("events", _INT, "executions", "executions"),
+    Column("launched", _INT, "of these, those whose launch is in the trace", "executions"),
+    Column("launch_calls", _INT, "calls that launched them", "calls"),
+    Column("delay_min_ps", _INT, "least delay from call to start", "ps", nullable=True),
+    Column("delay_median_ps", _INT, "median delay", "ps", nullable=True),
+    Column("delay_p95_ps", _INT, "95 of 100 delays are no longer", "ps", nullable=True),
+    Column("delay_max_ps", _INT, "longest delay", "ps", nullable=True),
+    Column("call_median_ps", _INT, "median duration of the launch calls", "ps", nullable=True),
+    Column("queue_median", _INT, "median depth of the queue at the calls", "executions", nullable=True),
+    Column("queue_max", _INT, "deepest queue", "executions", nullable=True),
+    Column("shorter_than_call", _INT, "executions shorter than their launch call, graphs aside", "executions"),
+    Column("short_events", _INT, "executions shorter than 10 µs", "executions"),
+    Column("short_ps", _INT, "their time", "ps"),
+    Column("calls_per_step", _INT, "median launch calls of a step", "calls", nullable=True),
+    Column("graph_launches", _INT, "calls that launched a graph", "calls"),
+    Column("graph_events", _INT, "executions that graphs launched", "executions"),
+    Column("events_per_graph_launch", _INT, "median executions of a graph's launch", "executions", nullable=True),
+)
+def launch_statistics(shard: StackShard) -> RowsAndNotes:
+    """Launches: for each device a row of all its executions, then one for each name, by number of executions."""
+    executions = shard.once(read_executions)
+    rows: list[dict[str, int | str | None]] = []
+    notes = []
     for device in executions.devices:
         launched = _launched(shard, executions.of(device))
-        head = {"host": shard.host, "device": device}
-        rows.append({**head, "name": None, **_row(launched)})
+        rows.append({"device": device, "name": None, **_row(launched)})
         names, number, count = np.unique(launched.name.astype(str), return_inverse=True, return_counts=True)
         for i in np.lexsort((names, -count)):
-            rows.append({**head, "name": str(names[i]), **_row(launched.of(number == i))})
+            rows.append({"device": device, "name": str(names[i]), **_row(launched.of(number == i))})
         missing = int((~launched.known).sum())
         if missing:
             total = len(launched.known)
             notes.append(
                 f"{device}: {missing} of {total} executions have no launch in the trace; delays leave them out"
             )
-    data = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
-    if not rows:
-        notes.append("no device work was recorded: record with the device's activities on")
-    return ShardRows(rows_of(COLUMNS, data), tuple(notes))
+    return rows, notes if rows else (NO_DEVICE_NOTE,)
 
 
 def _launched(shard: StackShard, mine: Executions) -> _Launched:

@@ -68,7 +68,7 @@ _ENDS, _LEAVES, _JOINS, _STARTS, _VANISHES = range(5)
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class Thread:
     """What one thread did in a step. Arrays are `[n_segments]`, disjoint, by start.
 
     Attributes:
@@ -85,11 +85,11 @@ class Work:
     start_ps: int
     end_ps: int
 
-    def without(self, waits: IntervalSet) -> "Work":
+    def without(self, waits: IntervalSet) -> "Thread":
         """The same thread, less the time in which it waited."""
         busy = subtract(IntervalSet(np.array([self.start_ps]), np.array([self.end_ps])), waits)
         segment, _, times = overlaps(self.times, busy)
-        return Work(self.track, times, self.row[segment], self.start_ps, self.end_ps)
+        return Thread(self.track, times, self.row[segment], self.start_ps, self.end_ps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class PathGraph:
     weight_ps: Int64s
     kind: Int64s
     what: Int64s
-    threads: list[Work]
+    threads: list[Thread]
 
 
 class _Draft:
@@ -168,7 +168,7 @@ class _Draft:
         """Add edges."""
         self._edges.append((source, target, weight_ps, np.full(len(source), kind), what))
 
-    def finish(self, threads: list[Work]) -> PathGraph:
+    def finish(self, threads: list[Thread]) -> PathGraph:
         """Threads' points joined one after another, and everything in order."""
         time_ps, order, owner = (np.concatenate(parts) for parts in zip(*self._points, strict=True))
         for i, thread in enumerate(threads):
@@ -186,7 +186,7 @@ class _Draft:
         return PathGraph(time_ps[ranked], source[kept], target[kept], weight_ps[kept], kind[kept], what[kept], threads)
 
 
-def path_graph(threads: list[Work], runs: Runs, calls: Calls) -> PathGraph:
+def path_graph(threads: list[Thread], runs: Runs, calls: Calls) -> PathGraph:
     """The graph of one step.
 
     Args:
@@ -202,13 +202,16 @@ def path_graph(threads: list[Work], runs: Runs, calls: Calls) -> PathGraph:
     end[~lasting] = draft.points(runs.end_ps[~lasting], _VANISHES, NONE)
     draft.edges(RUN, start, end, runs.end_ps - runs.start_ps, np.arange(len(start)))
     before = latest_before(runs)
-    _add_order(draft, before, start, end)
+    then = np.flatnonzero(before != NONE)
+    draft.edges(STREAM, end[before[then]], start[then], np.zeros(len(then), np.int64), then)
     _add_dependencies(draft, runs, start, end)
     freed_ps = np.where(before == NONE, np.iinfo(np.int64).min, runs.end_ps[before]) if len(start) else runs.end_ps
     worked = []
     for i, thread in enumerate(threads):
         mine = np.flatnonzero((runs.track == thread.track) & (runs.called_ps <= runs.start_ps))
-        _add_launches(draft, runs, mine, start=start, freed_ps=freed_ps, thread=i)
+        leaves_ps = np.minimum(runs.returned_ps[mine], runs.start_ps[mine])
+        weight = np.where(freed_ps[mine] <= leaves_ps, runs.start_ps[mine] - leaves_ps, 0)
+        draft.edges(LAUNCH, draft.points(leaves_ps, _LEAVES, i), start[mine], weight, mine)
         waits = _add_waits(draft, runs, mine, calls, end=end, thread=i, track=thread.track)
         draft.points(np.array([thread.start_ps, thread.end_ps]), _LEAVES, i)
         worked.append(thread.without(waits))
@@ -234,11 +237,6 @@ def _latest_ended(runs: Runs, among: Int64s, time_ps: Int64s) -> Int64s:
     return np.where(place >= 0, among[np.maximum(place, 0)], NONE) if len(among) else np.full(len(time_ps), NONE)
 
 
-def _add_order(draft: _Draft, before: Int64s, start: Int64s, end: Int64s) -> None:
-    then = np.flatnonzero(before != NONE)
-    draft.edges(STREAM, end[before[then]], start[then], np.zeros(len(then), np.int64), then)
-
-
 def _add_dependencies(draft: _Draft, runs: Runs, start: Int64s, end: Int64s) -> None:
     """Edges from other streams of the device to executions whose stream was told to wait."""
     for stream in np.unique(runs.stream[runs.told]):
@@ -247,12 +245,6 @@ def _add_dependencies(draft: _Draft, runs: Runs, start: Int64s, end: Int64s) -> 
         latest = _latest_ended(runs, others, runs.start_ps[mine])
         found = latest != NONE
         draft.edges(STREAM, end[latest[found]], start[mine[found]], np.zeros(found.sum(), np.int64), mine[found])
-
-
-def _add_launches(draft: _Draft, runs: Runs, mine: Int64s, *, start: Int64s, freed_ps: Int64s, thread: int) -> None:
-    leaves_ps = np.minimum(runs.returned_ps[mine], runs.start_ps[mine])
-    weight = np.where(freed_ps[mine] <= leaves_ps, runs.start_ps[mine] - leaves_ps, 0)
-    draft.edges(LAUNCH, draft.points(leaves_ps, _LEAVES, thread), start[mine], weight, mine)
 
 
 def _add_waits(
@@ -277,7 +269,7 @@ def _add_waits(
     return union(since_ps, runs.end_ps[run]) if len(run) else EMPTY
 
 
-def _add_handovers(draft: _Draft, threads: list[Work], number: int, thread: Work) -> None:
+def _add_handovers(draft: _Draft, threads: list[Thread], number: int, thread: Thread) -> None:
     """Edges into the begin of each stretch of work of a thread from the one that worked last, if it stands still."""
     stretches = union(thread.times.start_ps, thread.times.end_ps)
     begins = stretches.start_ps

@@ -1,1 +1,0 @@
-"""Analyses of what ran on devices, by execution, name, layer or model."""
