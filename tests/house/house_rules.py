@@ -101,20 +101,27 @@ def shared_class_names(modules: list[Module]) -> Iterator[Violation]:
 
 
 def unexplained_constants(modules: list[Module]) -> Iterator[Violation]:
+    """Numbers without a reason beside them; one that a rule's page fills in (`{LEAST_SHARE:.0%}`) has it there."""
     for module in modules:
+        on_page = set(re.findall(r"\{([A-Z][A-Z0-9_]*)\b", ast.get_docstring(module.tree) or ""))
         for node, after in zip(module.tree.body, [*module.tree.body[1:], None], strict=True):
             documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             commented = "#" in module.lines[node.lineno - 1] or module.lines[node.lineno - 2].startswith("#")
-            if _is_named_number(node) and not documented and not commented:
+            if _is_named_number(node) and not documented and not commented and not on_page & _names_set(node):
                 yield Violation(module.at(node), module.lines[node.lineno - 1])
+
+
+def _names_set(node: ast.stmt) -> set[str]:
+    """The names that an assignment gives values to."""
+    targets = node.targets[:1] if isinstance(node, ast.Assign) else [node.target]
+    return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
 
 
 def _is_named_number(node: ast.stmt) -> bool:
     """Whether it is NAME = numbers: one, or a sum, product or power of several."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
-    target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-    names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
+    names = _names_set(node)
     if not names or not all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
         return False
     if not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_rows
-from phasepoint.stack.diff.alignment import OpKey
+from phasepoint.stack.diff.alignment import AlignedOp
 from phasepoint.stack.diff.step_samples import StepSamples
 from phasepoint.store import create_run, open_run, open_shard
 
@@ -51,15 +51,15 @@ class Job:
     head: bool = True
     host_us: int = 300
 
-    def ops(self) -> dict[OpKey, float]:
+    def ops(self) -> dict[AlignedOp, float]:
         """Time in ps of each op."""
         found = {}
         for block in range(self.blocks):
             layer = f"Net/Block_{block}"
             for direction, name, time_us in OPS:
-                found[OpKey("cpu", layer, direction, name, "f32[8]")] = time_us * US * self.slower.get(layer, 1.0)
+                found[AlignedOp("cpu", layer, direction, name, "f32[8]")] = time_us * US * self.slower.get(layer, 1.0)
         if self.head:
-            found[OpKey("cpu", "Net/Head", "forward", "dot", "f32[9]")] = 90 * US * self.slower.get("Net/Head", 1.0)
+            found[AlignedOp("cpu", "Net/Head", "forward", "dot", "f32[9]")] = 90 * US * self.slower.get("Net/Head", 1.0)
         return dict(sorted(found.items()))
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phasepoint.stack.diff.alignment import OpKey, align, base_name, direction_of, plain_shape
+from phasepoint.stack.diff.alignment import AlignedOp, align, base_name, direction_of, plain_shape
 from phasepoint.stack.diff.measure import weighted_median
 from phasepoint.stack.diff.noise import contiguous_groups, discoveries, jackknife, locate
 from phasepoint.stack.diff.rows import layers_to_name
 
-DOT = OpKey("cpu", "Net/A", "forward", "dot", "f32[8,640]")
+DOT = AlignedOp("cpu", "Net/A", "forward", "dot", "f32[8,640]")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_new_op_in_a_layer_does_not_hide_the_old_ones():
 
 
 def test_outside_layers_ops_of_one_name_are_one_where_their_shapes_differ():
-    update = OpKey("cpu", "", "", "update", "f32[640]")
+    update = AlignedOp("cpu", "", "", "update", "f32[640]")
     wider = replace(update, shape="f32[672]")
     found = align([[update]], [[update, wider]])
     assert found.keys == (replace(update, shape="f32[640] → 2 shapes"),)

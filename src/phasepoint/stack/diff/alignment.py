@@ -1,14 +1,13 @@
 """Which op of one run is which op of another, and the tree of layers that they stand in.
 
-By what an op is known in two runs: not by its name, in which the compiler's numbers change from build to build.
-
-A key is the device's kind, the layer, the direction, the name without numbers, and the shape. Ops of one run that share
-a key are added up, so that no order among them has to be guessed.
+An op is not known by its name, in which the compiler's numbers change from build to build. Its key is the device's
+kind, the layer, the direction, the name without numbers, and the shape. Ops of one run that share a key are added up,
+so that no order among them has to be guessed.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -30,12 +29,13 @@ _HASH = re.compile(r"_[0-9a-f]{16,}(?=_|$)")
 _LAYOUT = re.compile(r"\{[^{}]*\}")
 _DEVICE_NUMBER = re.compile(r":\d+$")
 _MOST_SHAPE = 120
+"""Characters of a shape that are told, a choice: that of a tuple names all of its parts."""
 
 _OP_COLUMNS = ("host", "attempt", "device", "program", "op", "layer")
 
 
 @dataclass(frozen=True, order=True)
-class OpKey:
+class AlignedOp:
     """What two ops of two runs must share to be the same.
 
     Attributes:
@@ -81,7 +81,7 @@ def direction_of(op_name: str) -> str:
     return "forward" if "jvp(" in op_name else ""
 
 
-def encode_keys(run: Run, ops: pa.Table) -> tuple[tuple[OpKey, ...], Int64s]:
+def encode_keys(run: Run, ops: pa.Table) -> tuple[tuple[AlignedOp, ...], Int64s]:
     """The keys of a run's ops, sorted, and which of them each row has, `[n_rows]`.
 
     Args:
@@ -91,16 +91,14 @@ def encode_keys(run: Run, ops: pa.Table) -> tuple[tuple[OpKey, ...], Int64s]:
     code = encode_rows(ops, _OP_COLUMNS)
     chosen = ops.take(pa.array(first_rows(code)))
     known = _read_instructions(run, chosen)
-    keys = [_key(row, known) for row in chosen.select(_OP_COLUMNS).to_pylist()]
+    keys = []
+    for row in chosen.select(_OP_COLUMNS).to_pylist():
+        direction, shape = known.get((row["host"], row["attempt"], row["program"], row["op"]), ("", ""))
+        device = _DEVICE_NUMBER.sub("", row["device"])
+        keys.append(AlignedOp(device, row["layer"] or "", direction, base_name(row["op"]), shape))
     ordered = sorted(set(keys))
     place = {key: i for i, key in enumerate(ordered)}
     return tuple(ordered), np.array([place[key] for key in keys], np.int64)[code]
-
-
-def _key(row: Mapping[str, object], known: Mapping[tuple[object, ...], tuple[str, str]]) -> OpKey:
-    direction, shape = known.get((row["host"], row["attempt"], row["program"], row["op"]), ("", ""))
-    device = _DEVICE_NUMBER.sub("", str(row["device"]))
-    return OpKey(device, str(row["layer"] or ""), direction, base_name(str(row["op"])), shape)
 
 
 def _read_instructions(run: Run, ops: pa.Table) -> dict[tuple[object, ...], tuple[str, str]]:
@@ -131,7 +129,7 @@ class Alignment:
         places: for each run `[n_ops_of_run]`, the position of its ops in `keys`.
     """
 
-    keys: tuple[OpKey, ...]
+    keys: tuple[AlignedOp, ...]
     places: tuple[Int64s, ...]
 
     @cached_property
@@ -154,7 +152,7 @@ class Alignment:
         return inside
 
     @cached_property
-    def kinds(self) -> tuple[OpKey, ...]:
+    def kinds(self) -> tuple[AlignedOp, ...]:
         """The kind of each op, `[n_ops]`: what it shares with its like in other layers, by the base's shape.
 
         Where ops of three layers share direction, name and shape, that is their kind; else, where three layers'
@@ -174,14 +172,14 @@ class Alignment:
         return tuple(chosen)
 
     @cached_property
-    def kind_codes(self) -> tuple[Int64s, tuple[OpKey, ...]]:
+    def kind_codes(self) -> tuple[Int64s, tuple[AlignedOp, ...]]:
         """Number of each op's kind, `[n_ops]`, and the kinds."""
         kinds = tuple(dict.fromkeys(self.kinds))
         place = {kind: i for i, kind in enumerate(kinds)}
         return np.array([place[kind] for kind in self.kinds], np.int64), kinds
 
 
-def align(base: Sequence[Sequence[OpKey]], run: Sequence[Sequence[OpKey]]) -> Alignment:
+def align(base: Sequence[Sequence[AlignedOp]], run: Sequence[Sequence[AlignedOp]]) -> Alignment:
     """Put the ops of both sides' recordings on one list.
 
     Equal keys are one op. Of the others, those of both sides that are alike but for the shape are one: what became
@@ -199,28 +197,26 @@ def align(base: Sequence[Sequence[OpKey]], run: Sequence[Sequence[OpKey]]) -> Al
     return Alignment(keys, tuple(places))
 
 
-def _changed_shapes(left: set[OpKey], right: set[OpKey]) -> dict[OpKey, OpKey]:
+def _changed_shapes(left: set[AlignedOp], right: set[AlignedOp]) -> dict[AlignedOp, AlignedOp]:
     """Keys to the key that they share with others of another shape.
 
     In a layer these are the shapes that one side alone has. Outside layers nothing says which op became which (five
     updates of one shape and one of another, where there were six): there all shapes of a name are one op.
     """
-    groups: dict[OpKey, tuple[list[OpKey], list[OpKey]]] = {}
+    groups: dict[AlignedOp, tuple[list[AlignedOp], list[AlignedOp]]] = {}
     for side, keys in enumerate((left, right)):
         for key in sorted(keys):
             groups.setdefault(replace(key, shape=""), ([], []))[side].append(key)
-    renamed: dict[OpKey, OpKey] = {}
+    renamed: dict[AlignedOp, AlignedOp] = {}
     for bare, sides in groups.items():
-        before, after = sides if not bare.layer and set(sides[0]) != set(sides[1]) else _without_common(*sides)
+        before, after = sides
+        if bare.layer or set(before) == set(after):
+            before, after = ([key for key in one if key not in other] for one, other in (sides, sides[::-1]))
         if before and after:
             shape = f"{_shapes(before)}{ARROW}{_shapes(after)}"
             renamed |= {key: replace(bare, shape=shape) for key in (*before, *after)}
     return renamed
 
 
-def _without_common(before: Sequence[OpKey], after: Sequence[OpKey]) -> tuple[list[OpKey], list[OpKey]]:
-    return [key for key in before if key not in after], [key for key in after if key not in before]
-
-
-def _shapes(keys: Sequence[OpKey]) -> str:
+def _shapes(keys: Sequence[AlignedOp]) -> str:
     return keys[0].shape if len(keys) == 1 else f"{len(keys)} shapes"

@@ -1,9 +1,6 @@
 """What changed between two runs, by how much, and whether it is more than noise: `phasepoint diff`.
 
-from phasepoint.stack.diff.diff import compare_runs
-compare_runs([open_run("runs/main")], [open_run("runs/branch")]).rows
-
-Whether two runs are recordings of one job at all: by the ops that they have in common.
+Whether two runs are recordings of one job at all is told by the ops that they have in common.
 """
 
 import shlex
@@ -110,7 +107,8 @@ def _kind_to_compare(base: Sequence[Run], run: Sequence[Run]) -> str | None:
             raise NoDataError(f"{one.path}: {NO_STEPS}")
     common = set(times[0]).intersection(*times[1:])
     if not common:
-        theirs = "; ".join(f"{one.path}: {_listed(times[i])}" for i, one in enumerate((*base, *run)))
+        kinds = (", ".join(sorted(kind or "no hint" for kind in found)) for found in times)
+        theirs = "; ".join(f"{one.path}: {of_run}" for one, of_run in zip((*base, *run), kinds, strict=True))
         raise NoDataError(f"the runs have no kind of step in common ({theirs}); give both the same hints (run.phase)")
     return max(common, key=lambda kind: (times[0][kind], kind is None, kind or ""))
 
@@ -122,10 +120,6 @@ def _program_to_compare(times: Sequence[Mapping[str | None, int]]) -> str | None
     if not common or len(set().union(*usual)) < 2:
         return None
     return max(common, key=lambda name: (times[0][name], name or ""))
-
-
-def _listed(times: dict[str | None, int]) -> str:
-    return ", ".join(sorted(kind or "no hint" for kind in times))
 
 
 def _commands(side: Sequence[Run]) -> str:
@@ -148,6 +142,7 @@ def _notes_on_runs(base: Sequence[Run], run: Sequence[Run], kind: str | None) ->
 
 
 def _named(run: Run, what: str) -> str:
+    """Frameworks with their versions, or devices, as the run's manifest has them."""
     found = getattr(run.manifest, what)
     if isinstance(found, dict):
         return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "none known"

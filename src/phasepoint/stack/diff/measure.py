@@ -15,14 +15,14 @@ import numpy as np
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.stack.diff.alignment import LEAST_OF_KIND, Alignment
 from phasepoint.stack.diff.noise import Judged, Locations, Prior, between_ratio, jackknife, judge, prior_with_repeats
-from phasepoint.stack.diff.sides import Recording, Sides
+from phasepoint.stack.diff.sides import SideRecording, Sides
 
 MOST_WEIGHT = 0.05
 """Largest share of all time with which one op weighs in the median over all ops."""
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class LogChange:
     """What changed between two sides.
 
     Attributes:
@@ -45,7 +45,7 @@ class Change:
         return np.concatenate([[self.common], self.kinds, self.ops, self.layers])
 
 
-def change_between(alignment: Alignment, base_ps: Floats, run_ps: Floats) -> Change:
+def change_between(alignment: Alignment, base_ps: Floats, run_ps: Floats) -> LogChange:
     """Tell what changed everywhere from what changed in one place.
 
     Args:
@@ -64,7 +64,9 @@ def change_between(alignment: Alignment, base_ps: Floats, run_ps: Floats) -> Cha
     expected_ps = base_ps * np.exp(of_kind)
     with np.errstate(divide="ignore", invalid="ignore"):
         layers = np.log(alignment.inside @ run_ps) - np.log(alignment.inside @ expected_ps)
-    return Change(common, kinds - common, ratio - of_kind, np.where(np.isfinite(layers), layers, np.nan), expected_ps)
+    return LogChange(
+        common, kinds - common, ratio - of_kind, np.where(np.isfinite(layers), layers, np.nan), expected_ps
+    )
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:
@@ -115,7 +117,7 @@ _LEAST_STEP_SCATTER = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class MeasuredSides:
     """Times per step and judged changes. A side's time is the mean of its recordings'.
 
     Attributes:
@@ -131,7 +133,7 @@ class Measured:
     sides: Sides
     base_ps: Floats
     run_ps: Floats
-    change: Change
+    change: LogChange
     common: Judged
     kinds: Judged
     ops: Judged
@@ -148,12 +150,12 @@ class Measured:
         return bool(((self.base_ps > 0) & (self.run_ps > 0)).any())
 
 
-def measure(sides: Sides) -> Measured:
+def measure(sides: Sides) -> MeasuredSides:
     """Compare two sides."""
     alignment = sides.alignment
-    base_ps, run_ps = (side_times(side, lambda one: one.ops) for side in (sides.base, sides.run))
+    base_ps, run_ps = (side_times(side, "ops") for side in (sides.base, sides.run))
     change = change_between(alignment, base_ps, run_ps)
-    replicates = _replicates(sides, lambda one: one.ops, lambda a, b: _all_logs(alignment, a, b))
+    replicates = _replicates(sides, "ops", lambda a, b: _all_logs(alignment, a, b))
     within = jackknife(replicates)
     like, alone = _op_noise(sides)
     share = _shares(alignment, change.expected_ps, run_ps)
@@ -166,30 +168,31 @@ def measure(sides: Sides) -> Measured:
     known = jack[3].variance + (ALONE.ratio * layer_alone) ** 2
     large = (alignment.inside @ base_ps) > 0.005 * base_ps.sum() if n_ops else np.zeros(0, bool)
     fitted = between_ratio(logs[parts[3]][large], known[large], layer_like[large], LIKE)
-    scatter = max(_step_scatter(sides), _LEAST_STEP_SCATTER)
-    step_noise, mean_noise = (_whole_noise(sides, of, scatter) for of in (_steps, _mean_steps))
+    single_steps = [one.step_scatter**2 for one in (*sides.base, *sides.run)]
+    scatter = max(float(np.sqrt(np.mean(single_steps))), _LEAST_STEP_SCATTER)
+    step_noise, mean_noise = (_whole_noise(sides, of, scatter) for of in ("steps", "mean_steps"))
     whole_scatter = np.full(1, scatter * sides.spread)
     n_whole = len(logs) - cut[3]
-    return Measured(
+    return MeasuredSides(
         sides=sides,
         base_ps=base_ps,
         run_ps=run_ps,
         change=change,
         common=judge(logs[parts[0]], jack[0], (whole_scatter, step_noise)),
-        kinds=judge(logs[parts[1]], jack[1], (_rms(sides, lambda one: one.kind_scatter), ALONE)),
+        kinds=judge(logs[parts[1]], jack[1], (_rms(sides, "kind_scatter"), ALONE)),
         ops=judge(logs[parts[2]], jack[2], (like, fitted), (alone, ALONE), least=LEAST_CHANGE),
         layers=judge(logs[parts[3]], jack[3], (layer_like, fitted), (layer_alone, ALONE), least=LEAST_CHANGE),
         whole=judge(logs[parts[4]], jack[4], (np.repeat(whole_scatter, n_whole), step_noise)),
-        step=_judge_times(sides, _steps, whole_scatter, step_noise),
-        mean_step=_judge_times(sides, _mean_steps, whole_scatter, mean_noise),
+        step=_judge_times(sides, "steps", whole_scatter, step_noise),
+        mean_step=_judge_times(sides, "mean_steps", whole_scatter, mean_noise),
         outside=_judge_outside(sides, change.common),
-        categories=_judge_times(sides, lambda one: one.categories, whole_scatter, step_noise),
+        categories=_judge_times(sides, "categories", whole_scatter, step_noise),
     )
 
 
-def side_times(side: Sequence[Recording], of: Callable[[Recording], Locations]) -> Floats:
-    """Mean of the recordings' times, `[n_rows]`."""
-    return np.asarray(np.mean([of(one).whole_ps for one in side], axis=0), np.float64)
+def side_times(side: Sequence[SideRecording], of: str) -> Floats:
+    """Mean of the recordings' times, `[n_rows]`; `of` names one of their `Locations`."""
+    return np.asarray(np.mean([getattr(one, of).whole_ps for one in side], axis=0), np.float64)
 
 
 def _all_logs(alignment: Alignment, base_ps: Floats, run_ps: Floats) -> Floats:
@@ -205,9 +208,7 @@ def _log_ratio(base_ps: Floats, run_ps: Floats) -> Floats:
     return np.asarray(np.log(ratio), np.float64)
 
 
-def _replicates(
-    sides: Sides, of: Callable[[Recording], Locations], compare: Callable[[Floats, Floats], Floats]
-) -> list[Floats]:
+def _replicates(sides: Sides, of: str, compare: Callable[[Floats, Floats], Floats]) -> list[Floats]:
     """For each recording `[n_groups, n_logs]`: the comparison with each of its groups left out."""
     base_ps, run_ps = (side_times(side, of) for side in (sides.base, sides.run))
     width = len(compare(base_ps, run_ps))
@@ -215,26 +216,20 @@ def _replicates(
     for one in (*sides.base, *sides.run):
         in_base = any(one is other for other in sides.base)
         side, mean_ps = (sides.base, base_ps) if in_base else (sides.run, run_ps)
-        moved = mean_ps + (of(one).without_ps - of(one).whole_ps) / len(side)
+        times: Locations = getattr(one, of)
+        moved = mean_ps + (times.without_ps - times.whole_ps) / len(side)
         logs = [compare(ps, run_ps) if in_base else compare(base_ps, ps) for ps in moved]
         found.append(np.array(logs, np.float64).reshape(len(moved), width))
     return found
 
 
-def _steps(one: Recording) -> Locations:
-    return one.steps
-
-
-def _mean_steps(one: Recording) -> Locations:
-    return one.mean_steps
-
-
-def _whole_noise(sides: Sides, of: Callable[[Recording], Locations], scatter: float) -> Prior:
-    logs = [np.log([float(of(one).whole_ps[0]) for one in side]) for side in (sides.base, sides.run)]
+def _whole_noise(sides: Sides, of: str, scatter: float) -> Prior:
+    """Noise between recordings of a step time: what repeats of each side differ by, and what is known before."""
+    logs = [np.log([float(getattr(one, of).whole_ps[0]) for one in side]) for side in (sides.base, sides.run)]
     return prior_with_repeats(logs, scatter, WHOLE)
 
 
-def _judge_times(sides: Sides, of: Callable[[Recording], Locations], scatter: Floats, noise: Prior) -> Judged:
+def _judge_times(sides: Sides, of: str, scatter: Floats, noise: Prior) -> Judged:
     logs = _log_ratio(*(side_times(side, of) for side in (sides.base, sides.run)))
     within = jackknife(_replicates(sides, of, _log_ratio))
     return judge(logs, within, (np.repeat(scatter, len(logs)), noise))
@@ -242,34 +237,22 @@ def _judge_times(sides: Sides, of: Callable[[Recording], Locations], scatter: Fl
 
 def _judge_outside(sides: Sides, common: float) -> Judged:
     """What the host does need not follow the device's speed: the lesser of both changes, none where they disagree."""
-    alone = _log_ratio(*(side_times(side, _outside) for side in (sides.base, sides.run)))
+    alone = _log_ratio(*(side_times(side, "outside") for side in (sides.base, sides.run)))
     beyond = alone - common
     logs = np.where(alone * beyond > 0, np.sign(alone) * np.minimum(np.abs(alone), np.abs(beyond)), 0.0 * alone)
-    within = jackknife(_replicates(sides, _outside, _log_ratio))
-    return judge(logs, within, (_rms(sides, _outside_scatter), ALONE), least=LEAST_CHANGE)
+    within = jackknife(_replicates(sides, "outside", _log_ratio))
+    return judge(logs, within, (_rms(sides, "outside_scatter"), ALONE), least=LEAST_CHANGE)
 
 
-def _outside(one: Recording) -> Locations:
-    return one.outside
-
-
-def _outside_scatter(one: Recording) -> Floats:
-    return np.array([one.outside_scatter])
-
-
-def _rms(sides: Sides, of: Callable[[Recording], Floats]) -> Floats:
-    """What the recordings' scatter does to the difference of the sides."""
-    squares = [np.mean([of(one) ** 2 for one in side], axis=0) / len(side) for side in (sides.base, sides.run)]
-    return np.asarray(np.sqrt(squares[0] + squares[1]), np.float64)
-
-
-def _step_scatter(sides: Sides) -> float:
-    return float(np.sqrt(np.mean([one.step_scatter**2 for one in (*sides.base, *sides.run)])))
+def _rms(sides: Sides, of: str) -> Floats:
+    """What the recordings' scatter does to the difference of the sides; `of` names it."""
+    squares = [np.mean([getattr(one, of) ** 2 for one in side], axis=0) / len(side) for side in (sides.base, sides.run)]
+    return np.atleast_1d(np.sqrt(squares[0] + squares[1]))
 
 
 def _op_noise(sides: Sides) -> tuple[Floats, Floats]:
     """Scatter of each op that it has like its kind, and that it has alone, `[n_ops]` each."""
-    scatter = _rms(sides, lambda one: one.op_scatter)
+    scatter = _rms(sides, "op_scatter")
     code, kinds = sides.alignment.kind_codes
     order = np.lexsort((scatter, code))
     n = np.bincount(code, minlength=len(kinds))

@@ -17,8 +17,6 @@ ONLY_BASE = "only in base"
 ONLY_RUN = "only in run"
 NOT_JUDGED = "not judged"
 
-VERDICTS = (CHANGED, WITHIN_NOISE, ONLY_BASE, ONLY_RUN, NOT_JUDGED)
-
 EVERYTHING = "everything alike"
 UNATTRIBUTED = "unattributed"
 OUTSIDE = "time outside ops"

@@ -3,7 +3,7 @@
 Which layers to name where many are found changed: a change in one layer shows in all above it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Floats
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.core.units import format_counted
-from phasepoint.stack.diff.alignment import OpKey
-from phasepoint.stack.diff.measure import Measured, side_times
-from phasepoint.stack.diff.noise import Judged, Locations, discoveries
+from phasepoint.stack.diff.alignment import AlignedOp
+from phasepoint.stack.diff.measure import MeasuredSides, side_times
+from phasepoint.stack.diff.noise import Judged, discoveries
 from phasepoint.stack.diff.result import (
     CHANGED,
     EVERYTHING,
@@ -26,7 +26,7 @@ from phasepoint.stack.diff.result import (
     DiffRow,
     RunDiff,
 )
-from phasepoint.stack.diff.sides import Recording, Sides
+from phasepoint.stack.diff.sides import Sides
 
 _EXPLAINS = 0.7
 """Share of a layer's own change that changed layers inside must explain to be named in its place."""
@@ -65,6 +65,7 @@ def layers_to_name(layers: Sequence[str], changed: Bools, own_ps: Floats, run_ps
 
 
 def _gives_way(one: int, inside: Sequence[int], own_ps: Floats, run_ps: Floats) -> bool:
+    """Whether the changed layers inside explain its change, and are one or a minor part of it."""
     explained = sum(float(own_ps[i]) for i in inside)
     if not inside or explained / float(own_ps[one] or 1) < _EXPLAINS:
         return False
@@ -73,9 +74,9 @@ def _gives_way(one: int, inside: Sequence[int], own_ps: Floats, run_ps: Floats) 
 
 LAYER_RATE = 0.02
 """Chance that any layer is named where none changed; with the three below 5 % in all."""
-KIND_RATE = 0.01
-STEP_RATE = 0.01
-MEAN_RATE = 0.01
+
+KIND_RATE = STEP_RATE = MEAN_RATE = 0.01
+"""Likewise of any kind of op, of the usual step, and of the mean step."""
 
 OP_RATE = 0.05
 """Share of wrong ones among the ops that are named inside layers that changed."""
@@ -116,10 +117,12 @@ class _Found:
         )
 
 
-def build_diff(measured: Measured, *, kind: str | None, notes: Sequence[str]) -> RunDiff:
+def build_diff(measured: MeasuredSides, *, kind: str | None, notes: Sequence[str]) -> RunDiff:
     """Judge all rows together and put them in order."""
     found = _find(measured)
-    steps = _step_rows(measured, found)
+    usual = _with_time(_time_row(measured.sides, "step", "usual step", "steps"), measured.step, found.step)
+    mean = _with_time(_time_row(measured.sides, "step", "mean step", "mean_steps"), measured.mean_step, found.mean_step)
+    steps = [usual, mean]
     parts = _part_rows(measured, found, steps[0])
     rows = [*steps, *parts]
     for level in (_category_rows(measured), _kind_rows(measured, found), _layer_rows(measured, found)):
@@ -143,7 +146,7 @@ def build_diff(measured: Measured, *, kind: str | None, notes: Sequence[str]) ->
     )
 
 
-def _find(measured: Measured) -> _Found:
+def _find(measured: MeasuredSides) -> _Found:
     alignment, base_ps, run_ps = measured.sides.alignment, measured.base_ps, measured.run_ps
     least_ps = LEAST_SHARE * max(base_ps.sum(), run_ps.sum())
     largest = np.maximum(base_ps, run_ps)
@@ -175,7 +178,7 @@ def _find(measured: Measured) -> _Found:
     )
 
 
-def _changed_places(measured: Measured, judged_layers: Bools, lone: Bools) -> tuple[Bools, Bools, bool]:
+def _changed_places(measured: MeasuredSides, judged_layers: Bools, lone: Bools) -> tuple[Bools, Bools, bool]:
     """Which layers changed, which ops that stand in none, and whether the time outside ops did: judged together."""
     p_layers = np.where(judged_layers, measured.layers.p_value, np.nan)
     p_ops = np.where(lone, measured.ops.p_value, np.nan)
@@ -183,23 +186,16 @@ def _changed_places(measured: Measured, judged_layers: Bools, lone: Bools) -> tu
     return found[: len(p_layers)], found[len(p_layers) : -1], bool(found[-1])
 
 
-def _step_rows(measured: Measured, found: _Found) -> list[DiffRow]:
-    usual = _with_time(_time_row(measured.sides, "step", "usual step", lambda one: one.steps), measured.step, 0)
-    mean = _time_row(measured.sides, "step", "mean step", lambda one: one.mean_steps)
-    mean = _with_time(mean, measured.mean_step, 0)
-    return [replace(usual, verdict=_verdict(found.step, usual)), replace(mean, verdict=_verdict(found.mean_step, mean))]
-
-
-def _category_rows(measured: Measured) -> list[DiffRow]:
+def _category_rows(measured: MeasuredSides) -> list[DiffRow]:
     """Told with their intervals and not judged: they are the same time as the step, cut another way."""
     rows = (
-        _with_whole(_time_row(measured.sides, "category", name, lambda one: one.categories, i), measured.categories, i)
+        _with_whole(_time_row(measured.sides, "category", name, "categories", i), measured.categories, i)
         for i, name in enumerate(CATEGORIES)
     )
     return [replace(row, verdict=NOT_JUDGED) for row in rows if row.base_ps or row.run_ps]
 
 
-def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow]:
+def _part_rows(measured: MeasuredSides, found: _Found, step: DiffRow) -> list[DiffRow]:
     """The step's change in parts: everything alike, each layer and kind by itself, and what is left."""
     sides, change = measured.sides, measured.change
     alignment = sides.alignment
@@ -208,7 +204,7 @@ def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow
     common_ps = round(step.base_ps * float(np.expm1(change.common)))
     everything = DiffRow(
         *("part", EVERYTHING, step.base_ps, step.base_ps + common_ps),
-        verdict=_word(found.everything) if known else NOT_JUDGED,
+        verdict=NOT_JUDGED if not known else CHANGED if found.everything else WITHIN_NOISE,
         change_ratio=float(np.expm1(change.common)) if measured.has_common_ops else None,
         low_ratio=_expm1(low),
         high_ratio=_expm1(high),
@@ -232,7 +228,7 @@ def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow
         before, after = change.expected_ps[inside].sum(), measured.run_ps[inside].sum()
         rows.append(_own_part(measured.layers, i, before, after, alignment.layers[i]))
     if found.outside:
-        after = side_times(sides.run, lambda one: one.outside)[0]
+        after = side_times(sides.run, "outside")[0]
         rows.append(_own_part(measured.outside, 0, after * np.exp(-measured.outside.log_ratio[0]), after, OUTSIDE))
     for i in found.named_ops:
         before, after = change.expected_ps[i], measured.run_ps[i]
@@ -242,7 +238,7 @@ def _part_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow
     return [*rows, DiffRow("part", UNATTRIBUTED, 0, left, verdict=NOT_JUDGED)]
 
 
-def _op_name(key: OpKey) -> str:
+def _op_name(key: AlignedOp) -> str:
     return " ".join(part for part in (key.name, key.direction, key.shape) if part)
 
 
@@ -258,7 +254,7 @@ def _own_part(judged: Judged, i: int, before: float, after: float, name: str) ->
     )
 
 
-def _kind_rows(measured: Measured, found: _Found) -> list[DiffRow]:
+def _kind_rows(measured: MeasuredSides, found: _Found) -> list[DiffRow]:
     code, kinds = measured.sides.alignment.kind_codes
     rows = []
     for i in np.flatnonzero(np.isfinite(measured.change.kinds)).tolist():
@@ -270,7 +266,7 @@ def _kind_rows(measured: Measured, found: _Found) -> list[DiffRow]:
     return rows
 
 
-def _layer_rows(measured: Measured, found: _Found) -> list[DiffRow]:
+def _layer_rows(measured: MeasuredSides, found: _Found) -> list[DiffRow]:
     alignment, change = measured.sides.alignment, measured.change
     ops = (measured.base_ps, measured.run_ps, change.expected_ps)
     times = [alignment.inside.astype(np.int64) @ np.rint(ps).astype(np.int64) for ps in ops]
@@ -284,7 +280,7 @@ def _layer_rows(measured: Measured, found: _Found) -> list[DiffRow]:
     return [row for row in rows if row.base_ps or row.run_ps]
 
 
-def _op_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow]:
+def _op_rows(measured: MeasuredSides, found: _Found, step: DiffRow) -> list[DiffRow]:
     """The ops, largest change first, and what none of them explains: together the step's change."""
     sides = measured.sides
     executions = [np.mean([one.executions for one in side], axis=0) for side in (sides.base, sides.run)]
@@ -303,7 +299,7 @@ def _op_rows(measured: Measured, found: _Found, step: DiffRow) -> list[DiffRow]:
     return [*rows, left]
 
 
-def _key_row(level: str, key: OpKey, base_ps: int, run_ps: int) -> DiffRow:
+def _key_row(level: str, key: AlignedOp, base_ps: int, run_ps: int) -> DiffRow:
     return DiffRow(
         *(level, key.name, base_ps, run_ps, WITHIN_NOISE),
         layer=key.layer or None,
@@ -313,13 +309,15 @@ def _key_row(level: str, key: OpKey, base_ps: int, run_ps: int) -> DiffRow:
     )
 
 
-def _time_row(sides: Sides, level: str, name: str, of: Callable[[Recording], Locations], at: int = 0) -> DiffRow:
+def _time_row(sides: Sides, level: str, name: str, of: str, at: int = 0) -> DiffRow:
     base_ps, run_ps = (_whole(side_times(side, of)[at]) for side in (sides.base, sides.run))
     return DiffRow(level, name, base_ps, run_ps, WITHIN_NOISE)
 
 
-def _with_time(row: DiffRow, judged: Judged, i: int) -> DiffRow:
-    return replace(_with_whole(row, judged, i), p_value=_known(judged.p_value[i]))
+def _with_time(row: DiffRow, judged: Judged, changed: bool) -> DiffRow:
+    """The row of a step time, judged."""
+    row = replace(_with_whole(row, judged, 0), p_value=_known(judged.p_value[0]))
+    return replace(row, verdict=_verdict(changed, row))
 
 
 def _with_whole(row: DiffRow, judged: Judged, i: int) -> DiffRow:
@@ -360,7 +358,7 @@ def _grown(rows: Sequence[DiffRow], found: _Found) -> float:
     return max(0.0, *grown)
 
 
-def _unjudged(measured: Measured) -> str | None:
+def _unjudged(measured: MeasuredSides) -> str | None:
     """Why noise cannot be told; None where it can."""
     if np.isfinite(measured.step.p_value[0]):
         return None
@@ -369,7 +367,7 @@ def _unjudged(measured: Measured) -> str | None:
     return f"noise cannot be told from {few}; record or import several steps of each run"
 
 
-def _notes(measured: Measured) -> list[str]:
+def _notes(measured: MeasuredSides) -> list[str]:
     notes = []
     if not measured.has_common_ops:
         notes.append("the runs have no op in common: only steps and categories are compared")
@@ -388,7 +386,3 @@ def _expm1(log_ratio: float) -> float | None:
 
 def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def _word(changed: bool) -> str:
-    return CHANGED if changed else WITHIN_NOISE

@@ -23,11 +23,14 @@ _OFTEN = 0.8
 """Share of steps in which something must be for its scatter to say something."""
 
 _IQR_TO_SIGMA = 1 / 1.349
+"""Standard deviation over interquartile range of a normal distribution."""
+
 _LEAST_SCATTER = 0.01
+"""A choice: no op is taken to be steadier than 1 % from step to step, however few of its steps were seen."""
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class SideRecording:
     """One recording on the common list of ops.
 
     Attributes:
@@ -70,8 +73,8 @@ class Sides:
     """
 
     alignment: Alignment
-    base: tuple[Recording, ...]
-    run: tuple[Recording, ...]
+    base: tuple[SideRecording, ...]
+    run: tuple[SideRecording, ...]
 
     @property
     def spread(self) -> float:
@@ -88,12 +91,13 @@ def read_sides(base: Sequence[StepSamples], run: Sequence[StepSamples]) -> Sides
     return Sides(alignment, recordings[: len(base)], recordings[len(base) :])
 
 
-def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> Recording:
+def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> SideRecording:
     n = len(samples.step_ps)
     values = np.zeros((len(alignment.keys), n), np.int64)
     np.add.at(values, place, samples.self_ps)
     executions = np.bincount(place, weights=samples.executions, minlength=len(values)) / n
-    group = _sample_groups(samples.window)
+    n_windows = int(samples.window.max(initial=-1)) + 1
+    group = contiguous_groups(samples.window if n_windows >= _LEAST_BLOCKS else np.arange(n))
     clock_group = contiguous_groups(np.arange(len(samples.clock_ps)))
     outside_ps = np.maximum(samples.step_ps - samples.self_ps.sum(axis=0), 0)[None, :]
     often_outside = (outside_ps > 0).mean() > _OFTEN
@@ -103,7 +107,7 @@ def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> Rec
     code, found = alignment.kind_codes
     kinds = np.zeros((len(found), kept.shape[1]))
     np.add.at(kinds, code, kept)
-    return Recording(
+    return SideRecording(
         samples=samples,
         ops=ops,
         steps=locate(samples.clock_ps[None, :], clock_group),
@@ -119,12 +123,8 @@ def _recording(samples: StepSamples, alignment: Alignment, place: Int64s) -> Rec
     )
 
 
-def _sample_groups(window: Int64s) -> Int64s:
-    n_windows = int(window.max(initial=-1)) + 1
-    return contiguous_groups(window if n_windows >= _LEAST_BLOCKS else np.arange(len(window)))
-
-
 def _mean(clock_ps: Int64s, group: Int64s) -> Locations:
+    """The mean, with and without each group, as the location of one row."""
     total, n = int(clock_ps.sum()), len(clock_ps)
     sums, sizes = np.bincount(group, weights=clock_ps), np.bincount(group)
     without = (total - sums) / np.maximum(n - sizes, 1)

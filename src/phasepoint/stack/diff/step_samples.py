@@ -11,7 +11,7 @@ from phasepoint.core.encoding import encode_rows, first_rows, renumber
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.phases.clock.steps import StepSeries, read_series
-from phasepoint.stack.diff.alignment import OpKey, encode_keys
+from phasepoint.stack.diff.alignment import AlignedOp, encode_keys
 from phasepoint.store import Run
 
 NO_STEPS = "holds no steps to compare; record a training loop, or import a trace with its steps"
@@ -42,7 +42,7 @@ class StepSamples:
     clock_ps: Int64s
     window: Int64s
     step_ps: Int64s
-    keys: tuple[OpKey, ...]
+    keys: tuple[AlignedOp, ...]
     self_ps: Int64s
     executions: Int64s
     categories_ps: Int64s

@@ -28,7 +28,7 @@ from phasepoint.core.units import PS_PER_S
 from phasepoint.stack.shard.executions import Peaks, read_peaks
 from phasepoint.stack.shard.shard import StackShard
 from phasepoint.stack.work.quantities import Quantity, source_texts
-from phasepoint.stack.work.work import Work, read_work
+from phasepoint.stack.work.work import DeviceWork, read_work
 
 _WHO = "who says so: counter, compiler or formula; null where unknown"
 
@@ -71,7 +71,7 @@ class WorkGroups:
         first: `[n_groups]` the first execution of each.
     """
 
-    work: Work
+    work: DeviceWork
     peaks: Peaks
     group: Int64s
     first: Int64s
@@ -120,7 +120,7 @@ def group_work(shard: StackShard, *keys: str) -> WorkGroups:
     return WorkGroups(work, shard.once(read_peaks), group, first)
 
 
-def quantity_data(work: Work, group: Int64s, device: Sequence[str], peaks: Peaks) -> dict[str, Any]:
+def quantity_data(work: DeviceWork, group: Int64s, device: Sequence[str], peaks: Peaks) -> dict[str, Any]:
     """Values of `QUANTITY_COLUMNS` and `KNOWN_COLUMN` by name.
 
     Args:
@@ -155,7 +155,7 @@ def quantity_data(work: Work, group: Int64s, device: Sequence[str], peaks: Peaks
     }
 
 
-def element_types(work: Work, group: Int64s, n_groups: int) -> list[str | None]:
+def element_types(work: DeviceWork, group: Int64s, n_groups: int) -> list[str | None]:
     """`[n_groups]` the element type in which each group spends most of its time, None where none is known."""
     code, values = encode_column(pa.chunked_array([pa.array(work.quantities.element_type, pa.string())]))
     if not values or not n_groups:
@@ -191,7 +191,7 @@ def _sources(group: Int64s, n_groups: int, quantity: Quantity) -> list[str | Non
     return source_texts(bits)
 
 
-def _weighted_occupancy(work: Work, group: Int64s, n_groups: int) -> list[float | None]:
+def _weighted_occupancy(work: DeviceWork, group: Int64s, n_groups: int) -> list[float | None]:
     """`[n_groups]` the mean of the known occupancies, weighted by time."""
     occupancy = work.quantities.occupancy
     weight = np.where(occupancy.known, work.time_ps, 0).astype(np.float64)
@@ -217,7 +217,7 @@ ROOFLINE_COLUMNS = (
 
 
 def roofline_data(
-    work: Work, group: Int64s, device: Sequence[str], peaks: Peaks
+    work: DeviceWork, group: Int64s, device: Sequence[str], peaks: Peaks
 ) -> tuple[dict[str, list[Any]], Int64s]:
     """Values of `ROOFLINE_COLUMNS` by name, and which groups they are of: those whose point is known `[n_points]`."""
     data = quantity_data(work, group, device, peaks)

@@ -22,7 +22,7 @@ from phasepoint.stack.work.quantity_sources import (
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class DeviceWork:
     """Executions on the devices of a shard, in the order of their spans. Arrays are `[n]`.
 
     Attributes:
@@ -65,7 +65,7 @@ class Work:
         return [self.devices[code] for code in np.unique(self.device).tolist()]
 
 
-def read_work(shard: StackShard) -> Work:
+def read_work(shard: StackShard) -> DeviceWork:
     """The executions of a shard with all that is known of them.
 
     Raises:
@@ -88,7 +88,7 @@ def read_work(shard: StackShard) -> Work:
         ]
     )
     notes = (*layers.notes, *_quantity_notes(quantities)) if len(row) else (NO_DEVICE_NOTE,)
-    return Work(
+    return DeviceWork(
         row=row,
         start_ps=executions.start_ps,
         end_ps=executions.end_ps,

@@ -105,6 +105,7 @@ def _why(view: FindingsView, kind: OpKind) -> str | None:
 
 
 def _why_by_name(op: str) -> str | None:
+    """Why the time of an op without a program could go: PyTorch's operators and kernels tell it by their names."""
     if _TRANSFER_NAME.search(op):
         return TRANSFER
     return LAYOUT if _LAYOUT_NAME.search(op) and not is_view(op) else None
@@ -116,6 +117,7 @@ def _asked_for(node: Node) -> bool:
 
 
 def _place(view: FindingsView, kind: OpKind) -> str:
+    """Where an op comes from: its layer, else the line of the source, else its own name."""
     graph = graph_of(view, kind)
     node = graph.nodes.get(kind.op) if graph is not None else None
     return kind.layer or (node.source if node is not None else None) or kind.op

@@ -56,6 +56,7 @@ def find(view: FindingsView) -> list[Finding]:
 
 
 def _issuing(host: HostTime) -> Int64s:
+    """`[n]` time of each captured step that goes into issuing work, at most `MOST_RATIO` times the median."""
     time_ps = host.dispatch_ps + host.issue_ps if host.is_host_bound else host.dispatch_ps
     return np.minimum(time_ps, int(MOST_RATIO * median_ps(time_ps)))
 

@@ -64,7 +64,8 @@ def find(view: FindingsView) -> list[Finding]:
 
     needed_ps = _needed_ps(saves)
     held, everything = held_beyond(needed_ps), held_beyond(np.zeros_like(needed_ps))
-    least = held_beyond(np.maximum(needed_ps, _most_needed_ps(saves)))
+    save_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
+    least = held_beyond(np.maximum(needed_ps, (COPY_MOST * save_ps).astype(np.int64)))
     if held.total_ps < LEAST_SHARE * clock.wall_ps:
         return []
     return [
@@ -108,11 +109,6 @@ def _needed_ps(saves: pa.Table) -> Int64s:
     return np.asarray(np.minimum(needed, dur_ps), np.int64)
 
 
-def _most_needed_ps(saves: pa.Table) -> Int64s:
-    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
-    return np.asarray(COPY_MOST * dur_ps, np.int64)
-
-
 def _asynchronous(saves: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(pc.fill_null(saves.column("asynchronous"), False).to_numpy(zero_copy_only=False), bool)
 
@@ -132,6 +128,7 @@ def _interval(saves: pa.Table) -> str:
 
 
 def _waited(waits: pa.Table) -> str:
+    """`; it waited for them 3 times, 2 s in all`; empty where it did not."""
     if not waits.num_rows:
         return ""
     held_ps = sum_ps(np.asarray(waits.column("dur_ps").to_numpy(), np.int64))

@@ -71,6 +71,7 @@ _REMEDIES = {
 
 
 def _remedy(view: FindingsView, kind: str) -> str:
+    """What to do about a cause; of one that is not known, how to see it."""
     if kind in _REMEDIES:
         return _REMEDIES[kind]
     return f"{advise_capture(view.analysis.run, view.clock)}; windows at both ends show what grows"

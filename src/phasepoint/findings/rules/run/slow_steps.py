@@ -50,7 +50,7 @@ MODEL_ERROR = 0.1
 LISTED = 20
 """Steps that the evidence names: a choice, as many as one looks up by hand."""
 _CAUSES = ("garbage collection", "a checkpoint", "compiling", "waiting for input", "a capture window")
-_CAPTURED = len(_CAUSES) - 1
+_CAPTURED = _CAUSES.index("a capture window")
 _UNKNOWN = len(_CAUSES)
 
 

@@ -12,7 +12,10 @@ from phasepoint.phases.detection.result import Labelling
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 MOST_CLUSTERS = 10
+"""A choice: more than a job has kinds of step, and few enough to fit them all."""
+
 _SEED = 0
+"""Any number, so that the same run gives the same clusters."""
 
 
 def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:

@@ -9,11 +9,16 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 MOST_OPS = 256
+"""Ops with the most self time that are told apart, a choice: those behind them have next to none."""
+
 MOST_COMPONENTS = 10
+"""A choice: distances in more dimensions tell steps apart less and less."""
+
 MOST_POINTS = 4000
 """Points that are clustered; of more, a regular sample is, and the others join the nearest cluster."""
 
 _VARIANCE = 0.95
+"""Share of the variance that the components must hold: a choice, usual with a PCA."""
 
 
 @dataclass(frozen=True, eq=False)
