@@ -1,11 +1,17 @@
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import span
 
 from phasepoint.core.tables import LEVELS, table_from_rows
-from phasepoint.stack.shard.hierarchy import NONE, enclosing, find_rows, inherited, layer_of
+from phasepoint.stack.shard.hierarchy import NONE, find_rows, inherited, nearest_above
+
+
+def enclosing(spans, level):
+    """The nearest span of a level above each."""
+    return nearest_above(spans, pc.equal(spans["level"], level).to_numpy())
 
 
 def spans_of(*rows):
@@ -41,7 +47,7 @@ def test_a_kernel_stands_under_what_launched_it():
 
 def test_a_layer_and_a_direction_are_handed_down():
     spans = spans_of(*CHAIN)
-    assert layer_of(spans).to_pylist() == [None, *["net/dense"] * 5, None]
+    assert inherited(spans, "layer").to_pylist() == [None, *["net/dense"] * 5, None]
     assert inherited(spans, "direction").to_pylist() == [None, *["forward"] * 5, None]
 
 
@@ -52,7 +58,7 @@ def test_a_launch_outside_every_layer_leaves_the_layer_of_its_own_track():
         kernel(launch=1, parent=0),
     )
     assert enclosing(spans, "layer").tolist() == [NONE, NONE, 0]
-    assert layer_of(spans).to_pylist() == ["net", None, "net"]
+    assert inherited(spans, "layer").to_pylist() == ["net", None, "net"]
 
 
 def test_numbers_count_within_their_window():
@@ -71,7 +77,7 @@ def test_spans_that_enclose_each_other_in_a_circle_lead_nowhere():
 def test_no_spans_have_nothing_above():
     spans = spans_of()
     assert enclosing(spans, "op").tolist() == []
-    assert layer_of(spans).to_pylist() == []
+    assert inherited(spans, "layer").to_pylist() == []
 
 
 @st.composite
@@ -124,4 +130,4 @@ def test_the_nearest_span_above_is_found_as_by_climbing(level, rows):
     for i, row in enumerate(rows):
         above = i if row["layer"] else climb(rows, i, lambda row: row["layer"])
         expected.append(None if above is None else rows[above]["layer"])
-    assert layer_of(spans).to_pylist() == expected
+    assert inherited(spans, "layer").to_pylist() == expected

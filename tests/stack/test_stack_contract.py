@@ -5,6 +5,7 @@ import inspect
 import io
 import json
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stack_runs import kernel, run_of, span
+
+sys.path.append(str(Path(__file__).parents[1] / "findings"))
+from contract_runs import RUNS
 
 import phasepoint.stack
 from phasepoint.cli.main import run as run_command
@@ -25,7 +29,10 @@ from phasepoint.store import open_run
 
 CODES = [f"A{i}" for i in range(1, 16)]
 
-pytestmark = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda one: one.name)
+
+@pytest.fixture(scope="module", params=ANALYSES, ids=lambda one: one.name)
+def analysis(request):
+    return request.param
 
 
 def host(start_ns, end_ns, **fields):
@@ -56,6 +63,36 @@ def rich(tmp_path_factory):
     return run_of(tmp_path_factory.mktemp("rich") / "run", spans, spans[:6], **tables)
 
 
+@pytest.fixture(scope="module")
+def table(analysis, rich):
+    return analyse(rich, analysis.name)
+
+
+@pytest.fixture(scope="module", params=RUNS, ids=lambda write: write.__name__)
+def shards(request, tmp_path_factory):
+    """The shards of a run of each sort, whose groundwork the analyses share."""
+    return shards_of(request.param(tmp_path_factory.mktemp(request.param.__name__)))
+
+
+def check_table(analysis, rows):
+    assert rows.schema.equals(schema_of(analysis.columns), check_metadata=True)
+    rows.validate(full=True)
+    for column in analysis.columns:
+        values = rows[column.name].to_pylist()
+        assert column.nullable or None not in values
+        if column.unit == "ratio" and column.name != "roof_ratio":
+            assert all(value is None or 0 <= value <= 1 for value in values)
+
+
+def test_every_sort_of_run_is_taken(analysis, shards):
+    parts = [analysis.of_shard(shard) for shard in shards]
+    rows = analysis.definition.of_shards([part.rows for part in parts])
+    check_table(analysis, rows)
+    assert rows.num_rows or not parts or any(part.notes for part in parts)
+    again = analysis.definition.of_shards([analysis.of_shard(shard).rows for shard in shards])
+    assert again.equals(rows)
+
+
 def test_an_empty_run_gives_the_declared_columns_and_a_reason(analysis, tmp_path):
     table = analyse(run_of(tmp_path / "run", []), analysis.name)
     assert table.rows.schema.equals(schema_of(analysis.columns), check_metadata=True)
@@ -73,10 +110,10 @@ def test_a_span_of_the_host_alone_is_no_device_work(analysis, tmp_path):
     assert table.rows.num_rows == 0
 
 
-def test_twice_the_same(analysis, rich):
-    once, twice = analyse(rich, analysis.name), analyse(open_run(rich.path), analysis.name)
-    assert once.rows.equals(twice.rows)
-    assert once.notes == twice.notes
+def test_twice_the_same(analysis, rich, table):
+    twice = analyse(open_run(rich.path), analysis.name)
+    assert table.rows.equals(twice.rows)
+    assert table.notes == twice.notes
 
 
 def test_the_tables_are_left_as_they_were(analysis, rich):
@@ -87,16 +124,9 @@ def test_the_tables_are_left_as_they_were(analysis, rich):
     assert {name: shard.table(name).to_pylist() for name in names} == before
 
 
-def test_rows_are_as_declared(analysis, rich):
-    table = analyse(rich, analysis.name)
+def test_rows_are_as_declared(analysis, table):
     assert table.rows.num_rows > 0
-    assert table.rows.schema.equals(schema_of(analysis.columns), check_metadata=True)
-    table.rows.validate(full=True)
-    for column in analysis.columns:
-        assert column.nullable or table.rows[column.name].null_count == 0
-    for column in analysis.columns:
-        if column.unit == "ratio" and column.name != "roof_ratio":
-            assert all(value is None or 0 <= value <= 1 for value in table.rows[column.name].to_pylist())
+    check_table(analysis, table.rows)
 
 
 def test_every_number_says_its_unit(analysis):
@@ -108,8 +138,8 @@ def test_every_number_says_its_unit(analysis):
                 assert column.unit == unit
 
 
-def test_a_quantity_says_who_says_it(analysis, rich):
-    rows = analyse(rich, analysis.name).rows.to_pylist()
+def test_a_quantity_says_who_says_it(analysis, table):
+    rows = table.rows.to_pylist()
     for column in analysis.columns:
         if not column.name.endswith("_source"):
             continue
@@ -138,11 +168,11 @@ def test_it_is_documented(analysis):
         assert said.startswith(f"{analysis.code}, ")
 
 
-def test_it_is_found_by_name_and_code_and_called_in_python(analysis, rich):
+def test_it_is_found_by_name_and_code_and_called_in_python(analysis, rich, table):
     assert find_analysis(analysis.name.upper().replace("-", "_")) is analysis
     assert analysis.code is None or find_analysis(analysis.code.lower()) is analysis
     called = getattr(phasepoint.stack, analysis.name.replace("-", "_"))(rich)
-    assert called.rows.equals(analyse(rich, analysis.name).rows)
+    assert called.rows.equals(table.rows)
 
 
 def test_shards_are_merged_in_any_grouping(analysis, rich):
@@ -162,8 +192,7 @@ class _Empty(StackShard):
         return table if columns is None else table.select(list(columns))
 
 
-def test_json_and_csv_hold_every_row(analysis, rich):
-    table = analyse(rich, analysis.name)
+def test_json_and_csv_hold_every_row(analysis, table):
     document = json.loads(to_json("stack", stack_document(table)))
     assert document["rows"] == table.rows.to_pylist()
     assert [column["name"] for column in document["columns"]] == table.rows.column_names
@@ -171,12 +200,12 @@ def test_json_and_csv_hold_every_row(analysis, rich):
     assert [list(row) for row in rows] == [table.rows.column_names] * table.rows.num_rows
 
 
-def test_the_command_prints_it(analysis, rich, capsys):
+def test_the_command_prints_it(analysis, rich, table, capsys):
     assert run_command(["stack", str(rich.path), "--analysis", analysis.code or analysis.name, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"] == analyse(rich, analysis.name).rows.to_pylist()
+    assert json.loads(capsys.readouterr().out)["rows"] == table.rows.to_pylist()
 
 
-def test_all_fifteen_are_there(analysis):
+def test_all_fifteen_are_there():
     assert Counter(one.code for one in ANALYSES if one.code) == Counter(CODES)
 
 

@@ -78,14 +78,15 @@ def kernels_of(rows):
     return [row for row in rows if row["level"] == "kernel"]
 
 
-def result(name, run, rows):
-    return find_analysis(name).of_shard(Spans(run, rows)).rows.to_pylist()
+def result(name, shard):
+    return find_analysis(name).of_shard(shard).rows.to_pylist()
 
 
 @settings(max_examples=150, deadline=None)
 @given(rows=traces())
 def test_kernels_by_name_layer_and_model_add_up_to_the_device_time(run, rows):
     rows = filled(rows)
+    shard = Spans(run, rows)
     has_layers = any(row["layer"] for row in rows)
     by_name, by_layer, by_device, attributed = (defaultdict(int) for _ in range(4))
     for row in kernels_of(rows):
@@ -94,19 +95,19 @@ def test_kernels_by_name_layer_and_model_add_up_to_the_device_time(run, rows):
         by_layer[row["device"], layer] += row["dur_ps"]
         by_device[row["device"]] += row["dur_ps"]
         attributed[row["device"]] += row["dur_ps"] if layer else 0
-    assert {(r["device"], r["name"]): r["device_ps"] for r in result("A10", run, rows)} == by_name
+    assert {(r["device"], r["name"]): r["device_ps"] for r in result("A10", shard)} == by_name
     if not has_layers:
         return  # operations stand for layers: another test
-    found = result("A11", run, rows)
+    found = result("A11", shard)
     assert {(r["device"], r["layer"]): r["device_ps"] for r in found} == by_layer
-    model = {r["device"]: r for r in result("A15", run, rows)}
+    model = {r["device"]: r for r in result("A15", shard)}
     assert {device: r["device_ps"] for device, r in model.items()} == by_device
     for device, r in model.items():
         assert r["attributed_ps"] == attributed[device]
         assert r["unattributed_ps"] == by_layer.get((device, None), 0)
         assert sum(one["device_ps"] for one in found if one["device"] == device) == r["device_ps"]
         assert sum(one["kernels"] for one in found if one["device"] == device) == r["kernels"]
-    assert sum(r["time_ps"] for r in result("A8", run, rows)) == sum(by_device.values())
+    assert sum(r["time_ps"] for r in result("A8", shard)) == sum(by_device.values())
 
 
 @settings(max_examples=150, deadline=None)
@@ -115,6 +116,7 @@ def test_latency_of_a_layer_is_every_nanosecond_in_which_its_own_work_ran(run, r
     rows = filled(rows)
     if not any(row["layer"] for row in rows):
         return
+    shard = Spans(run, rows)
     at_work, on_device = defaultdict(set), defaultdict(set)
     hosts = [row for row in rows if row["level"] != "kernel"]
     for track in {row["track"] for row in hosts}:
@@ -130,7 +132,7 @@ def test_latency_of_a_layer_is_every_nanosecond_in_which_its_own_work_ran(run, r
         ran = range(row["start_ps"] // NS, (row["start_ps"] + row["dur_ps"]) // NS)
         at_work[key].update(ran)
         on_device[key].update(ran)
-    found = {(r["layer"], r["direction"]): r for r in result("A13", run, rows)}
+    found = {(r["layer"], r["direction"]): r for r in result("A13", shard)}
     for key, instants in at_work.items():
         if key[0] is not None:
             assert found[key]["latency_ps"] == len(instants) * NS
@@ -142,7 +144,7 @@ def test_latency_of_a_layer_is_every_nanosecond_in_which_its_own_work_ran(run, r
     for (layer, _), instants in at_work.items():
         if layer is not None:
             whole[layer] |= instants
-    latency = {r["layer"]: r["latency_ps"] for r in result("A3", run, rows) if r["layer"]}
+    latency = {r["layer"]: r["latency_ps"] for r in result("A3", shard) if r["layer"]}
     assert {layer: ps for layer, ps in latency.items() if ps} == {k: len(v) * NS for k, v in whole.items() if v}
-    by_type = result("A6", run, rows)
+    by_type = result("A6", shard)
     assert sum(r["latency_ps"] for r in by_type if r["type"]) == sum(latency.values())

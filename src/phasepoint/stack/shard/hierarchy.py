@@ -6,7 +6,6 @@ every round doubles how far each span sees, so chains of any depth cost n log(de
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
@@ -15,23 +14,10 @@ NONE = -1
 """Row number of what is not there."""
 
 
-def enclosing(spans: pa.Table, level: str) -> Int64s:
-    """The nearest span of a level above each span, through its launch and the parents of that.
+def nearest_above(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
+    """The nearest chosen span above each span, itself excluded, through its launch and the parents of that.
 
     A span that was launched from outside every such span is held to be inside those that enclose it on its own track.
-
-    Args:
-        spans: rows of `spans` with `window`, `span`, `parent`, `launch` and `level`.
-        level: model, layer, op, kernel or runtime.
-
-    Returns:
-        `[n]` row numbers of `spans`, `NONE` where there is none.
-    """
-    return nearest_above(spans, pc.equal(spans["level"], level).to_numpy())
-
-
-def nearest_above(spans: pa.Table, chosen: NDArray[np.bool_]) -> Int64s:
-    """The nearest chosen span above each span, itself excluded, as `enclosing` finds those of a level.
 
     Args:
         spans: rows of `spans` with `window`, `span`, `parent` and `launch`.
@@ -64,11 +50,6 @@ def inherited(spans: pa.Table, column: str) -> pa.Array:
     known = values.is_valid().to_numpy(zero_copy_only=False)
     row = np.where(known, np.arange(spans.num_rows), nearest_above(spans, known))
     return values.take(pa.array(row, mask=row == NONE))
-
-
-def layer_of(spans: pa.Table) -> pa.Array:
-    """`[n]` layer of each span, a dictionary array: its own, else that of what launched or encloses it."""
-    return inherited(spans, "layer")
 
 
 def referred_rows(spans: pa.Table, column: str) -> Int64s:
