@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from phasepoint.phases.detection.table import DEFAULT_METHOD as DEFAULT_METHOD
-from phasepoint.phases.detection.table import METHODS
+from phasepoint.phases.detection import table
 
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run: a folder, or a URL such as gs://… or s3://…")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead (layout: docs/cli.md).")]
-*_OTHERS, _LAST = METHODS
+*_OTHERS, _LAST = table.METHODS
+DEFAULT_METHOD = table.DEFAULT_METHOD
 Method = Annotated[
     str,
     typer.Option("--method", metavar="NAME", help=f"How phases are found: {', '.join(_OTHERS)} or {_LAST}."),

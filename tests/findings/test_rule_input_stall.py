@@ -1,0 +1,46 @@
+"""INPUT-STALL: planted waits for data, seen by the clock alone and beside a device that works or not; ordinary runs."""
+
+import numpy as np
+import pytest
+from planted_runs import capture, check_finding, noisy_steps, steps_of, view_of, within
+
+from phasepoint.findings.finding import Unavailable
+from phasepoint.findings.rules.host.input_stall import find
+
+N = 600
+
+
+def waiting(share, *, seed=0):
+    """Steps of which so large a share is spent waiting for the next batch."""
+    dur_ps = noisy_steps(N, seed=seed)
+    return steps_of(dur_ps, input_ps=np.asarray(share * dur_ps, np.int64))
+
+
+@pytest.mark.parametrize("share", [0.03, 0.15, 0.5])
+def test_without_windows_the_whole_wait_is_claimed(tmp_path, share):
+    steps = waiting(share)
+    view = view_of(tmp_path, (steps, {}))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.total_ps == steps["input_ps"].sum()
+    assert (found.claim.part, found.confidence) == ("input", "medium")
+
+
+@pytest.mark.parametrize("idle", [0.05, 0.1, 0.3])
+def test_what_the_device_works_through_is_not_claimed(tmp_path, idle):
+    steps = waiting(0.3)
+    view = view_of(tmp_path, (steps, capture(steps, lambda step: {"compute": 1 - idle}, every=60)))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, idle * steps["dur_ps"].sum(), 0.05)
+    assert found.confidence == "high"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_loader_that_keeps_up_is_no_finding(tmp_path, seed):
+    assert find(view_of(tmp_path, (waiting(0.01, seed=seed), {}))) == []
+
+
+def test_a_run_without_waits_says_what_it_lacks(tmp_path):
+    with pytest.raises(Unavailable, match="which times the loader"):
+        find(view_of(tmp_path, (steps_of(noisy_steps(N)), {})))
