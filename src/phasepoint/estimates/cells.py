@@ -29,7 +29,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
@@ -176,7 +175,7 @@ class Fit:
     spread: Floats
     rest: Floats
     squares: Floats
-    borrowed: NDArray[np.bool_]
+    borrowed: Bools
     by_choice: tuple[bool, ...]
     sizes: Floats
 

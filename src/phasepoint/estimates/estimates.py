@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.estimates.captured import PARTS, Captured, read_captured
 from phasepoint.estimates.cells import Fit, fit_cells
@@ -60,7 +59,7 @@ class Estimates:
         return window
 
     @cached_property
-    def captured(self) -> NDArray[np.bool_]:
+    def captured(self) -> Bools:
         """`[n_steps]`, whether a converted window saw the step."""
         return self.window >= 0
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows
 from phasepoint.estimates.captured import Captured
 from phasepoint.phases.clock.steps import StepSeries
@@ -79,7 +78,7 @@ def read_op_columns(ops: pa.Table, programs: pa.Table | None, steps: StepSeries,
     return OpColumns(op_keys, index[known], codes, *(_integers(ops, name) for name in ("self_ps", "count")))
 
 
-def _device_rows(ops: pa.Table) -> NDArray[np.bool_]:
+def _device_rows(ops: pa.Table) -> Bools:
     rows = np.ones(ops.num_rows, bool)
     if "level" in ops.column_names:
         found = pc.is_in(_strings(ops, "level"), value_set=pa.array(_DEVICE_LEVELS)).to_numpy()

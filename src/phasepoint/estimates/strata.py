@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median
 from phasepoint.estimates.captured import Captured
@@ -71,7 +70,7 @@ def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, In
 
 
 def describe_strata(
-    steps: StepSeries, seen: NDArray[np.bool_], stratum: Int64s, hosts: Int64s, phases: Int64s
+    steps: StepSeries, seen: Bools, stratum: Int64s, hosts: Int64s, phases: Int64s
 ) -> tuple[Stratum, ...]:
     """What the clock knows of every stratum."""
     found = []
@@ -84,7 +83,7 @@ def describe_strata(
     return tuple(found)
 
 
-def group_strata(strata: Sequence[Stratum], of_captured: Int64s, cluster: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+def group_strata(strata: Sequence[Stratum], of_captured: Int64s, cluster: Int64s) -> tuple[Int64s, Bools]:
     """Groups of strata with enough windows each: small strata join the one most like them, the smallest first.
 
     Args:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
 from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED
 from phasepoint.estimates.cells import BASE, COMPILE, FAR, LONG, WAIT, CellShares, Fit, bounded_scatter, exposed_part
@@ -33,7 +32,7 @@ class UncapturedSteps:
 
     parts_ps: Int64s
     extra: Floats
-    known: NDArray[np.bool_]
+    known: Bools
 
 
 def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> UncapturedSteps:

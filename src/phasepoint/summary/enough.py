@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Bools
 from phasepoint.core.intervals import covered_ps
 from phasepoint.core.units import PS_PER_S, format_counted, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import unexplained_outside
@@ -22,7 +23,7 @@ from phasepoint.summary.types import GapSummary, NotSeen, Shortfall
 
 def count_not_seen(
     clock: RunClock,
-    captured: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
+    captured: Bools,
     *,
     windows: pa.Table,
     conversions: pa.Table,

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
 from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches, sum_ps
@@ -191,7 +190,7 @@ class RunView:
     clock: RunClock
     labels: Int64s
     phases: Sequence[Phase]
-    slow: NDArray[np.bool_]
+    slow: Bools
     checkpoints: pa.Table
     windows: pa.Table
     programs: pa.Table

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.arrays import Bools
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_counted, format_ps
 from phasepoint.estimates.estimates import Estimates
@@ -211,7 +212,7 @@ def representative_row(clock: RunClock, result: PhaseResult, phase: Phase, estim
     return int((captured if len(captured) else rows)[0])
 
 
-def _count_windows(clock: RunClock, rows: "np.ndarray[tuple[int], np.dtype[np.bool_]]", estimates: Estimates) -> int:
+def _count_windows(clock: RunClock, rows: Bools, estimates: Estimates) -> int:
     keys = np.column_stack([clock.host[rows], clock.attempt[rows], estimates.window[rows]])
     return len(np.unique(keys, axis=0)) if len(keys) else 0
 

@@ -9,9 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
@@ -152,7 +151,7 @@ def find_compilations(view: FindingsView) -> list[Compilation]:
 
 def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
     """`[n_steps]` the cost of some compilations alone."""
-    mine: NDArray[np.bool_] = np.zeros(len(cost_ps), bool)
+    mine: Bools = np.zeros(len(cost_ps), bool)
     for compilation in compilations:
         mine[compilation.stretch.rows] = True
     return np.where(mine, cost_ps, 0)

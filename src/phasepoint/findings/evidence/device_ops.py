@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import encode_rows
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
@@ -118,5 +117,5 @@ def _by_step(index: Int64s, values: Floats, n_steps: int) -> Floats:
     return np.bincount(index, values, n_steps).astype(np.float64)
 
 
-def _of_category(ops: DeviceOps, category: str) -> NDArray[np.bool_]:
+def _of_category(ops: DeviceOps, category: str) -> Bools:
     return np.array([kind.category == category for kind in ops.kinds], bool)[ops.kind]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.estimates.captured import INPUT, PARTS
@@ -51,7 +50,7 @@ class Ramp:
         return self.height * np.clip((at - self.first) / (self.last - self.first), 0, 1)
 
 
-def block_medians(values: NDArray[np.int64]) -> Floats:
+def block_medians(values: Int64s) -> Floats:
     """Medians of `BLOCKS` stretches of `values` `[n]`, n ≥ BLOCKS."""
     return np.array([float(np.median(part)) for part in np.array_split(values, BLOCKS)])
 
@@ -173,14 +172,14 @@ def _of_device(view: FindingsView, early: Int64s, late: Int64s) -> DriftCause:
     return DriftCause("device-slower", "the same operations take longer: the device gets slower")
 
 
-def _ops_of(view: FindingsView, rows: Int64s) -> dict[str, NDArray[np.float64]]:
+def _ops_of(view: FindingsView, rows: Int64s) -> dict[str, Floats]:
     """By op, its self time and executions in a captured step of these rows, on average."""
     clock, ops = view.clock, view.table("ops")
     keys = {(int(clock.host[row]), int(clock.attempt[row]), int(clock.step[row])) for row in rows.tolist()}
     names = ("host", "attempt", "step")
     near = ops.filter(pc.is_in(ops.column("step"), value_set=pa.array(sorted({key[2] for key in keys}))))
     columns = [near.column(name).to_pylist() for name in (*names, "op", "self_ps", "count")]
-    found: dict[str, NDArray[np.float64]] = {}
+    found: dict[str, Floats] = {}
     for host, attempt, step, op, self_ps, count in zip(*columns, strict=True):
         if (host, attempt, step) in keys:
             found[op] = found.get(op, np.zeros(2)) + np.array([self_ps, count], np.float64)

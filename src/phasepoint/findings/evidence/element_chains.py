@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import encode_column, encode_rows, first_rows, renumber
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.evidence.device_ops import DeviceOps, read_device_ops
@@ -190,7 +189,7 @@ def _device_spans(view: FindingsView) -> tuple[pa.Table, Int64s, Int64s]:
     return spans.select(_COLUMNS).filter(pa.array(keep)), index[keep], seen
 
 
-def _inside_another(spans: pa.Table, of_framework: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _inside_another(spans: pa.Table, of_framework: Bools) -> Bools:
     """Whether an ATen operator stands inside another, which it does the work of."""
     place = encode_rows(spans, ("host", "attempt", "window"))
     parent = pc.fill_null(spans.column("parent"), -1).to_numpy()

@@ -7,9 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
 from phasepoint.findings.view import FindingsView
@@ -114,7 +113,7 @@ CAUGHT_UP_SIGMAS = 3
 """A step this many standard deviations shorter than its level was shortened by the one before it."""
 
 
-def net_excess(view: FindingsView, odd: NDArray[np.bool_]) -> Int64s:
+def net_excess(view: FindingsView, odd: Bools) -> Int64s:
     """Excess of odd steps over what is expected there, less what the next step of the session is shorter by.
 
     Where the host runs ahead, the device works on while the host is held up; the next step finds its result there and

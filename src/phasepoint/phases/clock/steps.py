@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.store import Shard
 
@@ -255,7 +254,7 @@ class Stretch:
         return f"step {first}" if first == last else f"steps {first}–{last}"
 
 
-def find_stretches(clock: RunClock, holds: NDArray[np.bool_], *, bridge: int = 0) -> list[Stretch]:
+def find_stretches(clock: RunClock, holds: Bools, *, bridge: int = 0) -> list[Stretch]:
     """Maximal stretches of steps for which `holds` `[n_steps]` is true, in order, never across sessions.
 
     Args:

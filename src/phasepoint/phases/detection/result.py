@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class PhaseResult:
     segments: Segments
     phases: tuple[Phase, ...]
     method: str
-    slow: NDArray[np.bool_]
+    slow: Bools
     notes: tuple[str, ...] = ()
 
     @property
@@ -198,4 +197,4 @@ class Labelling:
     labels: Int64s
     notes: tuple[str, ...] = ()
     roles: Mapping[int, str] = field(default_factory=dict)
-    slow: NDArray[np.bool_] | None = None
+    slow: Bools | None = None

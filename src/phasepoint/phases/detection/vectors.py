@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.errors import NoDataError
 from phasepoint.phases.clock.steps import StepSeries
 
@@ -55,7 +54,7 @@ class OpVectors:
     names: tuple[str, ...]
     categories: tuple[str | None, ...]
     key: Int64s
-    vector_entry: NDArray[np.bool_]
+    vector_entry: Bools
 
     @property
     def n_captured(self) -> int:
@@ -208,7 +207,7 @@ def _run_order(keys: Sequence[Int64s]) -> Int64s | slice:
     return np.lexsort(tuple(varying)).astype(np.int64)
 
 
-def _first_of_each(step: Int64s, attempt: Int64s) -> NDArray[np.bool_]:
+def _first_of_each(step: Int64s, attempt: Int64s) -> Bools:
     first = np.ones(len(step), bool)
     first[1:] = (np.diff(step) != 0) | (np.diff(attempt) != 0)
     return first
@@ -314,7 +313,7 @@ def _categories(ops: pa.Table, codes: Int64s, n_ops: int) -> tuple[str | None, .
     return tuple(names[code] if code >= 0 else None for code in of_op)
 
 
-def _device_rows(ops: pa.Table) -> NDArray[np.bool_]:
+def _device_rows(ops: pa.Table) -> Bools:
     """Rows of ops and kernels; every row where the table has no levels or none of these."""
     everything = np.ones(ops.num_rows, bool)
     if "level" not in ops.column_names:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.errors import NoDataError, ReplayError
 from phasepoint.core.intervals import IntervalSet, union
 from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps
@@ -38,8 +37,8 @@ class CleanSteps:
 
     series: StepSeries
     own_ps: Int64s
-    clean: NDArray[np.bool_]
-    settled: NDArray[np.bool_]
+    clean: Bools
+    settled: Bools
 
 
 def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: bool) -> CleanSteps:
@@ -64,14 +63,14 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
     return CleanSteps(clock, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)
 
 
-def _lead(compile_ps: Int64s) -> NDArray[np.bool_]:
+def _lead(compile_ps: Int64s) -> Bools:
     """The first steps, and those after them that compile without a break."""
     settled = np.flatnonzero(compile_ps[LEAD_STEPS:] == 0)
     end = LEAD_STEPS + int(settled[0]) if len(settled) else len(compile_ps)
     return np.arange(len(compile_ps)) < end
 
 
-def _beside_windows(clock: RunClock, windows: pa.Table) -> NDArray[np.bool_]:
+def _beside_windows(clock: RunClock, windows: pa.Table) -> Bools:
     """Steps in a capture window or next to one, where opening and closing it fall, and while the capture is written."""
     found = np.zeros(clock.n_steps, bool)
     for row in windows.select(_WINDOW_COLUMNS).to_pylist():
@@ -183,7 +182,7 @@ class StepMeans:
         return StepMeans(self.step[kept], self.own_ps[kept])
 
 
-def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | None = None) -> StepMeans:
+def mean_steps(runs: Sequence[CleanSteps], where: Sequence[Bools] | None = None) -> StepMeans:
     """Clean steps of one run, or of repeats of it.
 
     Args:
@@ -202,7 +201,7 @@ def mean_steps(runs: Sequence[CleanSteps], where: Sequence[NDArray[np.bool_]] | 
     return StepMeans(numbers, sums // np.maximum(counts, 1))
 
 
-def _newest(run: CleanSteps, kept: NDArray[np.bool_]) -> Int64s:
+def _newest(run: CleanSteps, kept: Bools) -> Int64s:
     rows = np.flatnonzero(kept)
     kept_steps = run.series.take(rows)
     order = np.lexsort((kept_steps.attempt, kept_steps.step, kept_steps.host))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import apportion
 from phasepoint.estimates.captured import COMPILING, PARTS
 from phasepoint.estimates.estimates import Estimates, estimate_totals
@@ -124,7 +124,7 @@ def compare_ops(original: Analysis, phases: Sequence[int], replayed: Estimates, 
     return tuple(OpChange(*key, before.get(key), after.get(key)) for key in keys[:_OPS])
 
 
-def _parts(estimates: Estimates, phase: int, names: Sequence[str]) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+def _parts(estimates: Estimates, phase: int, names: Sequence[str]) -> Floats:
     times = {part.name: part.total_ps for part in estimates.phases[phase].parts}
     return np.array([times.get(name, 0) for name in names], np.float64)
 

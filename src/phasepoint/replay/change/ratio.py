@@ -28,9 +28,8 @@ which differ by their data do not look slow; what the replay's fastest stretches
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import satterthwaite_freedom, t_quantile
 from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.replay.change.clean_steps import CleanSteps, StepMeans
@@ -66,7 +65,7 @@ def without_slow(run: CleanSteps, original: StepMeans) -> CleanSteps:
     pace = run.own_ps[rows] / np.maximum(before, 1)
     stretches = np.array_split(np.arange(len(rows)), blocks)
     medians = np.array([np.median(pace[one]) for one in stretches])
-    slow: NDArray[np.bool_] = medians > SLOW_RATIO * np.quantile(medians, USUAL_QUANTILE)
+    slow: Bools = medians > SLOW_RATIO * np.quantile(medians, USUAL_QUANTILE)
     kept = run.clean.copy()
     for one in np.flatnonzero(slow).tolist():
         kept[rows[stretches[one]]] = False

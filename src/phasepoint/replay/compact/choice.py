@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 
 LEAST_SAMPLE = 2
@@ -208,7 +207,7 @@ class Candidates:
     known: Floats
     phase: Int64s
     window: Int64s
-    by_chance: NDArray[np.bool_]
+    by_chance: Bools
 
     @property
     def n(self) -> int:
@@ -281,7 +280,7 @@ def plan_sample(steps: Candidates, sample: int, rng: np.random.Generator) -> Sam
     return SamplePlan(steps.phase, stratum, allotted)
 
 
-def _choose_windows(steps: Candidates, most: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _choose_windows(steps: Candidates, most: int, rng: np.random.Generator) -> Bools:
     """Steps of capture windows: of all where they fit in, else of those that chance opened, at random."""
     chosen = steps.window >= 0
     if chosen.sum() <= most:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import weighted_median
 from phasepoint.estimates.captured import PARTS, Captured
@@ -67,9 +66,7 @@ def fill_parts(steps: StepSeries, captured: Captured, phase: Int64s, weight: Flo
     return StepParts(parts, variances.reshape(-1, len(PARTS)), freedom)
 
 
-def _describe(
-    steps: StepSeries, known: NDArray[np.bool_], mine: NDArray[np.bool_], weight: Floats, phase: int
-) -> Stratum:
+def _describe(steps: StepSeries, known: Bools, mine: Bools, weight: Floats, phase: int) -> Stratum:
     dur = steps.dur_ps * weight
     total, waiting = float(dur[mine].sum()), float((steps.input_ps * weight)[mine].sum())
     middle = weighted_median(steps.dur_ps[mine].astype(np.float64), weight[mine])

@@ -1,9 +1,8 @@
 """Steps of several kinds in strict turn, as a GAN's five discriminator steps to one generator step."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.detection.signals.changepoints import CAP, estimate_noise, fit_levels, switch_price
 
@@ -30,7 +29,7 @@ least height that is looked for 0.5."""
 _THROUGHOUT = 0.9
 
 
-def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> Int64s:
+def find_alternation(values: Floats, sigma: float, gap: float) -> Int64s:
     """Which member of a cycle each step is: 0 for the commonest or outside any cycle, 1, 2, … for the others, `[n]`.
 
     The run is cut into chunks; each is folded at every cycle length, and the length whose folded means differ
@@ -66,18 +65,18 @@ def find_alternation(values: NDArray[np.float64], sigma: float, gap: float) -> I
     return np.where(followed, member[phase], 0)
 
 
-def _scatter(left: NDArray[np.float64], places: int) -> float:
+def _scatter(left: Floats, places: int) -> float:
     """Standard deviation of what a template of so many `places` leaves: in a short run the noise seemed more."""
     return float(1.4826 * median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
 
 
-def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64] | None:
+def _best_template(values: Floats, sigma: float) -> Floats | None:
     """Folded middles of the clearest chunk, less their mean, at the period that explains most; null if none does.
 
     Chunks are compared by means, which are quick; the template is of medians, which no outlier moves.
     """
     best_score = 0.0
-    best: NDArray[np.float64] | None = None
+    best: Floats | None = None
     for chunk in _CHUNKS:
         size = min(chunk, len(values))
         n_chunks = len(values) // size
@@ -95,7 +94,7 @@ def _best_template(values: NDArray[np.float64], sigma: float) -> NDArray[np.floa
     return None if best is None else _shortest(best - best.mean(), len(values), sigma)
 
 
-def _shortest(template: NDArray[np.float64], n: int, sigma: float) -> NDArray[np.float64]:
+def _shortest(template: Floats, n: int, sigma: float) -> Floats:
     """The template at the shortest divisor of its period that explains it up to chance."""
     period = len(template)
     error = _MEDIAN_ERROR * sigma * (period / n) ** 0.5
@@ -114,7 +113,7 @@ def _by_chance(period: int, n_chunks: int) -> float:
     return freedom + 2.5 * float(np.sqrt(2 * freedom)) + 2 * float(np.log(LONGEST * n_chunks)) + 4
 
 
-def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArray[np.float64]:
+def _less_level(values: Floats, period: int, sigma: float) -> Floats:
     """Values less the level of whole cycles, clipped: the level must not follow the members in turn."""
     n_cycles = len(values) // period
     cycles = values[: n_cycles * period].reshape(n_cycles, period)
@@ -126,10 +125,10 @@ def _less_level(values: NDArray[np.float64], period: int, sigma: float) -> NDArr
 
 
 def _is_confirmed(
-    residual: NDArray[np.float64],
-    template: NDArray[np.float64],
+    residual: Floats,
+    template: Floats,
     phase: Int64s,
-    followed: NDArray[np.bool_],
+    followed: Bools,
     member: Int64s,
     *,
     sigma: float,
@@ -150,14 +149,14 @@ def _is_confirmed(
     return scatter < _VISITS_ALIKE * height
 
 
-def _scatter_of_visits(residual: NDArray[np.float64], start: Int64s, sigma: float) -> float:
+def _scatter_of_visits(residual: Floats, start: Int64s, sigma: float) -> float:
     """Standard deviation of the means of visits; where the period is longer, some are far off and others not at all."""
     visit = np.unique(start, return_inverse=True)[1]
     means = np.bincount(visit, residual) / np.bincount(visit)
     return float(np.clip(means - means.mean(), -3 * sigma, 3 * sigma).std())
 
 
-def _stretches(phase: Int64s, followed: NDArray[np.bool_]) -> int:
+def _stretches(phase: Int64s, followed: Bools) -> int:
     """How often the cycle begins, or slips: one that does all the time is none."""
     period = int(phase.max()) + 1
     slips = followed[1:] & followed[:-1] & ((phase[:-1] + 1) % period != phase[1:])
@@ -165,9 +164,7 @@ def _stretches(phase: Int64s, followed: NDArray[np.bool_]) -> int:
     return 1 + int(slips.sum()) + int(begins.sum())
 
 
-def _follow(
-    values: NDArray[np.float64], template: NDArray[np.float64], sigma: float
-) -> tuple[Int64s, NDArray[np.bool_]]:
+def _follow(values: Floats, template: Floats, sigma: float) -> tuple[Int64s, Bools]:
     from phasepoint.phases.detection.signals.kernels import cheapest_shifts
 
     period = len(template)
@@ -176,9 +173,7 @@ def _follow(
     return (np.arange(len(values)) + np.where(followed, shift, 0)) % period, followed
 
 
-def _folded(
-    values: NDArray[np.float64], phase: Int64s, followed: NDArray[np.bool_], template: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _folded(values: Floats, phase: Int64s, followed: Bools, template: Floats) -> Floats:
     return np.array(
         [
             median(values[followed & (phase == at)]) if (followed & (phase == at)).any() else template[at]
@@ -187,7 +182,7 @@ def _folded(
     )
 
 
-def _members(template: NDArray[np.float64], visits: Int64s, sigma: float, gap: float) -> Int64s:
+def _members(template: Floats, visits: Int64s, sigma: float, gap: float) -> Int64s:
     """Members of the cycle by value: 0 is the commonest, then by value.
 
     Places are joined, the closest first, until all differ by `gap` and by `_APART` standard errors.

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, row_medians
 
@@ -34,7 +33,7 @@ MIN_GAP = 0.08
 _NOISE_BLOCK = 20
 
 
-def estimate_noise(values: NDArray[np.float64]) -> float:
+def estimate_noise(values: Floats) -> float:
     """Standard deviation of one value about its level, robust to levels, outliers and alternation.
 
     The usual spread of differences between values 1 to 16 apart, or the least where that is clearly less, as in an
@@ -58,7 +57,7 @@ def estimate_noise(values: NDArray[np.float64]) -> float:
     return max(_MAD_TO_SIGMA * (least if least < clearly_less * usual else usual) / 2**0.5, 1e-3)
 
 
-def least_gap(values: NDArray[np.float64], sigma: float) -> float:
+def least_gap(values: Floats, sigma: float) -> float:
     """Least difference between two levels of `values`, in log duration.
 
     Noise that is slower than a step (a neighbour on the machine) moves the means of whole blocks; the gap is
@@ -98,12 +97,12 @@ class Levels:
     """
 
     label: Int64s
-    centre: NDArray[np.float64]
+    centre: Floats
     sigma: float
     gap: float
 
     @property
-    def fitted(self) -> NDArray[np.float64]:
+    def fitted(self) -> Floats:
         """Centre of every value's level, `[n]`."""
         return self.centre[self.label]
 
@@ -133,9 +132,7 @@ def long_price(n: int) -> float:
     return float(np.clip(CAP * n / 40, switch_price(n), 12 * CAP))
 
 
-def fit_levels(
-    values: NDArray[np.float64], sigma: float, *, price: float | None = None, shaded: bool = False
-) -> Levels:
+def fit_levels(values: Floats, sigma: float, *, price: float | None = None, shaded: bool = False) -> Levels:
     """Fit levels to `values` `[n]`: a grid first, then the levels that its segments gather at.
 
     Args:
@@ -147,7 +144,7 @@ def fit_levels(
     return _Fitter(values, sigma, switch_price(len(values)) if price is None else price).fit(shaded=shaded)
 
 
-def fit_both(values: NDArray[np.float64], sigma: float) -> tuple[Levels, Levels]:
+def fit_both(values: Floats, sigma: float) -> tuple[Levels, Levels]:
     """`fit_levels` with levels that shade into each other apart, and as one; what both need is worked out once."""
     fitter = _Fitter(values, sigma, switch_price(len(values)))
     return fitter.fit(shaded=False), fitter.fit(shaded=True)
@@ -159,7 +156,7 @@ class _Cut:
 
     starts: Int64s
     length: Int64s
-    level: NDArray[np.float64]
+    level: Floats
 
 
 class _Fitter:
@@ -168,7 +165,7 @@ class _Fitter:
     A million values are cut in 20–50 ms, nearly all of a fit's time.
     """
 
-    def __init__(self, values: NDArray[np.float64], sigma: float, price: float) -> None:
+    def __init__(self, values: Floats, sigma: float, price: float) -> None:
         self._values, self._sigma, self._price = values, sigma, price
         self._gap = least_gap(values, sigma)
         self._grid = _grid(values, sigma)
@@ -184,7 +181,7 @@ class _Fitter:
         label = np.repeat(nearest, cut.length).astype(np.int64)
         return Levels(*_drop_passing(label, centre), self._sigma, self._gap)
 
-    def _cut(self, levels: NDArray[np.float64]) -> _Cut:
+    def _cut(self, levels: Floats) -> _Cut:
         from phasepoint.phases.detection.signals.kernels import cheapest_levels
 
         key = levels.tobytes()
@@ -201,7 +198,7 @@ def segment_starts(label: Int64s) -> Int64s:
     return np.concatenate(([0], np.flatnonzero(label[1:] != label[:-1]) + 1)).astype(np.int64)
 
 
-def _grid(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+def _grid(values: Floats, sigma: float) -> Floats:
     """Levels worth trying: where medians of short blocks gather, at most 64."""
     n_blocks = max(len(values) // _BLOCK, 1)
     blocks = row_medians(values[: n_blocks * _BLOCK].reshape(n_blocks, -1))
@@ -214,7 +211,7 @@ def _grid(values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
         width *= 1.25
 
 
-def _segment_levels(values: NDArray[np.float64], starts: Int64s, sigma: float) -> NDArray[np.float64]:
+def _segment_levels(values: Floats, starts: Int64s, sigma: float) -> Floats:
     """Location of every segment: the mean of its values within 3 sigma of its middle value."""
     bounds = np.append(starts, len(values))
     length = np.diff(bounds)
@@ -225,7 +222,7 @@ def _segment_levels(values: NDArray[np.float64], starts: Int64s, sigma: float) -
     return middle + np.add.reduceat(np.where(inside, off, 0.0), starts) / n_inside
 
 
-def _segment_medians(values: NDArray[np.float64], bounds: Int64s) -> NDArray[np.float64]:
+def _segment_medians(values: Floats, bounds: Int64s) -> Floats:
     """Median of every segment: long ones by sorting each, short ones in one compiled loop."""
     from phasepoint.phases.detection.signals.kernels import stretch_medians
 
@@ -234,7 +231,7 @@ def _segment_medians(values: NDArray[np.float64], bounds: Int64s) -> NDArray[np.
     return np.array([median(values[a:b]) for a, b in pairwise(bounds.tolist())])
 
 
-def _gather_levels(cut: _Cut, n: int, sigma: float, gap: float, *, shaded: bool) -> NDArray[np.float64]:
+def _gather_levels(cut: _Cut, n: int, sigma: float, gap: float, *, shaded: bool) -> Floats:
     """Levels that segments gather at, rising: the closest two are joined until all are apart.
 
     Two groups of segments are apart when their centres differ by `gap`, by as many standard errors of a typical
@@ -256,16 +253,16 @@ def _gather_levels(cut: _Cut, n: int, sigma: float, gap: float, *, shaded: bool)
 class _Groups:
     """Groups of segments, `[n_groups]` each: sums over their segments, weighted by their steps."""
 
-    weight: NDArray[np.float64]
-    first: NDArray[np.float64]
-    second: NDArray[np.float64]
-    count: NDArray[np.float64]
+    weight: Floats
+    first: Floats
+    second: Floats
+    count: Floats
 
     @property
-    def centre(self) -> NDArray[np.float64]:
+    def centre(self) -> Floats:
         return self.first / self.weight
 
-    def needed(self, sigma: float, gap: float, errors: float, shaded: bool) -> NDArray[np.float64]:
+    def needed(self, sigma: float, gap: float, errors: float, shaded: bool) -> Floats:
         """Distance at which neighbouring groups are apart, `[n_groups - 1]`."""
         variance = sigma**2 * self.count / self.weight
         error = np.sqrt(variance)
@@ -289,7 +286,7 @@ class _Groups:
         )
 
 
-def _binned(level: NDArray[np.float64], length: NDArray[np.float64], width: float) -> _Groups:
+def _binned(level: Floats, length: Floats, width: float) -> _Groups:
     """Segments gathered into at most 512 bins."""
     width = max(width, float(np.ptp(level)) / 512)
     bins = np.unique(np.floor(level / width), return_inverse=True)[1]
@@ -297,7 +294,7 @@ def _binned(level: NDArray[np.float64], length: NDArray[np.float64], width: floa
     return _Groups(sums[0], sums[1], sums[2], np.bincount(bins).astype(np.float64))
 
 
-def _drop_passing(label: Int64s, centre: NDArray[np.float64]) -> tuple[Int64s, NDArray[np.float64]]:
+def _drop_passing(label: Int64s, centre: Floats) -> tuple[Int64s, Floats]:
     """Give stretches of levels that hardly occur to their longer neighbour: a burst is not a phase."""
     n, k = len(label), len(centre)
     starts = segment_starts(label)

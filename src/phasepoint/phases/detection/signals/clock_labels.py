@@ -11,9 +11,8 @@ it need not be looked for among all steps, so less evidence is enough, and a bou
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import median
 from phasepoint.phases.detection.signals.alternation import find_alternation
 from phasepoint.phases.detection.signals.changepoints import (
@@ -37,7 +36,7 @@ _MOST = 16
 
 
 def find_recompiles(
-    values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], first: float, *, sigma: float, gap: float
+    values: Floats, label: Int64s, level: Floats, first: float, *, sigma: float, gap: float
 ) -> tuple[Int64s, Int64s]:
     """Positions of the steps that compiled again, and labels `[n]` that change there.
 
@@ -64,7 +63,7 @@ def find_recompiles(
     return np.array(sorted(found), np.int64), label
 
 
-def _moved(values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], at: int, sigma: float) -> bool:
+def _moved(values: Floats, label: Int64s, level: Floats, at: int, sigma: float) -> bool:
     """Move the nearest change to `at` where the steps between argue against it by less than a change's price."""
     starts = segment_starts(label)[1:]
     if len(starts) == 0:
@@ -83,9 +82,7 @@ def _moved(values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64
     return True
 
 
-def _split(
-    values: NDArray[np.float64], label: Int64s, level: NDArray[np.float64], at: int, *, sigma: float, gap: float
-) -> bool:
+def _split(values: Floats, label: Int64s, level: Floats, at: int, *, sigma: float, gap: float) -> bool:
     """Split the segment at `at` where its two sides differ by three standard errors: the place was not chosen."""
     bounds = np.append(segment_starts(label), len(label))
     segment = int(np.searchsorted(bounds, at, side="right")) - 1
@@ -113,7 +110,7 @@ _SCALE = 0.08
 _LEAST_STEPS = 8
 
 
-def find_input_stalls(dur_ps: Int64s, input_ps: Int64s) -> NDArray[np.bool_]:
+def find_input_stalls(dur_ps: Int64s, input_ps: Int64s) -> Bools:
     """Steps in stretches of waiting, `[n]`: a two-level fit of the waiting part of each step.
 
     Args:
@@ -153,12 +150,12 @@ class ClockLabels:
     """
 
     label: Int64s
-    slow: NDArray[np.bool_]
-    event: NDArray[np.bool_]
+    slow: Bools
+    event: Bools
     roles: dict[int, str] = field(default_factory=dict)
 
 
-def label_by_clock(values: NDArray[np.float64], *, starts_run: bool) -> ClockLabels:
+def label_by_clock(values: Floats, *, starts_run: bool) -> ClockLabels:
     """Label log durations `[n]`.
 
     The order is: a first level fit; cycles and scheduled events as what departs from it; levels again without
@@ -196,12 +193,12 @@ def label_by_clock(values: NDArray[np.float64], *, starts_run: bool) -> ClockLab
     return ClockLabels(label, slow, ~base | first, roles)
 
 
-def one_phase(n: int, slow: NDArray[np.bool_]) -> ClockLabels:
+def one_phase(n: int, slow: Bools) -> ClockLabels:
     """All of `n` steps alike."""
     return ClockLabels(np.zeros(n, np.int64), slow, np.zeros(n, bool))
 
 
-def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float) -> tuple[Int64s, Int64s]:
+def _events(values: Floats, plain: Bools, sigma: float) -> tuple[Int64s, Int64s]:
     """Members of cycles and classes of events, `[n]` each, 0 for neither."""
     turn, event = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
     turn[plain] = find_alternation(values[plain], sigma, max(least_gap(values[plain], sigma), 0.1))
@@ -214,9 +211,7 @@ def _events(values: NDArray[np.float64], plain: NDArray[np.bool_], sigma: float)
     return turn, np.where(rest, find_events(residual, sigma), 0)
 
 
-def _base_labels(
-    values: NDArray[np.float64], base: NDArray[np.bool_], sigma: float
-) -> tuple[Int64s, dict[int, str], NDArray[np.float64]]:
+def _base_labels(values: Floats, base: Bools, sigma: float) -> tuple[Int64s, dict[int, str], Floats]:
     """Levels and drifts of the steps in `base`; label 0 for the others. Also every step's level, `[n]`."""
     label, fitted = np.zeros(len(values), np.int64), values.copy()
     roles: dict[int, str] = {}
@@ -237,7 +232,7 @@ def _base_labels(
     return label, roles, fitted
 
 
-def _levels(values: NDArray[np.float64], sigma: float) -> Levels:
+def _levels(values: Floats, sigma: float) -> Levels:
     """Levels; those that shade into each other are one, unless because of a drift."""
     fine, shaded = fit_both(values, sigma)
     if len(fine.centre) == len(shaded.centre):
@@ -247,13 +242,13 @@ def _levels(values: NDArray[np.float64], sigma: float) -> Levels:
     return fine if ramps and all(ramps) else shaded
 
 
-def _components(centre: NDArray[np.float64], sigma: float) -> list[Int64s]:
+def _components(centre: Floats, sigma: float) -> list[Int64s]:
     """Levels near enough for a drift to run through them, in groups."""
     cuts = np.flatnonzero(np.diff(centre) > max(0.35, 3 * sigma)) + 1
     return [group for group in np.split(np.arange(len(centre)), cuts) if len(group) > 1]
 
 
-def _extra_labels(label: Int64s, extra: Int64s, values: NDArray[np.float64], sigma: float) -> Int64s:
+def _extra_labels(label: Int64s, extra: Int64s, values: Floats, sigma: float) -> Int64s:
     """Labels with a new one for each class in `extra`, several where a class itself has levels."""
     for number in range(1, int(extra.max()) + 1):
         members = np.flatnonzero(extra == number)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.detection.signals.changepoints import segment_starts
@@ -41,7 +40,7 @@ class Drift:
     after: int
 
 
-def find_drifts(values: NDArray[np.float64], label: Int64s, sigma: float, gap: float) -> tuple[Drift, ...]:
+def find_drifts(values: Floats, label: Int64s, sigma: float, gap: float) -> tuple[Drift, ...]:
     """Drifts in `values` `[n]` that the levels `label` `[n]` had cut into a staircase, or into one step.
 
     For every span of levels that only rise or only fall, a level-ramp-level fit is compared with the staircase:
@@ -83,7 +82,7 @@ def _long_starts(label: Int64s) -> Int64s:
     return np.asarray(bounds, np.int64)
 
 
-def _monotone(levels: NDArray[np.float64], length: Int64s) -> list[tuple[int, int]]:
+def _monotone(levels: Floats, length: Int64s) -> list[tuple[int, int]]:
     """Spans of consecutive segments whose levels only rise or only fall: first and last segment of each."""
     direction = np.sign(np.diff(levels))
     spans = []
@@ -99,16 +98,14 @@ def _monotone(levels: NDArray[np.float64], length: Int64s) -> list[tuple[int, in
     return sorted(longest)
 
 
-def _fitted(values: NDArray[np.float64], label: Int64s) -> NDArray[np.float64]:
+def _fitted(values: Floats, label: Int64s) -> Floats:
     """Every value's level, `[n]`."""
     found, codes = renumber(label)
     centre = np.array([median(values[codes == code]) for code in range(len(found))])
     return np.asarray(centre[codes])
 
 
-def _ramp(
-    values: NDArray[np.float64], fitted: NDArray[np.float64], edges: Int64s, sigma: float, gap: float
-) -> tuple[int, int] | None:
+def _ramp(values: Floats, fitted: Floats, edges: Int64s, sigma: float, gap: float) -> tuple[int, int] | None:
     """Begin and end of the ramp within a span, or null where levels explain it better.
 
     Levels are the staircase `edges`, or `fitted` with all its short stretches, each change at its price: stretches
@@ -137,14 +134,14 @@ def _ramp(
     return _snap(first * size, len(values)), _snap(last * size, len(values))
 
 
-def is_ramp(values: NDArray[np.float64], sigma: float, gap: float) -> bool:
+def is_ramp(values: Floats, sigma: float, gap: float) -> bool:
     """Whether one level, one ramp and one level explain all of `values` `[n]`, to within a third of `gap`."""
     means, _, variance, _ = _blocks(values, sigma)
     allowed = 1.5 * variance + (gap / 3) ** 2
     return len(values) >= LEAST_STEPS and _best_ramp(means, 1e6)[0] / 1e6 / len(means) < allowed
 
 
-def _blocks(values: NDArray[np.float64], sigma: float) -> tuple[NDArray[np.float64], int, float, float]:
+def _blocks(values: Floats, sigma: float) -> tuple[Floats, int, float, float]:
     """Middles of blocks in units of the middle of all, steps of a block, the variance of a middle, and that middle.
 
     Back from logarithms: what makes steps drift (a list, a cache that grows) adds the same time to each.
@@ -160,7 +157,7 @@ def _blocks(values: NDArray[np.float64], sigma: float) -> tuple[NDArray[np.float
     return means, size, sigma**2 / size, middle
 
 
-def _clip_far(means: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+def _clip_far(means: Floats, sigma: float) -> Floats:
     """Blocks that hold an odd step, pulled in to their neighbours' middle."""
     if len(means) < 5:
         return means
@@ -168,7 +165,7 @@ def _clip_far(means: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
     return np.clip(means, around - 2 * sigma, around + 2 * sigma)
 
 
-def _best_ramp(means: NDArray[np.float64], weight: float) -> tuple[float, float, float, float]:
+def _best_ramp(means: Floats, weight: float) -> tuple[float, float, float, float]:
     """Least weighted squared error over ramp places, a level at either end at its price; place and height.
 
     Args:
@@ -188,9 +185,7 @@ def _best_ramp(means: NDArray[np.float64], weight: float) -> tuple[float, float,
     return min(weight * error + price, fit[0]), first, last, height
 
 
-def _fit_ramp(
-    means: NDArray[np.float64], weight: float, share: NDArray[np.float64]
-) -> tuple[float, float, float, float]:
+def _fit_ramp(means: Floats, weight: float, share: Floats) -> tuple[float, float, float, float]:
     """`_best_ramp` where a squared unit of error costs `weight` times the block's `share`, `[n]`."""
     n = len(means)
     t = np.arange(n) + 0.5

@@ -6,9 +6,8 @@ noise had hidden, and which long steps off it are mere outliers.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.phases.detection.signals.periodicity import (
     FoldedBlock,
     Schedule,
@@ -28,7 +27,7 @@ _OUTLIER_SPAN = 1.9
 """Log range that one-off trouble spreads over: 3 to 20 × a step."""
 
 
-def find_events(residual: NDArray[np.float64], sigma: float) -> Int64s:
+def find_events(residual: Floats, sigma: float) -> Int64s:
     """Class of each step's event, 0 for none, `[n]`.
 
     Args:
@@ -55,7 +54,7 @@ def find_events(residual: NDArray[np.float64], sigma: float) -> Int64s:
     return label
 
 
-def _folded(residual: NDArray[np.float64], sigma: float) -> list[Int64s]:
+def _folded(residual: Floats, sigma: float) -> list[Int64s]:
     """Steps of each class of blocks that folding shows; blocks of like level are one class."""
     classes: list[list[FoldedBlock]] = []
     left = residual.copy()
@@ -73,7 +72,7 @@ def _folded(residual: NDArray[np.float64], sigma: float) -> list[Int64s]:
     return [np.concatenate([block.steps for block in blocks]) for blocks in classes]
 
 
-def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+def far_steps(residual: Floats, sigma: float) -> Bools:
     """Steps further off their level than noise often takes them, `[n]`.
 
     Downwards the distance is taken as a ratio of time: a step cannot be shorter than nothing, but its logarithm can.
@@ -82,12 +81,12 @@ def far_steps(residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
     return np.asarray(np.abs(deviation) > max(2.4 * sigma, 0.18))
 
 
-def _run_starts(far: NDArray[np.bool_], residual: NDArray[np.float64]) -> Int64s:
+def _run_starts(far: Bools, residual: Floats) -> Int64s:
     side = np.where(far, np.sign(residual), 0).astype(np.int64)
     return np.flatnonzero((side != 0) & (np.diff(side, prepend=0) != 0)).astype(np.int64)
 
 
-def _clearest(starts: Int64s, residual: NDArray[np.float64], sigma: float) -> Schedule | None:
+def _clearest(starts: Int64s, residual: Floats, sigma: float) -> Schedule | None:
     """The least likely schedule among events of like duration; null where chance could make every one."""
     best: Schedule | None = None
     ranges = _value_ranges(residual[starts], sigma)
@@ -99,7 +98,7 @@ def _clearest(starts: Int64s, residual: NDArray[np.float64], sigma: float) -> Sc
     return best
 
 
-def _value_ranges(values: NDArray[np.float64], sigma: float) -> list[tuple[float, float]]:
+def _value_ranges(values: Floats, sigma: float) -> list[tuple[float, float]]:
     """Overlapping ranges over the slow side; on the fast side, where only noise lies, all beyond several distances.
 
     Where events are few, more ranges are worth their time: narrow ones keep outliers out, closer ones cut none off.
@@ -114,7 +113,7 @@ def _value_ranges(values: NDArray[np.float64], sigma: float) -> list[tuple[float
     return ranges
 
 
-def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: float) -> list[Int64s]:
+def _clusters(far: Bools, residual: Floats, sigma: float) -> list[Int64s]:
     """Events on no schedule that are too alike, or too short, to be one-off trouble."""
     found = []
     fast = np.flatnonzero(far & (np.expm1(residual) < -max(5 * sigma, 0.35)))
@@ -127,14 +126,14 @@ def _clusters(far: NDArray[np.bool_], residual: NDArray[np.float64], sigma: floa
     return found
 
 
-def _stands_apart(residual: NDArray[np.float64], members: Int64s) -> bool:
+def _stands_apart(residual: Floats, members: Int64s) -> bool:
     """Whether fewer steps lie half-way to the level than in the cluster: a long tail is no cluster."""
     level = float(np.median(residual[members]))
     between = (residual < 0.4 * level) & (residual > 0.75 * level)
     return int(between.sum()) < len(members)
 
 
-def _densest(values: NDArray[np.float64], width: float) -> Int64s | None:
+def _densest(values: Floats, width: float) -> Int64s | None:
     """Members of the fullest stretch of `width`, where it holds more than spread-out trouble explains."""
     if len(values) < 6:
         return None

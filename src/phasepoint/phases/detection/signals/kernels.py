@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.compiled import compiled
 
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -18,9 +19,7 @@ _compiled = cast(Callable[[_F], _F], compiled())
 
 
 @_compiled
-def cheapest_levels(
-    values: NDArray[np.float64], levels: NDArray[np.float64], scale: float, price: float, cap: float
-) -> NDArray[np.int64]:
+def cheapest_levels(values: Floats, levels: Floats, scale: float, price: float, cap: float) -> Int64s:
     """Level of every value, `[n]`: least sum of min(z²/2, cap) plus `price` per switch, z = (value - level) / scale.
 
     At most 64 levels: whether the path came from another is one bit a level and step.
@@ -52,9 +51,7 @@ def cheapest_levels(
 
 
 @_compiled
-def cheapest_shifts(
-    values: NDArray[np.float64], template: NDArray[np.float64], scale: float, price: float, cap: float
-) -> NDArray[np.int64]:
+def cheapest_shifts(values: Floats, template: Floats, scale: float, price: float, cap: float) -> Int64s:
     """Shift of a periodic template at every value, `[n]`, or `len(template)` and more where it is not followed.
 
     State s < p expects `template[(t + s) % p]`. Outside the cycle steps are on their level, which is 0, or, where
@@ -88,9 +85,7 @@ def cheapest_shifts(
 
 
 @_compiled
-def _walk_back(
-    total: NDArray[np.float64], came: NDArray[np.uint64], best_before: NDArray[np.uint8]
-) -> NDArray[np.int64]:
+def _walk_back(total: Floats, came: NDArray[np.uint64], best_before: NDArray[np.uint8]) -> Int64s:
     n = len(came)
     path = np.empty(n, np.int64)
     state = 0
@@ -105,7 +100,7 @@ def _walk_back(
 
 
 @_compiled
-def stretch_medians(values: NDArray[np.float64], bounds: NDArray[np.int64]) -> NDArray[np.float64]:
+def stretch_medians(values: Floats, bounds: Int64s) -> Floats:
     """Median of every stretch `values[bounds[i]:bounds[i + 1]]`, `[n_stretches]`."""
     n = len(bounds) - 1
     middle = np.empty(n)

@@ -8,9 +8,8 @@ Long stretches of one kind of step, from captured steps that are few and far bet
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.detection.vectors import OpVectors
 
@@ -46,7 +45,7 @@ def regimes_of_kinds(kinds: Int64s, price: float) -> Int64s:
     return np.asarray(found[path], np.int64)
 
 
-def split_by_regimes(kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]) -> Int64s:
+def split_by_regimes(kind: Int64s, values: Floats, compiles: Bools) -> Int64s:
     """A regime for every step, `[n]`: kind of the long stretch it lies in.
 
     A boundary between two windows is put where a step compiled, else where the clock changes most, else half-way. There
@@ -76,9 +75,7 @@ def split_by_regimes(kind: Int64s, values: NDArray[np.float64], compiles: NDArra
     return regime
 
 
-def _share_by_clock(
-    values: NDArray[np.float64], seen: Int64s, kinds: Int64s, pair: tuple[int, int]
-) -> NDArray[np.bool_] | None:
+def _share_by_clock(values: Floats, seen: Int64s, kinds: Int64s, pair: tuple[int, int]) -> Bools | None:
     """Which steps `[n]` are of the second kind of a pair, by duration; None where durations do not tell them apart."""
     one, two = (values[seen[kinds == kind]] for kind in pair)
     if not len(one) or not len(two):
@@ -90,7 +87,7 @@ def _share_by_clock(
     return np.asarray(sign * values > sign * middle, np.bool_)
 
 
-def _boundary(values: NDArray[np.float64], compiles: NDArray[np.bool_], first: int, last: int) -> int:
+def _boundary(values: Floats, compiles: Bools, first: int, last: int) -> int:
     """First step of the new regime, in `first` … `last`."""
     compiled = np.flatnonzero(compiles[first : last + 1])
     if len(compiled):
@@ -116,7 +113,7 @@ _PRICE = 8.0
 _LEAST = 3
 
 
-def refine_by_ops(label: Int64s, kind: Int64s, values: NDArray[np.float64]) -> Int64s:
+def refine_by_ops(label: Int64s, kind: Int64s, values: Floats) -> Int64s:
     """Labels `[n]`, split where captured steps of one label are of several kinds.
 
     In order: a cycle of kinds; long stretches of a kind; else only the captured steps themselves move, to the label
@@ -186,9 +183,7 @@ def _cycle(at: Int64s, kinds: Int64s) -> Int64s | None:
     return None
 
 
-def _label_of_kind(
-    kind: int, main: dict[int, int], label: Int64s, values: NDArray[np.float64], mine: Int64s
-) -> int | None:
+def _label_of_kind(kind: int, main: dict[int, int], label: Int64s, values: Floats, mine: Int64s) -> int | None:
     """The label mostly of this kind whose duration is nearest, where one lies within a factor of two."""
     level = float(np.median(values[mine]))
     near = [
@@ -236,7 +231,7 @@ def _signatures(vectors: OpVectors) -> tuple[Int64s, int]:
     return signature.astype(np.int64), len(found)
 
 
-def _profiles(vectors: OpVectors, place: Int64s, n_places: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _profiles(vectors: OpVectors, place: Int64s, n_places: int) -> tuple[Floats, Floats]:
     """Mean count and share of self time of every op, by signature, `[n_places, n_ops]` each."""
     in_use = np.zeros(int(vectors.key.max()) + 1, bool)
     for _, entries in vectors.blocks():
@@ -256,7 +251,7 @@ def _profiles(vectors: OpVectors, place: Int64s, n_places: int) -> tuple[NDArray
     return counts, mass / np.maximum(mass.sum(axis=1, keepdims=True), 1e-300)
 
 
-def _join(counts: NDArray[np.float64], mass: NDArray[np.float64]) -> Int64s:
+def _join(counts: Floats, mass: Floats) -> Int64s:
     """Kind per signature: the first leader that it is not apart from, else itself."""
     leaders: list[int] = []
     kind = np.empty(len(counts), np.int64)
@@ -271,7 +266,7 @@ def _join(counts: NDArray[np.float64], mass: NDArray[np.float64]) -> Int64s:
     return kind
 
 
-def _apart(counts: NDArray[np.float64], mass: NDArray[np.float64], i: int, leaders: list[int]) -> NDArray[np.float64]:
+def _apart(counts: Floats, mass: Floats, i: int, leaders: list[int]) -> Floats:
     """Larger part of either step's op time in ops that do not match, per leader."""
     theirs = counts[leaders]
     unmatched = np.abs(theirs - counts[i]) > _SAME_COUNT * np.maximum(theirs, counts[i])

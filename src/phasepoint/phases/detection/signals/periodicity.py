@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import lgamma
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 
 _LEAST_PERIOD = 4
 _MOST_PAIRS = 2_000_000
@@ -112,7 +111,7 @@ def _log_poisson_tail(count: int, mean: float) -> float:
     return min(first - float(np.log1p(-mean / (count + 1))), 0.0)
 
 
-def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+def steps_on(schedule: Schedule, residual: Floats, sigma: float) -> Bools:
     """Steps that a schedule claims, `[n]`: its hits, the returns that noise hid, and the steps of each block.
 
     Args:
@@ -144,7 +143,7 @@ def steps_on(schedule: Schedule, residual: NDArray[np.float64], sigma: float) ->
     return claimed
 
 
-def _extended(visits: Int64s, residual: NDArray[np.float64], period: int) -> Int64s:
+def _extended(visits: Int64s, residual: Floats, period: int) -> Int64s:
     """One more return at either end of the run, which no pair could confirm."""
     before, after = visits[0] - period, visits[-1] + period
     parts = [visits]
@@ -155,7 +154,7 @@ def _extended(visits: Int64s, residual: NDArray[np.float64], period: int) -> Int
     return np.concatenate(parts)
 
 
-def _block(visits: Int64s, residual: NDArray[np.float64], level: float, sigma: float, period: int) -> list[int]:
+def _block(visits: Int64s, residual: Floats, level: float, sigma: float, period: int) -> list[int]:
     """Steps relative to a visit that share its level, from the first before it to the last after it."""
     inside = [0]
     for direction in (-1, 1):
@@ -216,7 +215,7 @@ class FoldedBlock:
     level: float
 
 
-def find_folded_blocks(residual: NDArray[np.float64], sigma: float, least_period: int) -> list[FoldedBlock]:
+def find_folded_blocks(residual: Floats, sigma: float, least_period: int) -> list[FoldedBlock]:
     """Blocks on the clearest schedule that covers most of a stretch of the run; empty where there is none.
 
     Args:
@@ -235,7 +234,7 @@ def find_folded_blocks(residual: NDArray[np.float64], sigma: float, least_period
     return _blocks_of(clipped, clear, sigma) if clear is not None else []
 
 
-def _likely_periods(values: NDArray[np.float64], least: int) -> list[int]:
+def _likely_periods(values: Floats, least: int) -> list[int]:
     """Lags of clear autocorrelation, the shortest of equals first."""
     n = len(values)
     most = n // _LEAST_VISITS
@@ -269,7 +268,7 @@ class _Block:
     length: int
 
 
-def _clear_block(values: NDArray[np.float64], sigma: float, least: int) -> _Block | None:
+def _clear_block(values: Floats, sigma: float, least: int) -> _Block | None:
     """The block of a short run that, folded, departs most, null where none does clearly.
 
     Every period, phase and block length is tried, so a run of pure noise yields one with probability `_FALSE_ALARM`
@@ -298,7 +297,7 @@ def _clear_block(values: NDArray[np.float64], sigma: float, least: int) -> _Bloc
     return found
 
 
-def _running_middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _running_middle(values: Floats) -> Floats:
     """Middle of the steps around each, `[n]`: what is left of a drift that levels were fitted to is no block."""
     half = _WINDOW // 2
     return np.asarray(
@@ -306,7 +305,7 @@ def _running_middle(values: NDArray[np.float64]) -> NDArray[np.float64]:
     )
 
 
-def _blocks_of(values: NDArray[np.float64], block: _Block, sigma: float) -> list[FoldedBlock]:
+def _blocks_of(values: Floats, block: _Block, sigma: float) -> list[FoldedBlock]:
     """A clear block with what belongs to it; empty where not most of its visits show it."""
     n_visits = len(values) // block.period
     folded = values[: n_visits * block.period].reshape(n_visits, block.period)
@@ -340,7 +339,7 @@ def _fast_size(least: int) -> int:
     return min(factor << max(int(np.ceil(np.log2(least / factor))), 0) for factor in (2, 3, 5))
 
 
-def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[FoldedBlock]:
+def _blocks_at(values: Floats, period: int, sigma: float) -> list[FoldedBlock]:
     n_visits = len(values) // period
     folded = values[: n_visits * period].reshape(n_visits, period)
     profile = folded.mean(axis=0)
@@ -357,7 +356,7 @@ def _blocks_at(values: NDArray[np.float64], period: int, sigma: float) -> list[F
     return blocks
 
 
-def _grown(off: NDArray[np.bool_], folded: NDArray[np.float64], sigma: float) -> NDArray[np.bool_]:
+def _grown(off: Bools, folded: Floats, sigma: float) -> Bools:
     """Offsets that depart, and those next to them that clearly do so too, by half as much at least, `[period]`."""
     middle = np.median(folded, axis=0)
     middle -= np.median(middle)
@@ -373,7 +372,7 @@ def _grown(off: NDArray[np.bool_], folded: NDArray[np.float64], sigma: float) ->
     return off
 
 
-def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[Int64s]:
+def _circular_runs(off: Bools, side: Floats) -> list[Int64s]:
     """Runs of consecutive offsets on one side, round the end of the period; offsets may exceed it."""
     period = len(off)
     begin = int(np.flatnonzero(~off)[0])
@@ -385,7 +384,7 @@ def _circular_runs(off: NDArray[np.bool_], side: NDArray[np.float64]) -> list[In
 
 
 def _follow_block(
-    values: NDArray[np.float64], offsets: Int64s, period: int, level: float, *, least: int = _LEAST_VISITS
+    values: Floats, offsets: Int64s, period: int, level: float, *, least: int = _LEAST_VISITS
 ) -> FoldedBlock | None:
     """The block's steps over the stretch in which it is kept, null where `least` visits or too few of them show it."""
     n = len(values)
