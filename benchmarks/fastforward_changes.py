@@ -39,7 +39,7 @@ from phasepoint.replay.change.types import Estimate
 from phasepoint.replay.checkpoints import IndexedCheckpoint, index_checkpoints
 from phasepoint.replay.plan.plan import ReplayPlan, plan_replay
 from phasepoint.replay.plan.ways import LEAD_STEPS
-from phasepoint.replay.run.runner import ReplayOutcome, run_replay
+from phasepoint.replay.runner import ReplayOutcome, run_replay
 from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
 from phasepoint.summary.analysis import Analysis, analyse_run

@@ -24,10 +24,9 @@ from fastforward_jobs import BUDGET, JOBS
 from phasepoint.core.errors import PhasepointError
 from phasepoint.core.units import format_ps
 from phasepoint.replay.fidelity.fidelity import LEAST_COSINE, MOST_TIME_RATIO, Fidelity, compare_replay
-from phasepoint.replay.fidelity.steps import CLEAR, window_states
-from phasepoint.replay.fidelity.tables import SideTables
+from phasepoint.replay.fidelity.sides import CLEAR, SideTables, window_states
 from phasepoint.replay.plan.plan import ReplayPlan, plan_replay
-from phasepoint.replay.run.runner import ReplayOutcome, run_replay
+from phasepoint.replay.runner import ReplayOutcome, run_replay
 from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
 from phasepoint.summary.analysis import Analysis, analyse_run

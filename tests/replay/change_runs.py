@@ -3,7 +3,7 @@
 import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_rows
-from phasepoint.replay.record import ReplayRecord, write_replay
+from phasepoint.replay.folder import ReplayRecord, write_replay
 from phasepoint.store import create_run, open_run, open_shard
 
 START_NS = 1_700_000_000_000_000_000

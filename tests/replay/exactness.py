@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from phasepoint.replay.fidelity.fidelity import compare_replay
-from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.folder import ReplayRecord
 from phasepoint.sources.ingest.convert import convert_windows
 from phasepoint.store import open_run
 from phasepoint.summary.analysis import analyse_run

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from phasepoint.core.tables import CATEGORIES, table_from_rows
-from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.folder import ReplayRecord
 from phasepoint.store import create_run, open_run, open_shard
 
 START_NS = 1_700_000_000_000_000_000

@@ -10,7 +10,7 @@ from replay_runs import analysed, write_run
 
 from phasepoint.cli.main import run as command_line
 from phasepoint.replay.fast_forward import MOST_REPLAYS, find_replays, hold_against
-from phasepoint.replay.record import RECORD_NAME, ReplayRecord, write_replay
+from phasepoint.replay.folder import RECORD_NAME, ReplayRecord, write_replay
 from phasepoint.store import open_run
 
 DUR_MS = [25 if 80 <= step < 160 else 10 for step in range(240)]

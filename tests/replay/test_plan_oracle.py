@@ -10,7 +10,7 @@ from replay_runs import analysed
 
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.plan.plan import plan_phases
-from phasepoint.replay.plan.targets import MOST_STEPS
+from phasepoint.replay.plan.ways import MOST_STEPS
 from phasepoint.summary.summary import representative_row
 
 PATTERN = (10, 10, 10, 10, 30, 30, 30, 10)

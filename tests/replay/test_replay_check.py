@@ -7,7 +7,7 @@ import pytest
 from fidelity_runs import ORIGINAL, REPLAY, record, written
 
 from phasepoint.cli.main import run
-from phasepoint.replay.record import write_replay
+from phasepoint.replay.folder import write_replay
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 
 from phasepoint.cli.main import run as cli
 from phasepoint.core.errors import OutputExistsError, RecordError, ReplayError, StoreError, UsageError
+from phasepoint.replay.folder import ReplayRecord, read_replay, write_replay
 from phasepoint.replay.plan.plan import ReplayPlan
-from phasepoint.replay.record import ReplayRecord, read_replay, write_replay
-from phasepoint.replay.run.runner import ReplayLimits, ReplayOutcome, run_replay
+from phasepoint.replay.runner import ReplayLimits, ReplayOutcome, run_replay
 from phasepoint.store import open_run
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from replay_runs import analysed
 from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
-from phasepoint.replay import fast_forward
+from phasepoint.replay import checkpoints, fast_forward
 from phasepoint.replay.compact.compact import Compact, PartEstimate
 from phasepoint.replay.fast_forward import build_fast_forward
 from phasepoint.report.export.short import summary_markdown
@@ -119,9 +119,9 @@ def test_few_checkpoints_of_many_are_looked_at(tmp_path):
     dur_ms = [25 if 150 <= step < 300 else 10 for step in range(400)]
     analysis = analysed(tmp_path / "run", dur_ms, windows=range(20, 390, 30), checkpoints=rows)
     found = build_fast_forward(analysis)
-    strange = (fast_forward.NOT_LOOKED_AT, fast_forward.GONE)
+    strange = (checkpoints.NOT_LOOKED_AT, checkpoints.GONE)
     looked = [one for one in found.checkpoints if one.problem not in strange]
-    gone = [one.step for one in found.checkpoints if one.problem == fast_forward.GONE]
+    gone = [one.step for one in found.checkpoints if one.problem == checkpoints.GONE]
     assert gone == [step for step in paths if step < 200]
     assert len(found.checkpoints) == len(rows)
     assert [one.step for one in found.checkpoints] == list(paths)

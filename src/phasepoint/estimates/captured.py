@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import CATEGORIES
-from phasepoint.phases.clock.steps import StepSeries
+from phasepoint.phases.clock.steps import StepSeries, read_numbers
 
 INPUT, COMPILING, UNATTRIBUTED = "input", "compiling", "unattributed"
 PARTS = (*CATEGORIES, UNATTRIBUTED, INPUT, COMPILING)
@@ -72,14 +72,14 @@ def read_captured(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table) ->
         ValueError: a category that is none of `core.tables.CATEGORIES`.
     """
     of_row = steps.rows_of(breakdowns)
-    window = _ids(breakdowns, "window")
+    window = read_numbers(breakdowns, "window")
     first = np.full(steps.n_steps, np.iinfo(np.int64).max)
     known = of_row >= 0
     np.minimum.at(first, of_row[known], window[known])
     known[known] = window[known] == first[of_row[known]]
     row, index = np.unique(of_row[known], return_inverse=True)
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
-    np.add.at(walls, (index, _categories(breakdowns)[known]), _ids(breakdowns, "wall_ps")[known])
+    np.add.at(walls, (index, _categories(breakdowns)[known]), read_numbers(breakdowns, "wall_ps")[known])
     devices = _count_devices(index, breakdowns.filter(pa.array(known)), len(row))
     seen = steps.take(row)
     parts_ps = _name_waits(_close(walls, devices, seen.dur_ps), seen.input_ps, seen.compile_ps)
@@ -110,7 +110,7 @@ def _name_waits(work: Int64s, input_ps: Int64s, compile_ps: Int64s) -> Int64s:
 
 def _weights(seen: StepSeries, window: Int64s, windows: pa.Table) -> Floats:
     probability = pc.fill_null(windows.column("probability"), float("nan")).to_numpy()
-    names = (_ids(windows, "host"), _ids(windows, "attempt"), _ids(windows, "window"))
+    names = (read_numbers(windows, "host"), read_numbers(windows, "attempt"), read_numbers(windows, "window"))
     chance = dict(zip(zip(*(column.tolist() for column in names), strict=True), probability.tolist(), strict=True))
     of_step = zip(seen.host.tolist(), seen.attempt.tolist(), window.tolist(), strict=True)
     found = np.array([chance.get(key, np.nan) for key in of_step], np.float64)
@@ -131,9 +131,3 @@ def _categories(breakdowns: pa.Table) -> Int64s:
         strange = sorted(set(pc.unique(column).to_pylist()) - set(CATEGORIES))
         raise ValueError(f"table 'breakdowns': category {strange} is none of {', '.join(CATEGORIES)}")
     return np.asarray(codes.to_numpy(), np.int64)
-
-
-def _ids(table: pa.Table, name: str) -> Int64s:
-    if name not in table.column_names:
-        return np.zeros(table.num_rows, np.int64)
-    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import compact, encode_column, encode_rows, first_rows
 from phasepoint.estimates.captured import Captured
-from phasepoint.phases.clock.steps import StepSeries
+from phasepoint.phases.clock.steps import StepSeries, read_numbers
 
 _DEVICE_LEVELS = ("op", "kernel")
 
@@ -75,7 +75,9 @@ def read_op_columns(ops: pa.Table, programs: pa.Table | None, steps: StepSeries,
         known &= captured.window[index] == ops.column("window").to_numpy()
     ops = ops.filter(pa.array(known))
     codes, op_keys = _encode(ops, programs)
-    return OpColumns(op_keys, index[known], codes, *(_integers(ops, name) for name in ("self_ps", "count")))
+    return OpColumns(
+        op_keys, index[known], codes, *(read_numbers(ops, name, missing=-1) for name in ("self_ps", "count"))
+    )
 
 
 def _device_rows(ops: pa.Table) -> Bools:
@@ -114,7 +116,7 @@ def _program_codes(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, li
     of = {tuple(row[c] for c in (*columns, "program")): row["name"] for row in programs.to_pylist()}
     names = [*dict.fromkeys(of.values()), None]
     position = {name: i for i, name in enumerate(names)}
-    rows = np.column_stack([_integers(ops, c) for c in (*columns, "program")])
+    rows = np.column_stack([read_numbers(ops, c, missing=-1) for c in (*columns, "program")])
     code = encode_rows(ops, (*columns, "program"))
     first = first_rows(code)
     codes = [position[of.get(tuple(row))] for row in rows[first].tolist()]
@@ -123,7 +125,3 @@ def _program_codes(ops: pa.Table, programs: pa.Table | None) -> tuple[Int64s, li
 
 def _strings(table: pa.Table, name: str) -> pa.ChunkedArray:
     return table.column(name).cast(pa.string())
-
-
-def _integers(table: pa.Table, name: str) -> Int64s:
-    return np.asarray(pc.fill_null(table.column(name), -1).to_numpy(), np.int64)

@@ -1,25 +1,26 @@
 """The checkpoint index: what checkpoints a run wrote, in which phase, what is in them, and whether they are whole.
 
-Which of many checkpoints their folders still list: a few listings in the place of a look at each.
-
-The checkpoints from which a replay can start, in the order of the steps after which they stand.
+A look at a checkpoint opens files. Where there are many, listings of a few folders say which of them are gone, and the
+caller says which of the others are looked at.
 """
 
 import os
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from phasepoint.checkpoints.facts import CheckpointFacts, CheckpointState
+from phasepoint.checkpoints.facts import CheckpointContents, CheckpointFacts, CheckpointState
 from phasepoint.checkpoints.formats import inspect_checkpoint
-from phasepoint.replay.session_steps import SessionSteps
 from phasepoint.store.session import this_process
 from phasepoint.summary.analysis import Analysis
 
 MOST_FOLDERS = 8
+"""Folders listed at most; where checkpoints stand in more, those above are listed. A choice: one listing of a folder on
+a network takes tens of milliseconds."""
 _MOST_LEVELS = 3
+"""Folders above a checkpoint that are tried: its own, and two for managers that give each step a folder of parts."""
 
 
 def find_gone(paths: Iterable[str]) -> frozenset[str]:
@@ -119,11 +120,23 @@ class CheckpointIndex:
     notes: tuple[str, ...] = ()
 
 
-def index_checkpoints(analysis: Analysis) -> CheckpointIndex:
-    """List a run's checkpoints and look at each where it lies.
+NOT_LOOKED_AT = "not looked at: a report looks at few; phasepoint replay RUN looks at all"
+
+GONE = "gone: its folder holds others, and not this one"
+
+
+def index_checkpoints(
+    analysis: Analysis, *, looked_at: Collection[str] | None = None, gone: Collection[str] = ()
+) -> CheckpointIndex:
+    """List a run's checkpoints and look at them where they lie.
 
     Every path is looked at once. A path that was written again holds what was written last; the earlier ones are
     `missing`, which `problem` says.
+
+    Args:
+        analysis: of the run.
+        looked_at: paths that are looked at; all by default. The others are `unknown`, with the size as noted.
+        gone: paths of the others that are known to be gone (`find_gone`).
     """
     table = analysis.table("checkpoints")
     rows, at = table.to_pylist(), analysis.clock.rows_of(table).tolist()
@@ -132,7 +145,12 @@ def index_checkpoints(analysis: Analysis) -> CheckpointIndex:
     found = []
     for index, (row, step_row) in enumerate(zip(rows, at, strict=True)):
         phase = analysis.names[int(analysis.labels[step_row])] if step_row >= 0 else None
-        facts = _facts(analysis, row, rows[last[index]], looks)
+        if looked_at is None or row["path"] in looked_at:
+            facts = _facts(analysis, row, rows[last[index]], looks)
+        else:
+            state, problem = ("missing", GONE) if row["path"] in gone else ("unknown", NOT_LOOKED_AT)
+            noted = CheckpointContents(has_iterator=row["has_iterator"])
+            facts = CheckpointFacts(None, state, problem, contents=noted)
         found.append(_indexed(analysis, row, phase, facts))
     found.sort(key=lambda one: (one.start_ps, one.host))
     return CheckpointIndex(analysis.run.path, tuple(found), ())
@@ -223,98 +241,3 @@ def _last_writes(analysis: Analysis, rows: list[dict[str, Any]]) -> list[int]:
         if known is None or order(index) > order(known):
             last[row["path"]] = index
     return [last[row["path"]] for row in rows]
-
-
-USABLE = ("whole", "unknown")
-"""States of a checkpoint from which a replay may try to start; `unknown`: it cannot be reached from here."""
-
-BEFORE_ALL = -1
-"""Stands for the state before the first step."""
-
-
-@dataclass(frozen=True)
-class RestartPoint:
-    """A checkpoint and the step after which it stands; `BEFORE_ALL` where it was written before the first."""
-
-    after_step: int
-    checkpoint: IndexedCheckpoint
-
-
-@dataclass(frozen=True)
-class RestartPoints:
-    """One attempt's checkpoints.
-
-    Attributes:
-        usable: by `after_step`; of several at one step the fittest is last.
-        refused: those that are gone, broken or hold no model, by `after_step`.
-    """
-
-    usable: tuple[RestartPoint, ...]
-    refused: tuple[RestartPoint, ...]
-
-    def newest_before(self, first_step: int) -> RestartPoint | None:
-        """The newest usable checkpoint whose replay does `first_step` or begins with it; None where there is none."""
-        return next((point for point in reversed(self.usable) if point.after_step < first_step), None)
-
-    def refused_between(self, after_step: int, first_step: int) -> tuple[RestartPoint, ...]:
-        """Checkpoints that cannot be used and would have been nearer to `first_step` than one after `after_step`."""
-        return tuple(point for point in self.refused if after_step < point.after_step < first_step)
-
-
-def find_restart_points(
-    checkpoints: Iterable[IndexedCheckpoint], sessions: Mapping[tuple[int, int], SessionSteps]
-) -> dict[tuple[int, int], RestartPoints]:
-    """By host and attempt, the checkpoints from which that process can be started again.
-
-    Ranks of one job write a checkpoint together, or one of them writes for all: a checkpoint of any host counts for
-    every host of its attempt, its own before others.
-
-    Args:
-        checkpoints: of the index.
-        sessions: steps by host and attempt.
-    """
-    points = [(RestartPoint(_after_step(one, sessions), one), one) for one in checkpoints]
-    found = {}
-    for host, attempt in sessions:
-        mine = [point for point, one in points if one.attempt == attempt]
-        mine.sort(key=lambda point: (point.after_step, _fitness(point.checkpoint, host)))
-        usable = tuple(point for point in mine if refusal(point.checkpoint) is None)
-        refused = tuple(point for point in mine if refusal(point.checkpoint) is not None)
-        found[host, attempt] = RestartPoints(usable, refused)
-    return found
-
-
-def refusal(checkpoint: IndexedCheckpoint) -> str | None:
-    """Why no replay can start from it, in a word or two; None where one can."""
-    if checkpoint.state not in USABLE:
-        return checkpoint.state
-    return "holds no model" if checkpoint.has_model is False else None
-
-
-def count_refused(points: Iterable[RestartPoint]) -> str:
-    """`2 missing, 1 corrupt`."""
-    counted = Counter(refusal(point.checkpoint) or "" for point in points)
-    return ", ".join(f"{count} {why}" for why, count in sorted(counted.items()))
-
-
-def _after_step(checkpoint: IndexedCheckpoint, sessions: Mapping[tuple[int, int], SessionSteps]) -> int:
-    """The step whose result it holds: that in progress when it was noted, else the last that had ended."""
-    if checkpoint.step is not None:
-        return checkpoint.step
-    steps = sessions.get((checkpoint.host, checkpoint.attempt))
-    ended = steps.last_step_before_ps(checkpoint.start_ps - steps.session.offset_ps) if steps else None
-    return BEFORE_ALL if ended is None else ended
-
-
-def _fitness(checkpoint: IndexedCheckpoint, host: int) -> tuple[bool, bool, bool, bool, int]:
-    """Sorts checkpoints of one step, the fittest last."""
-    parts = (checkpoint.has_model, checkpoint.has_optimizer, checkpoint.has_iterator)
-    known = sum(part is True for part in parts)
-    is_own = checkpoint.host == host
-    return (
-        checkpoint.state == "whole",
-        checkpoint.has_model is True,
-        is_own,
-        checkpoint.iterator_state is not None,
-        known,
-    )

@@ -1,25 +1,21 @@
 """`build_fast_forward`: what a report says of replays: checkpoints, a plan for every phase, the run from few steps.
 
-A report is made in seconds whatever the run's length, so what it looks at is bounded: checkpoints on disk, and steps
-that a compact is chosen from.
-
-The replays that stand beside a run, as `phasepoint replay run` names them, held against it.
+A report is made in seconds whatever the run's length, so what it looks at is bounded: checkpoints on disk, steps that a
+compact is chosen from, and replays beside the run (as `phasepoint replay run` names them), which are held against it.
 """
 
+import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from phasepoint.core.errors import NoDataError, PhasepointError, StoreError, UsageError
 from phasepoint.replay.checkpoints import CheckpointIndex, IndexedCheckpoint, find_gone, index_checkpoints
 from phasepoint.replay.compact.compact import Compact
+from phasepoint.replay.folder import RECORD_NAME, ReplayRecord, read_replay
 from phasepoint.replay.plan.plan import PhasePlan, plan_phases
-from phasepoint.replay.record import RECORD_NAME, ReplayRecord, read_replay
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
@@ -68,9 +64,8 @@ def find_replays(run: str | PathLike[str]) -> tuple[tuple[FoundReplay, ...], tup
     if "://" in str(run):
         return (), ()
     folder = Path(run).absolute()
-    named = [
-        path for path in folder.parent.glob(f"{_literally(folder.name)}-replay-*") if (path / RECORD_NAME).is_file()
-    ]
+    beside = folder.parent.glob(f"{glob.escape(folder.name)}-replay-*")
+    named = [path for path in beside if (path / RECORD_NAME).is_file()]
     named.sort(key=lambda path: (path / RECORD_NAME).stat().st_mtime_ns)
     found, problems = [], []
     for path in named:
@@ -124,11 +119,6 @@ def _estimate(analysis: Analysis, one: NearbyReplay, run: Run, baselines: Sequen
         return replace(one, problem=str(error))
 
 
-def _literally(name: str) -> str:
-    """A file's name as a pattern that matches nothing else."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
 def _is_same(original: str, folder: Path) -> bool:
     """Whether a replay's original is this run; one that was moved together with its replays has its name at least."""
     path = Path(original)
@@ -144,10 +134,6 @@ twice as many each time. A plan that then still rests on one that was not looked
 
 MOST_COMPACT_STEPS = 40_000
 """Steps of a run that is compacted beside its report: choosing among so many takes 0.15 s (2 cores, November 2026)."""
-
-NOT_LOOKED_AT = "not looked at: a report looks at few; phasepoint replay RUN looks at all"
-
-GONE = "gone: its folder holds others, and not this one"
 
 
 @dataclass(frozen=True)
@@ -202,7 +188,7 @@ def _plan(analysis: Analysis) -> tuple[CheckpointIndex, tuple[PhasePlan, ...], s
     paths = [path for path in paths if path not in gone]
     place = {path: i for i, path in enumerate(paths)}
     for turn in range(_ROUNDS):
-        index = _look_at(analysis, looked, gone)
+        index = index_checkpoints(analysis, looked_at=looked, gone=gone)
         try:
             plans = plan_phases(analysis, index=index)
         except NoDataError as error:
@@ -214,39 +200,6 @@ def _plan(analysis: Analysis) -> tuple[CheckpointIndex, tuple[PhasePlan, ...], s
             newest_first = reversed(paths[max(place[path] - (_OLDER << turn), 0) : place[path] + 1])
             looked |= set(list(newest_first)[: MOST_LOOKED_AT - len(looked)])
     return index, plans, None
-
-
-def _look_at(analysis: Analysis, paths: set[str], gone: frozenset[str]) -> CheckpointIndex:
-    """The index of all checkpoints, of which those at some paths alone are looked at, and some are known to be gone."""
-    table = analysis.table("checkpoints")
-    if not gone and len(paths) >= len(table):
-        return index_checkpoints(analysis)
-    chosen = pc.is_in(table.column("path"), value_set=pa.array(sorted(paths), pa.string()))
-    seen = index_checkpoints(replace(analysis, tables={**analysis.tables, "checkpoints": table.filter(chosen)}))
-    rest = _unseen(analysis, table.filter(pc.invert(chosen)), gone)
-    both = sorted((*seen.checkpoints, *rest), key=lambda one: (one.start_ps, one.host))
-    return CheckpointIndex(analysis.run.path, tuple(both), seen.notes)
-
-
-def _unseen(analysis: Analysis, table: pa.Table, gone: frozenset[str]) -> Sequence[IndexedCheckpoint]:
-    rows, at = table.to_pylist(), analysis.clock.rows_of(table).tolist()
-    return [
-        IndexedCheckpoint(
-            **{name: row[name] for name in ("host", "attempt", "step", "path", "framework", "dur_ps", "asynchronous")},
-            **{name: row[name] for name in ("has_iterator", "iterator_state")},
-            phase=analysis.names[int(analysis.labels[step_row])] if step_row >= 0 else None,
-            start_ps=row["start_ps"] + (session.offset_ps if session else 0),
-            size_bytes=row["bytes"],
-            state="missing" if row["path"] in gone else "unknown",
-            problem=GONE if row["path"] in gone else NOT_LOOKED_AT,
-            format=None,
-            has_model=None,
-            has_optimizer=None,
-            has_prng=None,
-        )
-        for row, step_row in zip(rows, at, strict=True)
-        for session in (analysis.clock.session(row["host"], row["attempt"]),)
-    ]
 
 
 def _compact(analysis: Analysis) -> tuple[Compact | None, str | None]:

@@ -49,7 +49,7 @@ def _compare(path: str, replay: str, method: str, *, strict: bool) -> "Fidelity"
     run = open_converted(replay)
     with busy("comparing"):
         from phasepoint.replay.fidelity.fidelity import compare_replay
-        from phasepoint.replay.record import read_replay
+        from phasepoint.replay.folder import read_replay
 
         record = read_replay(run.path)
         if record is None:

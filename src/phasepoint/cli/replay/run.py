@@ -10,7 +10,7 @@ from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Met
 from phasepoint.core.errors import PhasepointError, ReplayError, UsageError
 
 if TYPE_CHECKING:
-    from phasepoint.replay.run.runner import ReplayOutcome
+    from phasepoint.replay.runner import ReplayOutcome
     from phasepoint.summary.analysis import Analysis
 
 Command = Annotated[
@@ -51,7 +51,7 @@ def run(
     with busy("planning"):
         from phasepoint.replay.plan.plan import plan_replay
         from phasepoint.replay.plan.planner import COMPARED_STEPS
-        from phasepoint.replay.run.runner import ReplayLimits, run_replay
+        from phasepoint.replay.runner import ReplayLimits, run_replay
 
         plan = plan_replay(analysis, phase, from_start=from_start, steps=COMPARED_STEPS if steps is None else steps)
     words = list(command) if command else _recorded_command(analysis)

@@ -61,11 +61,8 @@ def pause_rows(view: FindingsView, name: str) -> pa.Table:
 
 def in_session(rows: pa.Table, session: SessionClock) -> tuple[Int64s, Int64s]:
     """Times and values of a session's rows, in order of time."""
-    host, attempt = (rows.column(name).to_numpy() for name in ("host", "attempt"))
-    mine = np.flatnonzero((host == session.host) & (attempt == session.attempt))
-    at_ps = rows.column("time_ps").to_numpy()[mine]
-    order = np.argsort(at_ps, kind="stable")
-    return np.asarray(at_ps[order], np.int64), pause_values(rows)[mine][order]
+    mine = session.own(rows).sort_by("time_ps")
+    return np.asarray(mine.column("time_ps").to_numpy(), np.int64), pause_values(mine)
 
 
 def pause_values(rows: pa.Table) -> Int64s:

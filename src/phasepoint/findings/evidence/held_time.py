@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.core.intervals import IntervalSet, covered_ps, subtract, union
-from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
+from phasepoint.core.intervals import covered_ps, subtract, union
+from phasepoint.phases.clock.steps import RunClock, read_numbers, sum_ps
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +38,12 @@ def held_time(clock: RunClock, stretches: pa.Table, *, skip_ps: Int64s | None = 
     """
     by_step, outside_ps = np.zeros(clock.n_steps, np.int64), 0
     skipped = np.zeros(stretches.num_rows, np.int64) if skip_ps is None else skip_ps
-    columns = {name: _numbers(stretches, name) for name in ("host", "attempt", "start_ps", "dur_ps")}
+    stretches = stretches.append_column("skip_ps", pa.array(skipped))
     for session in clock.sessions:
-        mine = (columns["host"] == session.host) & (columns["attempt"] == session.attempt)
-        end = columns["start_ps"][mine] + columns["dur_ps"][mine]
-        begin = np.minimum(columns["start_ps"][mine] + skipped[mine], end)
-        inside, outside = _of_session(clock, session, union(begin, end))
-        by_step[session.rows] = inside
-        outside_ps += outside
+        mine = session.own(stretches)
+        begin_ps, dur_ps, skip = (read_numbers(mine, name) for name in ("start_ps", "dur_ps", "skip_ps"))
+        held = union(begin_ps + np.minimum(skip, dur_ps), begin_ps + dur_ps)
+        start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
+        by_step[session.rows] = np.minimum(covered_ps(held, start, start + dur), dur)
+        outside_ps += subtract(held, union(start, start + dur)).total_ps
     return HeldTime(by_step, outside_ps)
-
-
-def _of_session(clock: RunClock, session: SessionClock, held: IntervalSet) -> tuple[Int64s, int]:
-    start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]
-    inside = np.minimum(covered_ps(held, start, start + dur), dur)
-    return np.asarray(inside, np.int64), subtract(held, union(start, start + dur)).total_ps
-
-
-def _numbers(table: pa.Table, name: str) -> Int64s:
-    return np.asarray(pc.fill_null(table.column(name), 0).to_numpy(), np.int64)

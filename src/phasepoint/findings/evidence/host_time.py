@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
@@ -30,6 +28,7 @@ from phasepoint.findings.evidence.window_spans import (
 )
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.accounting import covered_time
 from phasepoint.summary.run_events import COMPILE_LEAST_PS
 
 OWN_PIECE_PS = 100 * PS_PER_US
@@ -211,14 +210,7 @@ def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
 
 def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
     """When other rules account for the time: waiting for input, checkpoints, long pauses of garbage collection."""
-    clock, saves = view.clock, view.checkpoint_stretches
-    start, host, attempt = clock.start_ps[rows], int(clock.host[rows[0]]), int(clock.attempt[rows[0]])
-    same = pc.and_(
-        pc.equal(saves.column("host"), pa.scalar(host)), pc.equal(saves.column("attempt"), pa.scalar(attempt))
-    )
-    mine = saves.filter(same)
-    began = np.asarray(mine.column("start_ps").to_numpy(), np.int64)
-    held = np.asarray(mine.column("dur_ps").to_numpy(), np.int64)
-    session = clock.session(host, attempt)
-    pauses = long_pause_times(view, session) if session is not None else EMPTY
-    return union(start, start + clock.input_ps[rows]), union(began, began + held), pauses
+    clock, start = view.clock, view.clock.start_ps[rows]
+    session = next(one for one in clock.sessions if one.first_row <= rows[0] < one.end_row)
+    saves = covered_time(session.own(view.checkpoint_stretches))
+    return union(start, start + clock.input_ps[rows]), saves, long_pause_times(view, session)

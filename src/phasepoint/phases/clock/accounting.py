@@ -2,11 +2,8 @@
 
 It needs no window and has no interval. Inside a step, waiting for input, compiling and being held by checkpoints are
 measured and come first; what is left of the step belongs to its phase. Outside the steps, the recorder's own
-work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`.
-
-When checkpoints held the job: while they were saved, and while it waited for one written in the background.
-
-What recording cost the job, against its budget.
+work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`. What
+recording cost is the recorder's own account, held against its budget.
 """
 
 from collections.abc import Iterable, Mapping
@@ -80,10 +77,11 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
     totals = dict.fromkeys(_PURPOSES, 0)
     complete = True
     for session in clock.sessions:
-        spent = _account(_of_session(counters, session))
+        spent = _account(session.own(counters))
         if not spent:
             complete = complete and session.state == "closed"
-            spent = _from_windows(_of_session(windows, session))
+            mine = session.own(windows)
+            spent = {name: int(pc.sum(mine.column(f"{name}_cost_ps")).as_py() or 0) for name in _WINDOW_COLUMNS}
         for purpose, cost_ps in spent.items():
             totals[purpose] += cost_ps
     total_ps = sum(totals.values())
@@ -114,25 +112,16 @@ def _account(counters: pa.Table) -> dict[str, int]:
     return {purpose: newest[purpose] for purpose in _PURPOSES if purpose in newest}
 
 
-def _from_windows(windows: pa.Table) -> dict[str, int]:
-    return {name: int(pc.sum(windows.column(f"{name}_cost_ps")).as_py() or 0) for name in _WINDOW_COLUMNS}
-
-
-def _of_session(table: pa.Table, session: SessionClock) -> pa.Table:
-    mine = pc.and_(pc.equal(table.column("host"), session.host), pc.equal(table.column("attempt"), session.attempt))
-    return table.filter(mine)
-
-
-_COLUMNS = ("host", "attempt", "start_ps", "dur_ps")
-
-
 def checkpoint_stretches(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Stretches of time, one row each: `host`, `attempt`, `start_ps`, `dur_ps`; they may overlap.
+    """When checkpoints held the job, saving them or waiting for one: `host`, `attempt`, `start_ps`, `dur_ps`.
+
+    One row a stretch; they may overlap.
 
     Args:
         tables: `checkpoints` and `checkpoint_waits` as `Run.table` gives them.
     """
-    return pa.concat_tables([tables[name].select(_COLUMNS) for name in ("checkpoints", "checkpoint_waits")])
+    columns = ["host", "attempt", "start_ps", "dur_ps"]
+    return pa.concat_tables([tables[name].select(columns) for name in ("checkpoints", "checkpoint_waits")])
 
 
 INPUT_WAIT = "input wait"
@@ -179,9 +168,9 @@ def account_time(
     totals: dict[PartKey, int] = {}
     held = checkpoint_stretches(tables)
     for session in clock.sessions:
-        of_session = {name: _of_session(tables[name], session) for name in ("hints", "gaps")}
-        of_session["checkpoints"] = _of_session(held, session)
-        written = _intervals(of_session["checkpoints"])
+        of_session = {name: session.own(tables[name]) for name in ("hints", "gaps")}
+        of_session["checkpoints"] = session.own(held)
+        written = covered_time(of_session["checkpoints"])
         for key, time_ps in _inside_parts(clock, session, labels, written):
             _add(totals, key, time_ps)
         _add_outside(totals, clock, session, of_session)
@@ -249,9 +238,9 @@ def outside_steps(clock: RunClock, session: SessionClock) -> IntervalSet:
 
 def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]) -> IntervalSet:
     """The time of a session that no step, checkpoint, stretch with a name or work of the recorder covers."""
-    hints, gaps = (_of_session(tables[name], session) for name in ("hints", "gaps"))
-    explained = [_intervals(_of_session(checkpoint_stretches(tables), session)), _intervals(hints)]
-    explained.append(_intervals(_boundaries(gaps)))
+    hints, gaps = (session.own(tables[name]) for name in ("hints", "gaps"))
+    explained = [covered_time(session.own(checkpoint_stretches(tables))), covered_time(hints)]
+    explained.append(covered_time(_boundaries(gaps)))
     left = outside_steps(clock, session)
     for one in explained:
         left = subtract(left, one)
@@ -276,8 +265,8 @@ def _add_outside(
 ) -> None:
     outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
     names = sorted(set(hints.column("name").to_pylist()))
-    layers = [_intervals(_boundaries(gaps)), _intervals(tables["checkpoints"])]
-    layers += [_intervals(hints.filter(_equal(hints, "name", name))) for name in names]
+    layers = [covered_time(_boundaries(gaps)), covered_time(tables["checkpoints"])]
+    layers += [covered_time(hints.filter(_equal(hints, "name", name))) for name in names]
     split = partition(layers, outside.start_ps, outside.end_ps)
     kinds = [PartKey(RECORDING), PartKey(CHECKPOINT), *(PartKey(NAMED, given=name) for name in names)]
     parts = [*kinds, PartKey(OUTSIDE)]
@@ -288,7 +277,10 @@ def _add_outside(
     # Steps that overlap (a clock that went back) cover less wall time than they add up to: the difference is taken
     # from the time outside steps, which is then no longer known, so that the account closes on what was recorded.
     if left_ps < 0:
-        _take(totals, parts[::-1], -left_ps)
+        for key in reversed(parts):
+            taken = min(totals.get(key, 0), -left_ps)
+            _add(totals, key, -taken)
+            left_ps += taken
     else:
         _add(totals, PartKey(OUTSIDE), left_ps)
 
@@ -298,18 +290,12 @@ def _boundaries(gaps: pa.Table) -> pa.Table:
     return gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
 
 
-def _take(totals: dict[PartKey, int], keys: Iterable[PartKey], time_ps: int) -> None:
-    for key in keys:
-        taken = min(totals.get(key, 0), time_ps)
-        totals[key] = totals.get(key, 0) - taken
-        time_ps -= taken
-
-
 def _add(totals: dict[PartKey, int], key: PartKey, time_ps: int) -> None:
     totals[key] = totals.get(key, 0) + time_ps
 
 
-def _intervals(table: pa.Table) -> IntervalSet:
+def covered_time(table: pa.Table) -> IntervalSet:
+    """The time that the rows of a table cover, by `start_ps` and `dur_ps`."""
     start = np.asarray(table.column("start_ps").to_numpy(), np.int64)
     return union(start, start + np.asarray(table.column("dur_ps").to_numpy(), np.int64))
 

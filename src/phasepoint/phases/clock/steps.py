@@ -1,8 +1,6 @@
 """The step clock of a whole run: every step of every host and attempt, and the sessions they stand in.
 
-When each session was last heard of, by anything but its steps: how long one lasted that never closed.
-
-Stretches of steps for which something holds: runs of true values, short interruptions bridged.
+A session that never closed lasted until it was last heard of, by a step or by anything else that was recorded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ CLOCK_COLUMNS = ("host", "attempt", "step", "start_ps", "dur_ps", "input_ps", "c
 """Columns of the steps table that a series holds."""
 
 LAST_SEEN = ("windows", "hints", "checkpoints", "checkpoint_waits", "gaps")
-"""Tables of stretches."""
+"""Tables of stretches, whose ends say how long a session lasted."""
 
 
 def last_seen_ps(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
@@ -40,7 +38,7 @@ def last_seen_ps(tables: Mapping[str, pa.Table]) -> dict[tuple[int, int], int]:
     return latest
 
 
-_INT64_MAX = (1 << 63) - 1
+_INT64_MAX = np.iinfo(np.int64).max
 _BLOCK = 4096
 """Values added up in int64 at a time, which they stay within up to 37 minutes each."""
 
@@ -71,6 +69,11 @@ class SessionClock:
     def rows(self) -> slice:
         """Its rows of the steps table."""
         return slice(self.first_row, self.end_row)
+
+    def own(self, table: pa.Table) -> pa.Table:
+        """Its rows of any table, by `host` and `attempt`."""
+        of_host = pc.equal(table.column("host"), self.host)
+        return table.filter(pc.and_(of_host, pc.equal(table.column("attempt"), self.attempt)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +126,9 @@ class StepSeries:
         if not self.n_steps:
             return np.full(table.num_rows, -1, np.int64)
         hosts, sizes, order, keys = self._sorted
-        host = _numbers(table, "host")
+        host = read_numbers(table, "host")
         place = np.minimum(np.searchsorted(hosts, host), len(hosts) - 1)
-        attempt, step = _numbers(table, "attempt"), _numbers(table, "step", missing=-1)
+        attempt, step = read_numbers(table, "attempt"), read_numbers(table, "step", missing=-1)
         known = (hosts[place] == host) & (attempt >= 0) & (attempt < sizes[0]) & (step >= 0) & (step < sizes[1])
         wanted = np.where(known, (place * sizes[0] + attempt) * sizes[1] + step, -1)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -169,7 +172,7 @@ class RunClock(StepSeries):
 
 def read_series(steps: pa.Table) -> StepSeries:
     """The steps of a table: of the columns of `CLOCK_COLUMNS` those that it has, 0 for the others and for null."""
-    columns = {name: _numbers(steps, name) for name in CLOCK_COLUMNS}
+    columns = {name: read_numbers(steps, name) for name in CLOCK_COLUMNS}
     columns["input_ps"] = np.minimum(columns["input_ps"], columns["dur_ps"])
     columns["compile_ps"] = np.minimum(columns["compile_ps"], columns["dur_ps"] - columns["input_ps"])
     return StepSeries(**columns, input_known=_known(steps, "input_ps"), compile_known=_known(steps, "compile_ps"))
@@ -217,7 +220,8 @@ def _sessions(
     return tuple(sessions)
 
 
-def _numbers(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:
+def read_numbers(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:
+    """A column of integers `[n]`, with `missing` for null, and in every row where the table lacks the column."""
     if name not in table.column_names:
         return np.zeros(table.num_rows, np.int64)
     return np.asarray(pc.fill_null(table.column(name), missing).to_numpy(), np.int64)

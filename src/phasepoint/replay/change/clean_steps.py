@@ -1,8 +1,6 @@
-"""Step times that can be held against each other: no captured steps, none that compile, save or still warm up.
+"""Step times that can be held against each other, of a run and of its replays: by step number, the mean over repeats.
 
-Step times by step number: the mean over hosts and repeats.
-
-A replay as the estimate reads it, and which phase of the original it stands for.
+Captured steps do not count, nor those that compile, save or still warm up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +11,11 @@ import pyarrow as pa
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.errors import NoDataError, ReplayError
-from phasepoint.core.intervals import IntervalSet, union
-from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps
+from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps, covered_time
 from phasepoint.phases.clock.steps import RunClock, StepSeries, read_clock
-from phasepoint.replay.fidelity.steps import SETTLING_COLUMNS, settled_ps
+from phasepoint.replay.fidelity.sides import SETTLING_COLUMNS, settled_ps
+from phasepoint.replay.folder import ReplayRecord, read_replay
 from phasepoint.replay.plan.ways import LEAD_STEPS
-from phasepoint.replay.record import ReplayRecord, read_replay
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
@@ -53,9 +50,7 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
     clean = clock.compile_ps == 0
     stretches = checkpoint_stretches(tables)
     for session in clock.sessions:
-        saved_ps[session.rows] = checkpoint_time_in_steps(
-            clock, session, _union_of(stretches, session.host, session.attempt)
-        )
+        saved_ps[session.rows] = checkpoint_time_in_steps(clock, session, covered_time(session.own(stretches)))
         if lead:
             clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
     settled = clean & (saved_ps == 0)
@@ -73,24 +68,13 @@ def _lead(compile_ps: Int64s) -> Bools:
 def _beside_windows(clock: RunClock, windows: pa.Table) -> Bools:
     """Steps in a capture window or next to one, where opening and closing it fall, and while the capture is written."""
     found = np.zeros(clock.n_steps, bool)
-    for row in windows.select(_WINDOW_COLUMNS).to_pylist():
+    for row in windows.select(["host", "attempt", "first_step", "last_step", *SETTLING_COLUMNS]).to_pylist():
         session = clock.session(row["host"], row["attempt"])
         if session is not None and row["last_step"] >= row["first_step"]:
             begin, end = np.searchsorted(clock.step[session.rows], (row["first_step"] - 1, row["last_step"] + 2))
             end = max(end, np.searchsorted(clock.start_ps[session.rows], settled_ps(row)))
             found[session.rows][begin:end] = True
     return found
-
-
-_WINDOW_COLUMNS = ("host", "attempt", "first_step", "last_step", *SETTLING_COLUMNS)
-
-
-def _union_of(stretches: pa.Table, host: int, attempt: int) -> IntervalSet:
-    columns = [
-        np.asarray(stretches.column(name).to_numpy(), np.int64) for name in ("host", "attempt", "start_ps", "dur_ps")
-    ]
-    mine = (columns[0] == host) & (columns[1] == attempt)
-    return union(columns[2][mine], columns[2][mine] + columns[3][mine])
 
 
 _TABLES = ("steps", "windows", "breakdowns", "ops", "programs", "checkpoints", "checkpoint_waits", "scalars")

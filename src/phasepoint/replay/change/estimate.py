@@ -1,7 +1,4 @@
-"""`estimate_change`: the whole run if some phases went as in their replays. docs/change.md says it in words.
-
-What a run's time costs: device hours, and money where a price per hour is known.
-"""
+"""`estimate_change`: time and cost of the whole run if some phases went as in their replays (docs/change.md)."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +23,7 @@ from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
 ACCELERATOR_HOURS, HOST_HOURS, DEVICE_HOURS = "accelerator-hours", "host-hours", "device-hours"
-_PS_PER_HOUR = 3600 * PS_PER_S
+_PS_PER_HOUR = 3600 * PS_PER_S  # the unit that devices are rented by
 
 
 def price_run(
@@ -100,14 +97,10 @@ def count_devices(run: Run, clock: RunClock, devices: int | None) -> tuple[str, 
     names = [name for shard in newest.values() for name in shard.session.devices] or list(run.manifest.devices)
     if not names:
         return None
-    accelerators = _accelerators(names)
+    accelerators = sum(not name.lower().startswith(("cpu", "host")) for name in names)
     if accelerators:
         return ACCELERATOR_HOURS, accelerators
     return HOST_HOURS, max(len({session.host for session in clock.sessions}), 1)
-
-
-def _accelerators(names: Sequence[str]) -> int:
-    return sum(not name.lower().startswith(("cpu", "host")) for name in names)
 
 
 COMPILING, CHECKPOINTS, OUTSIDE = "compiling", "checkpoints", "outside steps"

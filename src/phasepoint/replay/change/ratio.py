@@ -18,11 +18,10 @@ Source: Cochran, *Sampling Techniques* (3rd ed.), ch. 6 (ratio estimates); Schme
 Analysis of Simulation Output", Operations Research 30 (1982): more than 30 batches win little, fewer than 10 cost
 much; Searle, Casella & McCulloch, *Variance Components* (1992), ch. 3.
 
-Stretches of a replay in which the machine was slow: they are left out, and told.
-
-On shared machines everything takes 1.2 to 1.4 times as long for seconds at a time. A whole run averages over that, a
-replay of seconds does not. What a stretch takes is held against the same step numbers of the original, so that steps
-which differ by their data do not look slow; what the replay's fastest stretches take over them is its usual pace.
+Stretches of a replay in which the machine was slow are left out first, and told. On shared machines everything takes
+1.2 to 1.4 times as long for seconds at a time. A whole run averages over that, a replay of seconds does not. What a
+stretch takes is held against the same step numbers of the original, so that steps which differ by their data do not
+look slow; what the replay's fastest stretches take over them is its usual pace.
 """
 
 from dataclasses import dataclass, replace
@@ -73,6 +72,7 @@ def without_slow(run: CleanSteps, original: StepMeans) -> CleanSteps:
 
 
 BATCHES = 10
+"""Stretches that the compared steps are cut into: Schmeiser's least number that does not widen the interval much."""
 BATCH_STEPS = 4
 """Steps of a batch at least; short stretches have fewer batches, two at least."""
 PLACE_QUANTILE = 0.75

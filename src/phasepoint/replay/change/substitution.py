@@ -1,18 +1,24 @@
-"""One phase exchanged: its steps as they were, its replays, and what its whole time becomes."""
+"""One phase exchanged: its steps as they were, its replays, and what its whole time becomes and goes into."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import NoDataError
+from phasepoint.core.statistics import apportion
 from phasepoint.core.units import format_counted, format_ps
+from phasepoint.estimates.captured import COMPILING, PARTS
+from phasepoint.estimates.estimates import Estimates, estimate_totals
+from phasepoint.estimates.totals import OTHER
+from phasepoint.phases.clock.breakdown import OpTime
 from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.replay.change.clean_steps import CleanSteps, MadeReplay, StepMeans, mean_steps
-from phasepoint.replay.change.parts import compare_ops, compare_parts, compare_scalars, estimate_replay
 from phasepoint.replay.change.ratio import SLOW_RATIO, ChangeRatio, compare_steps, without_slow
-from phasepoint.replay.change.types import Exchange, OpChange, PartChange, Value
+from phasepoint.replay.change.types import Exchange, OpChange, PartChange, ScalarChange, Value
 from phasepoint.summary.analysis import Analysis
 
 FEW_STEPS = 20
@@ -191,3 +197,121 @@ def _replay_notes(original: Analysis, replay: MadeReplay) -> list[str]:
             f"the replay ran on {', '.join(devices[1])}, the original on {', '.join(devices[0])}: prices may differ"
         )
     return notes
+
+
+def compare_scalars(original: pa.Table, changed: pa.Table, steps: Int64s) -> tuple[ScalarChange, ...]:
+    """Values that both runs logged at the same steps.
+
+    Args:
+        original: table `scalars` as `Run.table` gives it.
+        changed: the same of the replay.
+        steps: `[n]` step numbers looked at.
+
+    Returns:
+        By name. Of a step that logs a name twice, or was done twice, the last value counts.
+    """
+    before, after = (_last_values(table, steps) for table in (original, changed))
+    common = sorted(before.keys() & after.keys())
+    rows = []
+    for name in dict.fromkeys(key[2] for key in sorted(common, key=lambda key: key[2])):
+        keys = [key for key in common if key[2] == name]
+        pairs = np.array([(before[key], after[key]) for key in keys])
+        apart = pairs[:, 1] - pairs[:, 0]
+        largest = int(np.argmax(np.abs(apart)))
+        numbers = [key[1] for key in keys]
+        means = pairs.mean(axis=0).tolist()
+        rows.append(
+            ScalarChange(
+                name=name,
+                steps=len(set(numbers)),
+                first_step=min(numbers),
+                last_step=max(numbers),
+                before=means[0],
+                after=means[1],
+                largest_difference=float(apart[largest]),
+                largest_step=numbers[largest],
+            )
+        )
+    return tuple(rows)
+
+
+def _last_values(table: pa.Table, steps: Int64s) -> dict[tuple[int, int, str], float]:
+    """Finite values by host, step and name; of a step that logs a name twice, or was done twice, the last one."""
+    mine = pc.and_(pc.is_in(table["step"], value_set=pa.array(steps)), pc.is_finite(table["value"]))
+    table = table.filter(pc.fill_null(mine, False))  # by host, attempt and step: the last one stays
+    columns = (table[name].to_pylist() for name in ("host", "step", "name", "value"))
+    return {(host, step, name): value for host, step, name, value in zip(*columns, strict=True)}
+
+
+_OPS = 10
+"""Ops told, the largest of either side: as many as an estimate lists (`TOP_OPS`)."""
+
+
+def estimate_replay(replay: MadeReplay, numbers: Int64s) -> Estimates | None:
+    """Totals of a replay's steps; those of these numbers `[n]` are its phase 1.
+
+    Returns:
+        None where no window saw one of them.
+    """
+    tables = replay.tables
+    labels = np.isin(replay.clock.step, numbers).astype(np.int64)
+    sampled = (tables["steps"], tables["windows"], tables["breakdowns"], labels)
+    found = estimate_totals(*sampled, ops=tables["ops"], programs=tables["programs"])
+    return found if (found.captured & (labels == 1)).any() else None
+
+
+def compare_parts(
+    original: Analysis, phases: Sequence[int], replayed: Estimates, before_ps: int, after_ps: int
+) -> tuple[PartChange, ...]:
+    """The phase's time by category, each side adding up to its total; compilation is left out on both sides.
+
+    Args:
+        original: the run.
+        phases: ids of the phases exchanged.
+        replayed: of `estimate_replay`.
+        before_ps: their time in the original.
+        after_ps: the same under the change.
+
+    Returns:
+        Nothing where the original's phases were not captured.
+    """
+    names = [name for name in PARTS if name != COMPILING]
+    if not any((original.estimates.captured & (original.labels == phase)).any() for phase in phases):
+        return ()
+    before = sum((_category_times(original.estimates, phase, names) for phase in phases), np.zeros(len(names)))
+    after = _category_times(replayed, 1, names)
+    if not before.sum() or not after.sum():
+        return ()
+    split = zip(names, apportion(before_ps, before).tolist(), apportion(after_ps, after).tolist(), strict=True)
+    return tuple(PartChange(name, old, new) for name, old, new in split if old or new)
+
+
+def compare_ops(original: Analysis, phases: Sequence[int], replayed: Estimates, raised: float) -> tuple[OpChange, ...]:
+    """The largest ops of both sides by self time, largest first.
+
+    Args:
+        original: the run.
+        phases: ids of the phases exchanged.
+        replayed: of `estimate_replay`.
+        raised: steps of the phases under the change over the replay's steps of them.
+    """
+    listed = [op for phase in phases for op in original.estimates.phase_ops.get(phase, ())]
+    before, after = _by_name(listed, 1.0), _by_name(replayed.phase_ops.get(1, ()), raised)
+    if not before or not after:
+        return ()
+    keys = sorted(before.keys() | after.keys(), key=lambda key: (-max(before.get(key, 0), after.get(key, 0)), key))
+    return tuple(OpChange(*key, before.get(key), after.get(key)) for key in keys[:_OPS])
+
+
+def _category_times(estimates: Estimates, phase: int, names: Sequence[str]) -> Floats:
+    times = {part.name: part.total_ps for part in estimates.phases[phase].parts}
+    return np.array([times.get(name, 0) for name in names], np.float64)
+
+
+def _by_name(ops: Sequence[OpTime], raised: float) -> dict[tuple[str, str], int]:
+    times: dict[tuple[str, str], int] = {}
+    for op in ops:
+        if op.op != OTHER:
+            key = (op.op, op.category)
+            times[key] = times.get(key, 0) + round(op.self_ps * raised)
+    return times

@@ -2,8 +2,6 @@
 
 Steps are chosen with all that is known of the run (`replay/compact/choice.py`); the estimate is made of the chosen
 steps and of the sizes of their strata alone (`replay/compact/estimate.py`). See docs/compact.md.
-
-A compact of a run, as values: the chosen windows with their weights, and what they say of the whole.
 """
 
 from collections.abc import Mapping
@@ -117,7 +115,10 @@ class Compact:
 
 
 DEFAULT_BUDGET = 0.05
+"""Share of the steps that stand for a run where none is asked for. A choice: the largest of the three shares (1, 2 and
+5 %) whose errors docs/compact.md gives."""
 CONFIDENCE = 0.95
+"""Of the intervals, as of all that Phasepoint gives."""
 TIME_WEIGHT, TIME_FIRST_STEPS = 2, 200
 """In a run captured in full, a step's time counts so many times as much for the strata as each of its parts does, and
 more where fewer than a hundred steps are chosen: 200 / steps. Measured on six jobs at 5 %: with 1 instead of 2 parts
@@ -196,6 +197,10 @@ def compact_run(analysis: Analysis, *, budget: float = DEFAULT_BUDGET, seed: int
     seen = steps.seen(choice)
     found = estimate_run(seen, confidence=CONFIDENCE)
     actual_ps = sum_ps(steps.series.dur_ps)
+    whole = len(steps.captured.row) == n
+    parts_ps = [sum_ps(column) if whole else None for column in steps.captured.parts_ps.T]
+    named = [(name, time_ps) for name, time_ps in zip(PARTS, parts_ps, strict=True) if name in found.parts]
+    categories = [PartEstimate(name, None, *found.parts[name], time_ps) for name, time_ps in named]
     wall_ps = sum(session.wall_ps for session in analysis.clock.of_host(steps.host))
     return Compact(
         run=analysis.run.path,
@@ -210,7 +215,7 @@ def compact_run(analysis: Analysis, *, budget: float = DEFAULT_BUDGET, seed: int
         high_ps=found.total.high_ps,
         actual_ps=actual_ps,
         outside_ps=max(wall_ps - actual_ps, 0),
-        by_category=_categories(found.parts, steps),
+        by_category=tuple(part for part in categories if part.high_ps or part.actual_ps or part.estimate_ps),
         by_phase=_phases(found.phases, steps, analysis.names),
         windows=_windows(analysis, steps, choice, seen),
         notes=tuple(_notes(analysis, steps, choice, seen)),
@@ -245,23 +250,12 @@ def _sample_size(budget: float, n: int) -> int:
     return sample
 
 
-def _categories(parts: Mapping[str, Interval], steps: HostSteps) -> tuple[PartEstimate, ...]:
-    whole = len(steps.captured.row) == len(steps.row)
-    actual = [sum_ps(column) if whole else None for column in steps.captured.parts_ps.T]
-    found = (_part(name, None, parts[name], time) for name, time in zip(PARTS, actual, strict=True) if name in parts)
-    return tuple(part for part in found if part.high_ps or part.actual_ps or part.estimate_ps)
-
-
 def _phases(found: Mapping[int, Interval], steps: HostSteps, names: Mapping[int, str]) -> tuple[PartEstimate, ...]:
     return tuple(
-        _part(names[phase], int(mine.sum()), interval, sum_ps(steps.series.dur_ps[mine]))
+        PartEstimate(names[phase], int(mine.sum()), *interval, sum_ps(steps.series.dur_ps[mine]))
         for phase, interval in found.items()
         if (mine := steps.phase == phase).any()
     )
-
-
-def _part(name: str, n_steps: int | None, interval: Interval, actual_ps: int | None) -> PartEstimate:
-    return PartEstimate(name, n_steps, interval.estimate_ps, interval.low_ps, interval.high_ps, actual_ps)
 
 
 def _windows(analysis: Analysis, steps: HostSteps, choice: Choice, seen: Seen) -> tuple[CompactWindow, ...]:

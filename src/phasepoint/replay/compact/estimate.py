@@ -1,11 +1,12 @@
 """What chosen steps say of the whole run: a function of their rows and of the sizes of their strata, nothing else.
 
-What the chosen steps' time went into: of captured ones as captured, of others by the windows' shares.
+What a captured step's time went into is known; of the other chosen steps it is estimated by the windows' shares.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,8 +100,7 @@ class Seen:
         return (self.size / np.maximum(np.bincount(self.stratum, minlength=len(self.size)), 1))[self.stratum]
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An estimate in ps with its interval; `high_ps` None where two steps or more would be needed to know."""
 
     estimate_ps: int
@@ -136,7 +136,7 @@ def estimate_run(seen: Seen, *, confidence: float = 0.95) -> RunEstimate:
     """
     dur_ps = seen.steps.dur_ps
     time = estimate_from_steps(ChosenSteps(seen.stratum, dur_ps[:, None], seen.size))
-    total_ps = _rounded(time.totals[0])
+    total_ps = round_half_up(time.totals[0])
     half = half_widths(time.variances, time.freedom, confidence)[0]
     least_ps = sum(dur_ps.tolist())
     total = _interval(total_ps, half, least_ps)
@@ -155,7 +155,7 @@ def _parts(seen: Seen, total: Interval, confidence: float) -> dict[str, Interval
     estimates = round_closing(list(found.totals), total.estimate_ps)
     least_ps = [sum(column) for column in seen.captured.parts_ps.T.tolist()]
     parts = {name: _interval(*row) for name, *row in zip(PARTS, estimates, halves, least_ps, strict=True)}
-    return {name: replace(one, high_ps=_least(one.high_ps, total.high_ps)) for name, one in parts.items()}
+    return {name: one._replace(high_ps=_least(one.high_ps, total.high_ps)) for name, one in parts.items()}
 
 
 def _least(high_ps: int | None, whole_ps: int | None) -> int | None:
@@ -185,5 +185,6 @@ def _interval(estimate_ps: int, half_ps: int | None, least_ps: int) -> Interval:
     return Interval(estimate_ps, low_ps, None if half_ps is None else estimate_ps + half_ps)
 
 
-def _rounded(value: Fraction) -> int:
+def round_half_up(value: Fraction) -> int:
+    """The nearest whole number, the larger one of two: ⌊value + 1/2⌋."""
     return (2 * value.numerator + value.denominator) // (2 * value.denominator)

@@ -13,10 +13,9 @@ from phasepoint.core.errors import NoDataError
 from phasepoint.core.units import format_ratio
 from phasepoint.replay.fidelity.ops import LEAST_COSINE, OpMatch, ProgramMatch, match_ops, match_programs
 from phasepoint.replay.fidelity.scalars import ScalarMatch, Setting, compare_settings, match_scalars
-from phasepoint.replay.fidelity.steps import CommonSteps, match_steps
-from phasepoint.replay.fidelity.tables import SideTables
+from phasepoint.replay.fidelity.sides import CommonSteps, SideTables, match_steps
 from phasepoint.replay.fidelity.times import StepTimeMatch, match_times
-from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.folder import ReplayRecord
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
 
@@ -123,6 +122,8 @@ def compare_replay(original: Analysis, replay: Run, record: ReplayRecord) -> Fid
     scalars = match_scalars((original.run, before.steps), (replay, after.steps), common)
     setting = compare_settings(original, replay.manifest, record)
     comparisons = ops, times, programs, scalars
+    why = f": {record.reason}" if record.reason else ""
+    ended = () if record.status == "done" else (f"the replay did not come to its end ({record.status}{why})",)
     differences = (*(Difference(*one) for one in setting.differences), *_differences(*comparisons))
     unknown = tuple(_unknown(*comparisons))
     return Fidelity(
@@ -142,7 +143,7 @@ def compare_replay(original: Analysis, replay: Run, record: ReplayRecord) -> Fid
         programs=programs,
         scalars=scalars,
         setting=setting,
-        notes=(*_record_notes(record), *setting.notes, *replay.problems),
+        notes=(*ended, *setting.notes, *replay.problems),
     )
 
 
@@ -167,12 +168,6 @@ def _verdict(common: CommonSteps, found: Comparisons, differences: tuple[Differe
     other_ops = ops.cosine is not None and ops.cosine < LEAST_COSINE and ops.own_cosine is None
     other_time = _is_other_time(times) and not times.apart and not _is_own_noise(times)
     return UNCLEAR if other_ops or other_time else FAITHFUL
-
-
-def _record_notes(record: ReplayRecord) -> Iterator[str]:
-    if record.status != "done":
-        why = f": {record.reason}" if record.reason else ""
-        yield f"the replay did not come to its end ({record.status}{why})"
 
 
 def _differences(

@@ -1,10 +1,8 @@
-"""What the target's time went into, op by op, in the replay and in the original: the angle between both, and speed.
+"""What the target ran in replay and original: programs by fingerprint, ops by the angle between both sides' times.
 
 A few steps are compared, and an op that was interrupted once by the machine's other work may take a hundred times as
 long in one of them. So an op's time is the mean over the steps in which it ran without the shortest and the longest
 tenth, times the share of these steps; the angle between the plain means is given beside it.
-
-The programs that the target ran, by fingerprint: the same as the original's, or which are not, and what shapes.
 """
 
 import itertools
@@ -16,8 +14,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.replay.fidelity.steps import CommonSteps
-from phasepoint.replay.fidelity.tables import ProgramIdentity, SideTables, renamed_ops
+from phasepoint.replay.fidelity.sides import CommonSteps, ProgramIdentity, SideTables, renamed_ops
 from phasepoint.stack.diff.alignment import plain_shape
 
 _COUNTS = 0.01

@@ -1,7 +1,4 @@
-"""What the job logged in the same steps of replay and original, value by value: loss and whatever else it logs.
-
-Where and with what replay and original ran: devices, versions, command, and the checkpoint that was taken up.
-"""
+"""What the job logged in the same steps of replay and original, value by value, and where and with what both ran."""
 
 import math
 import struct
@@ -13,8 +10,8 @@ import pyarrow as pa
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.phases.clock.steps import StepSeries
-from phasepoint.replay.fidelity.steps import CommonSteps
-from phasepoint.replay.record import ReplayRecord
+from phasepoint.replay.fidelity.sides import CommonSteps
+from phasepoint.replay.folder import ReplayRecord
 from phasepoint.store import Manifest, Run
 from phasepoint.summary.analysis import Analysis
 

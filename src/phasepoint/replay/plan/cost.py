@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from phasepoint.core.statistics import median_ps
-from phasepoint.replay.checkpoints import IndexedCheckpoint, RestartPoint
-from phasepoint.replay.session_steps import SessionSteps
+from phasepoint.replay.checkpoints import IndexedCheckpoint
+from phasepoint.replay.plan.starts import RestartPoint, SessionSteps
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,11 @@ class CostBook:
 
 def write_rate(checkpoints: Iterable[IndexedCheckpoint]) -> tuple[int, int] | None:
     """Time (ps) and bytes of the checkpoint with the median rate; None without one that the job waited for."""
-    known = [(one.dur_ps, one.size_bytes) for one in checkpoints if _is_timed(one) and one.size_bytes]
+    known = [
+        (one.dur_ps, one.size_bytes)
+        for one in checkpoints
+        if one.asynchronous is not True and one.dur_ps > 0 and one.size_bytes
+    ]
     known.sort(key=lambda pair: Fraction(*pair))
     return known[(len(known) - 1) // 2] if known else None
 
@@ -149,7 +153,3 @@ def write_time_ps(checkpoints: Iterable[IndexedCheckpoint]) -> int | None:
     """Median time for which the job waited for a checkpoint, written in the background or not; None without one."""
     times = [one.dur_ps for one in checkpoints if one.dur_ps > 0]
     return median_ps(np.array(times, np.int64)) if times else None
-
-
-def _is_timed(checkpoint: IndexedCheckpoint) -> bool:
-    return checkpoint.asynchronous is not True and checkpoint.dur_ps > 0

@@ -1,19 +1,17 @@
 """`plan_replay`: from a phase to the checkpoint, the steps, and what running them again will cost.
 
-The folders of a run and of its checkpoints, which a replay may not write.
-
-`list_checkpoints`: a run's checkpoints with the phases that are reached from each.
+A plan also names the folders that its replay may not write. `list_checkpoints` asks the other way round: which phases
+are reached from each checkpoint.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from phasepoint.core.errors import NoDataError, PhasepointError, UsageError
 from phasepoint.phases.detection.result import Phase
-from phasepoint.replay.checkpoints import BEFORE_ALL, CheckpointIndex, IndexedCheckpoint, index_checkpoints
+from phasepoint.replay.checkpoints import CheckpointIndex, IndexedCheckpoint, index_checkpoints
 from phasepoint.replay.plan.planner import COMPARED_STEPS, Planner
-from phasepoint.replay.plan.ways import Way
+from phasepoint.replay.plan.starts import BEFORE_ALL, USABLE
 from phasepoint.replay.plan.words import tell_what_for, write_notes
 from phasepoint.summary.analysis import Analysis
 
@@ -192,6 +190,7 @@ def find_phase(analysis: Analysis, phase: str) -> Phase:
 def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
     way = planner.choose(phase)
     target, cost, full_ps = way.target, way.cost, planner.full_ps(way.target.host)
+    point = way.point
     return ReplayPlan(
         run=planner.run,
         phase_id=phase.id,
@@ -201,34 +200,21 @@ def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
         window=target.window,
         target_first=target.first_step,
         target_last=target.last_step,
-        **_start_of(way),
+        checkpoint=None if point is None else point.checkpoint.path,
+        checkpoint_step=None if point is None or point.after_step == BEFORE_ALL else point.after_step,
+        iterator_state=None if point is None else point.checkpoint.iterator_state,
         first_step=way.first_step,
         last_step=way.last_step,
         forward_steps=way.last_step - way.first_step + 1,
         compared_steps=way.compared.steps,
-        startup_ps=cost.startup_ps,
-        compile_ps=cost.compile_ps,
-        restore_ps=cost.restore_ps,
-        skip_ps=cost.skip_ps,
-        forward_ps=cost.forward_ps,
-        outside_ps=cost.outside_ps,
+        **vars(cost),
         cost_ps=cost.cost_ps,
         full_ps=full_ps,
         ratio=cost.cost_ps / full_ps if full_ps else 0.0,
-        basis=cost.basis,
         tells=tell_what_for(phase.name, way),
         notes=(*write_notes(phase.name, way, planner.steps, full_ps), *planner.index.notes),
         protected=protected_places(planner.run, [one.path for one in planner.index.checkpoints]),
     )
-
-
-def _start_of(way: Way) -> dict[str, Any]:
-    """Where the replay starts: the checkpoint, its step, the loader's state."""
-    if way.point is None:
-        return {"checkpoint": None, "checkpoint_step": None, "iterator_state": None}
-    one, after_step = way.point.checkpoint, way.point.after_step
-    step = None if after_step == BEFORE_ALL else after_step
-    return {"checkpoint": one.path, "checkpoint_step": step, "iterator_state": one.iterator_state}
 
 
 @dataclass(frozen=True)
@@ -280,11 +266,9 @@ def list_checkpoints(analysis: Analysis, *, index: CheckpointIndex | None = None
                 starts.setdefault((one.plan.checkpoint, one.plan.checkpoint_step), []).append(one.phase)
     except NoDataError as error:
         notes.append(f"which phases they lead to cannot be told: {error}")
-    listed = tuple(ListedCheckpoint(one, _leads_to(one, starts)) for one in index.checkpoints)
+    listed = tuple(
+        # A checkpoint that is none any more may be an earlier write of the same path.
+        ListedCheckpoint(one, tuple(starts.get((one.path, one.step), ())) if one.state in USABLE else ())
+        for one in index.checkpoints
+    )
     return CheckpointList(index.run, listed, tuple(unreached), tuple(notes))
-
-
-def _leads_to(one: IndexedCheckpoint, starts: dict[tuple[str, int | None], list[str]]) -> tuple[str, ...]:
-    if one.state not in {"whole", "unknown"}:  # an earlier write of the same path
-        return ()
-    return tuple(starts.get((one.path, one.step), ()))

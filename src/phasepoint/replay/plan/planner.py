@@ -8,18 +8,11 @@ from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, Us
 from phasepoint.core.units import PS_PER_S, format_ps
 from phasepoint.phases.detection.result import Phase
 from phasepoint.recorder.clock import epoch as process_age
-from phasepoint.replay.checkpoints import (
-    BEFORE_ALL,
-    CheckpointIndex,
-    count_refused,
-    find_restart_points,
-    index_checkpoints,
-)
+from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.plan.cost import CostBook, write_rate, write_time_ps
-from phasepoint.replay.plan.targets import ReplayTarget, find_targets, uncaptured_targets
-from phasepoint.replay.plan.ways import LEAD_STEPS, ComparedSteps, Way
+from phasepoint.replay.plan.starts import BEFORE_ALL, count_refused, find_restart_points, steps_of_session
+from phasepoint.replay.plan.ways import LEAD_STEPS, ComparedSteps, ReplayTarget, Way, find_targets, uncaptured_targets
 from phasepoint.replay.plan.words import advise_interval, name_count
-from phasepoint.replay.session_steps import steps_of_session
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import advise_capture
 
@@ -31,6 +24,7 @@ MOST_STARTUP_PS = 600 * PS_PER_S
 """A process that is older when recording begins did other things first: a notebook, a server."""
 
 _MOST_DIGITS = 19
+"""Digits of the largest int64; fewer than so many are read as a number, since a run is untrusted input."""
 
 
 class Planner:

@@ -1,12 +1,9 @@
-"""A plan in words: what a replay will tell, what its reader must know, and why there is none.
-
-Which checkpoint interval is worth its price, if phases are to be replayed.
-"""
+"""A plan in words: what a replay will tell, what its reader must know, which checkpoint interval is worth its price."""
 
 from math import isqrt
 
 from phasepoint.core.units import format_counted, format_ps
-from phasepoint.replay.checkpoints import RestartPoint, count_refused
+from phasepoint.replay.plan.starts import RestartPoint, count_refused
 from phasepoint.replay.plan.ways import LEAD_STEPS, Way
 
 

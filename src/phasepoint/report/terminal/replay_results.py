@@ -19,7 +19,7 @@ from phasepoint.replay.fidelity.fidelity import DIFFERS, FAITHFUL, UNCLEAR, Fide
 from phasepoint.replay.fidelity.ops import OpMatch
 from phasepoint.replay.fidelity.scalars import ScalarMatch
 from phasepoint.replay.fidelity.times import StepTimeMatch
-from phasepoint.replay.run.runner import ReplayOutcome
+from phasepoint.replay.runner import ReplayOutcome
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable, shorten

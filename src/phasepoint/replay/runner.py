@@ -1,7 +1,4 @@
-"""`run_replay`: starts the job's program with a request, watches what it tells, and ends it where it must.
-
-Ends the processes of a replay: first asked to, then killed.
-"""
+"""`run_replay`: starts the job's program with a request, watches what it tells, and ends it where it must."""
 
 import os
 import signal
@@ -19,16 +16,18 @@ from phasepoint.core.units import PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.process.launch import exit_code_of, injected_environ, signals_go_to, start_command
 from phasepoint.recorder.resume.loop_place import LoopPlace
 from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest
-from phasepoint.replay.plan.plan import ReplayPlan
-from phasepoint.replay.record import ReplayRecord, ReplayStatus, write_replay
-from phasepoint.replay.run.handshake import (
+from phasepoint.replay.folder import (
     HANDSHAKE_NAME,
     REFUSALS,
     SAVES_NAME,
     Handshake,
+    ReplayRecord,
+    ReplayStatus,
     check_checkpoint,
     prepare_output,
+    write_replay,
 )
+from phasepoint.replay.plan.plan import ReplayPlan
 
 if TYPE_CHECKING:
     from phasepoint.replay.fidelity.fidelity import Fidelity
@@ -81,9 +80,10 @@ GRACE_S = 120.0
 REFUSAL_GRACE_S = 5.0
 """How long a program that did not follow may take to end by itself."""
 
-LIMIT_FACTOR = 10
-LEAST_LIMIT_PS = 600 * PS_PER_S
-"""A replay may take this many times what was planned, and ten minutes in any case."""
+LIMIT_FACTOR, LEAST_LIMIT_PS = 10, 600 * PS_PER_S
+"""A replay may take this many times what was planned, and ten minutes in any case. A choice: a plan adds up the run's
+own times, and a machine that is busy today, or that compiles anew, may be several times as slow; what takes ten times
+as long will not end by itself."""
 
 
 @dataclass(frozen=True)
@@ -169,14 +169,22 @@ def run_replay(
     request = _request(plan, folder)
     limits = limits or ReplayLimits()
     began_ns = time.monotonic_ns()
-    process = start_command(command, _environ(request, environ))
+    kept = {name: value for name, value in environ.items() if name not in {"PHASEPOINT_OFF", "PHASEPOINT_AUTORECORD"}}
+    added = {VARIABLE: request.to_environ(), "PHASEPOINT_STARTER": STARTER}
+    process = start_command(command, injected_environ(kept, added))
     watch = _Watch(process, Handshake(Path(request.handshake)), limits, limits.total_s(plan))
     with signals_go_to(process):
         watch.wait()
     dur_ps = (time.monotonic_ns() - began_ns) * PS_PER_NS
     exit_code = exit_code_of(process.returncode)
     status, reason = watch.judge(exit_code)
-    record = _record(plan, command, status, reason)
+    record = ReplayRecord(
+        **{name: getattr(plan, name) for name in (*_STEPS, "phase", "phase_id", "host", "attempt")},
+        original=_absolute(plan.run),
+        command=tuple(command),
+        status=status,
+        reason=reason,
+    )
     write_replay(folder, record)
     return ReplayOutcome(out, record, status, dur_ps, exit_code, watch.was_ended, tuple(watch.notes()))
 
@@ -278,22 +286,11 @@ def _note(event: dict[str, Any]) -> str | None:
     return None
 
 
-def _environ(request: ReplayRequest, environ: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in environ.items() if name not in {"PHASEPOINT_OFF", "PHASEPOINT_AUTORECORD"}}
-    return injected_environ(kept, {VARIABLE: request.to_environ(), "PHASEPOINT_STARTER": STARTER})
-
-
 def _request(plan: ReplayPlan, folder: Path) -> ReplayRequest:
     return ReplayRequest(
+        **{name: getattr(plan, name) for name in (*_STEPS, "iterator_state")},
         path=str(folder),
         original=_absolute(plan.run),
-        checkpoint=plan.checkpoint,
-        checkpoint_step=plan.checkpoint_step,
-        first_step=plan.first_step,
-        target_first=plan.target_first,
-        target_last=plan.target_last,
-        last_step=plan.last_step,
-        iterator_state=plan.iterator_state,
         handshake=str(folder / HANDSHAKE_NAME),
         protected=tuple(_absolute(place) for place in plan.protected),
         saves=str(folder / SAVES_NAME),
@@ -324,20 +321,5 @@ def _absolute(path: str) -> str:
     return path if "://" in path else str(Path(path).absolute())
 
 
-def _record(plan: ReplayPlan, command: Sequence[str], status: ReplayStatus, reason: str | None) -> ReplayRecord:
-    return ReplayRecord(
-        original=_absolute(plan.run),
-        phase=plan.phase,
-        phase_id=plan.phase_id,
-        host=plan.host,
-        attempt=plan.attempt,
-        checkpoint=plan.checkpoint,
-        checkpoint_step=plan.checkpoint_step,
-        first_step=plan.first_step,
-        target_first=plan.target_first,
-        target_last=plan.target_last,
-        last_step=plan.last_step,
-        command=tuple(command),
-        status=status,
-        reason=reason,
-    )
+_STEPS = ("checkpoint", "checkpoint_step", "first_step", "target_first", "target_last", "last_step")
+"""What request and record of a replay take over from its plan."""

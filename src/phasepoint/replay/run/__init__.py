@@ -1,1 +1,0 @@
-"""A replay carried out."""
