@@ -1,4 +1,4 @@
-"""The captured steps: which they are, which window saw each, and what their time went into, exactly.
+"""The run as its windows show it: the captured steps, what each one's time went into, and the strata they stand for.
 
 A captured step's `breakdowns` rows split its time among the categories as the profiler saw it; the step clock knows
 how long it lasted, waited for input and compiled. Put together without counting anything twice:
@@ -8,19 +8,22 @@ how long it lasted, waited for input and compiled. Put together without counting
   taken in this order. What is left of the wait was hidden behind work, and stays with that work.
 - `compiling` is the same of the compilation, from what `input` left.
 
-So the parts of every captured step add up to its `dur_ps`.
+So the parts of every captured step add up to its `dur_ps`. A stratum is one phase on one host; small ones are joined
+with those most like them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Floats, Int64s
-from phasepoint.core.encoding import encode_column
+from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.encoding import encode_column, renumber
+from phasepoint.core.statistics import median
 from phasepoint.core.tables import CATEGORIES
-from phasepoint.phases.clock.steps import StepSeries, read_numbers
+from phasepoint.phases.clock.steps import StepSeries, read_numbers, sum_ps
 
 INPUT, COMPILING, UNATTRIBUTED = "input", "compiling", "unattributed"
 PARTS = (*CATEGORIES, UNATTRIBUTED, INPUT, COMPILING)
@@ -80,7 +83,10 @@ def read_captured(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table) ->
     row, index = np.unique(of_row[known], return_inverse=True)
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
     np.add.at(walls, (index, _categories(breakdowns)[known]), read_numbers(breakdowns, "wall_ps")[known])
-    devices = _count_devices(index, breakdowns.filter(pa.array(known)), len(row))
+    # Devices that a step's rows name: distinct pairs of step and device.
+    codes, names = encode_column(breakdowns.column("device").filter(pa.array(known)))
+    pairs = np.unique(index * (len(names) + 1) + codes + 1)
+    devices = np.maximum(np.bincount(pairs // (len(names) + 1), minlength=len(row)), 1)
     seen = steps.take(row)
     parts_ps = _name_waits(_close(walls, devices, seen.dur_ps), seen.input_ps, seen.compile_ps)
     window = first[row]
@@ -118,12 +124,6 @@ def _weights(seen: StepSeries, window: Int64s, windows: pa.Table) -> Floats:
         return np.where(found > 0, 1 / found, np.nan)
 
 
-def _count_devices(index: Int64s, breakdowns: pa.Table, n: int) -> Int64s:
-    codes = encode_column(breakdowns.column("device"))[0]
-    pairs = np.unique(index * (codes.max(initial=0) + 1) + codes)
-    return np.maximum(np.bincount(pairs // (codes.max(initial=0) + 1), minlength=n), 1)
-
-
 def _categories(breakdowns: pa.Table) -> Int64s:
     column = breakdowns.column("category").cast(pa.string())
     codes = pc.index_in(column, value_set=pa.array(CATEGORIES))
@@ -131,3 +131,114 @@ def _categories(breakdowns: pa.Table) -> Int64s:
         strange = sorted(set(pc.unique(column).to_pylist()) - set(CATEGORIES))
         raise ValueError(f"table 'breakdowns': category {strange} is none of {', '.join(CATEGORIES)}")
     return np.asarray(codes.to_numpy(), np.int64)
+
+
+LEAST_WINDOWS = 3
+"""A stratum with fewer windows joins the one most like it."""
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """What the clock knows of a stratum, in exact integers.
+
+    Attributes:
+        host: rank.
+        phase: phase id.
+        total_ps: time of its steps.
+        rest_ps: time of those that no window saw.
+        median_ps: median step time.
+        input_share: part of its time that waited for input.
+    """
+
+    host: int
+    phase: int
+    total_ps: int
+    rest_ps: int
+    median_ps: float
+    input_share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """A run seen through its windows.
+
+    Attributes:
+        steps: of the run.
+        captured: the captured steps.
+        strata: what the clock knows of each.
+        stratum: `[n_steps]`, of every step.
+        cluster: `[n_captured]`, number of the window (on its host and attempt) that saw each, from 0.
+    """
+
+    steps: StepSeries
+    captured: Captured
+    strata: tuple[Stratum, ...]
+    stratum: Int64s
+    cluster: Int64s
+
+    @property
+    def of_captured(self) -> Int64s:
+        """Stratum of every captured step."""
+        return self.stratum[self.captured.row]
+
+
+def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Stratum of every step `[n_steps]`, and host and phase of every stratum `[n_strata]`."""
+    hosts, host = renumber(steps.host)
+    phases, phase = renumber(labels)
+    n = max(len(phases), 1)
+    pairs, stratum = renumber(host * n + phase)
+    return stratum, hosts[pairs // n], phases[pairs % n]
+
+
+def describe_strata(
+    steps: StepSeries, seen: Bools, stratum: Int64s, hosts: Int64s, phases: Int64s
+) -> tuple[Stratum, ...]:
+    """What the clock knows of every stratum."""
+    found = []
+    for index, (host, phase) in enumerate(zip(hosts.tolist(), phases.tolist(), strict=True)):
+        mine = stratum == index
+        total_ps = sum_ps(steps.dur_ps[mine])
+        waiting = sum_ps(steps.input_ps[mine]) / max(total_ps, 1)
+        middle = median(steps.dur_ps[mine])
+        found.append(Stratum(host, phase, total_ps, sum_ps(steps.dur_ps[mine & ~seen]), middle, waiting))
+    return tuple(found)
+
+
+def group_strata(strata: Sequence[Stratum], of_captured: Int64s, cluster: Int64s) -> tuple[Int64s, Bools]:
+    """Groups of strata with enough windows each: small strata join the one most like them, the smallest first.
+
+    Args:
+        strata: of the run.
+        of_captured: `[n_captured]`, stratum of each captured step.
+        cluster: `[n_captured]`, its window.
+
+    Returns:
+        Group of each stratum `[n_strata]`, from 0, and whether it had too few windows of its own.
+    """
+    n = len(strata)
+    windows: list[set[int]] = [set(cluster[of_captured == i].tolist()) for i in range(n)]
+    group = np.arange(n)
+    borrowed = np.array([len(mine) < LEAST_WINDOWS for mine in windows], bool)
+    alive = set(range(n))
+    while len(alive) > 1:
+        small = [i for i in alive if len(windows[i]) < LEAST_WINDOWS]
+        if not small:
+            break
+        index = min(small, key=lambda i: (strata[i].total_ps, i))
+        target = min(alive - {index}, key=lambda i: (distance(strata[index], strata[i]), i))
+        group[group == index] = target
+        windows[target] |= windows[index]
+        alive.remove(index)
+    return np.unique(group, return_inverse=True)[1], borrowed
+
+
+def distance(a: Stratum, b: Stratum) -> float:
+    """How unlike two strata are: by step time and by the part of it that waits for input; 0 for the same phase.
+
+    Only what the clock knows of every step goes in, since one of the two has no captured steps to speak of.
+    """
+    if a.phase == b.phase:
+        return 0.0
+    length = np.log(max(a.median_ps, 1.0)) - np.log(max(b.median_ps, 1.0))
+    return 0.01 + abs(float(length)) + abs(a.input_share - b.input_share)

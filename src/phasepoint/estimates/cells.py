@@ -34,8 +34,7 @@ from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median as median_of
 from phasepoint.core.statistics import weighted_median
-from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS
-from phasepoint.estimates.strata import Sampled, group_strata
+from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, Sampled, group_strata
 
 BASE_REACH, LONG_REACH = 1.2, 3.0
 """Ends of the cells base and long, in medians of a phase's work."""
@@ -143,7 +142,7 @@ LEAST_EXCESS_WINDOWS = 4
 """Time beyond base is rare: below so many random windows that hold some, those opened by choice are used too."""
 
 BASE, LONG, FAR, WAIT, COMPILE = range(5)
-N_CELLS = 5
+N_CELLS = 5  # the cells of the module's docstring
 _INPUT, _COMPILING = PARTS.index(INPUT), PARTS.index(COMPILING)
 
 
@@ -339,6 +338,7 @@ def _lent(shares: CellShares | None) -> CellShares | None:
 
 
 def _median(work: Floats, mine: Bools, stands_for: Floats | None) -> float:
+    """Median work of some steps, each counted as often as it stands for others."""
     return median_of(work[mine]) if stands_for is None else weighted_median(work[mine], stands_for[mine])
 
 

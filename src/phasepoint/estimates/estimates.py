@@ -14,10 +14,17 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import PARTS, Captured, read_captured
+from phasepoint.estimates.captured import (
+    PARTS,
+    Captured,
+    Sampled,
+    Stratum,
+    assign_strata,
+    describe_strata,
+    read_captured,
+)
 from phasepoint.estimates.cells import Fit, fit_cells
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
-from phasepoint.estimates.strata import Sampled, Stratum, assign_strata, describe_strata
 from phasepoint.estimates.totals import Totals, predict_rest
 from phasepoint.phases.clock.breakdown import Breakdown, OpTime
 from phasepoint.phases.clock.steps import StepSeries, read_series, sum_ps

@@ -12,9 +12,8 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import PARTS
-from phasepoint.estimates.cells import FAR, Fit, fit_cells
-from phasepoint.estimates.strata import Sampled, describe_strata
+from phasepoint.estimates.captured import PARTS, Sampled, describe_strata
+from phasepoint.estimates.cells import FAR, fit_cells
 from phasepoint.estimates.totals import half_widths, step_work
 from phasepoint.phases.clock.steps import sum_ps
 
@@ -72,7 +71,9 @@ def estimate_time(
     measured = _only(sampled, index)
     fit = fit_cells(measured, np.asarray(time_ps, np.float64)[:, None])
     if not beyond_usual:
-        fit = _without_far(fit)
+        sizes, rest, squares = (cells.copy() for cells in (fit.sizes, fit.rest, fit.squares))
+        sizes[:, FAR] = rest[:, FAR] = squares[:, FAR] = 0
+        fit = replace(fit, sizes=sizes, rest=rest, squares=squares)
     strata = [i for i, stratum in enumerate(sampled.strata) if phases is None or stratum.phase in phases]
     of_strata = np.isin(sampled.stratum, strata)
     estimated = np.clip(step_work(fit, sampled.stratum)[:, -1], 0, dur_ps)
@@ -93,10 +94,3 @@ def _only(sampled: Sampled, index: Int64s) -> Sampled:
     hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))
     strata = describe_strata(sampled.steps, seen, sampled.stratum, hosts, phases)
     return Sampled(sampled.steps, captured, strata, sampled.stratum, renumber(sampled.cluster[index])[1])
-
-
-def _without_far(fit: Fit) -> Fit:
-    rest, squares, sizes = fit.rest.copy(), fit.squares.copy(), fit.sizes.copy()
-    for cells in (rest, squares, sizes):
-        cells[:, FAR] = 0
-    return replace(fit, rest=rest, squares=squares, sizes=sizes)

@@ -14,6 +14,7 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.statistics import t_quantile
 
 _MOST_FREEDOM = 1e9
+"""Degrees of freedom of a variance that is known: there Student's t is the normal distribution to a part in 10⁹."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
-"""From strata to totals: what the captured steps went into, exactly, plus what the others are estimated to.
+"""From strata to totals: what captured steps went into, exactly, plus what the others did by the shares of each cell.
 
-What the uncaptured steps of some strata went into, by the shares of each cell, and how sure that is.
+How sure that is follows from the scatter of these shares.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,9 @@ import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
-from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED
+from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED, Stratum
 from phasepoint.estimates.cells import BASE, COMPILE, FAR, LONG, WAIT, CellShares, Fit, bounded_scatter, exposed_part
 from phasepoint.estimates.op_columns import OpKey
-from phasepoint.estimates.strata import Stratum
 from phasepoint.phases.clock.accounting import closed
 from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
 

@@ -12,8 +12,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
-from phasepoint.estimates.captured import Captured
-from phasepoint.estimates.strata import Sampled
+from phasepoint.estimates.captured import Captured, Sampled
 from phasepoint.findings.finding import Unavailable
 from phasepoint.phases.clock.accounting import checkpoint_stretches
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime

@@ -1,12 +1,7 @@
 """What the report shows beyond the summary and the timeline: layers, step times, roofline, traces, methods.
 
-Everything here is computed from an `Analysis`; the report draws it.
-
-How the step times of a phase are spread: a histogram whose counts add up to its steps.
-
-The layers of a phase as a tree: what its captured steps spent in each module, in time, flop and bytes.
-
-The methods of phase detection side by side: what each finds in the same run, and how far they agree.
+Of every phase: its layers as a tree with what captured steps spent in each, a histogram of its step times, its ops
+below the device's roof, its representative step. Of the run: the methods of phase detection side by side.
 """
 
 from collections.abc import Sequence
@@ -25,7 +20,7 @@ from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.representative import WindowTrace, read_traces
 from phasepoint.summary.roofline import DevicePeaks, OpCost, RooflinePoint, find_peaks, read_op_costs, roofline_points
 from phasepoint.summary.timeline import build_strip
-from phasepoint.summary.types import PhaseSummary, RunSummary, StripSegment
+from phasepoint.summary.types import RunSummary, StripSegment
 
 WHY_NOT = "takes seconds: report --all-methods runs it"
 
@@ -113,6 +108,7 @@ def adjusted_rand_index(a: Int64s, b: Int64s) -> float:
 
 
 def _pairs(counts: Int64s) -> float:
+    """Pairs within classes of these sizes: Σ n (n − 1) / 2."""
     sizes = counts.astype(np.float64)
     return float((sizes * (sizes - 1)).sum() / 2)
 
@@ -201,6 +197,7 @@ def build_layer_tree(costs: Sequence[OpCost], steps: int, *, root: str) -> Layer
 
 
 def _path(cost: OpCost) -> list[str]:
+    """The modules around an op, outermost first; `NO_LAYER` and its category where they are not known."""
     if not cost.layer:
         return [NO_LAYER, cost.category]
     parts = [part for part in cost.layer.split("/") if part] or [cost.layer]
@@ -328,14 +325,10 @@ def build_details(analysis: Analysis, summary: RunSummary, *, every_method: bool
             PhaseDetails(
                 phase=phase.id,
                 layers=build_layer_tree(ops, phase.captured_steps, root=phase.name) if ops else None,
-                distribution=_distribution(analysis, phase),
+                distribution=build_distribution(analysis.clock.dur_ps[analysis.labels == phase.id]),
                 roofline=roofline_points(ops),
                 trace=traces.get(phase.id),
             )
         )
     methods = compare_methods(analysis, summary.reference_host, every=every_method)
     return ReportDetails(DETAILS_VERSION, tuple(phases), peaks, unknown, methods)
-
-
-def _distribution(analysis: Analysis, phase: PhaseSummary) -> StepDistribution:
-    return build_distribution(analysis.clock.dur_ps[analysis.labels == phase.id])

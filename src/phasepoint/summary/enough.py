@@ -1,8 +1,7 @@
-"""Whether enough was recorded to say what a run's time went into: a gate must not pass on a run that says nothing.
+"""What a recording holds, what it did not see, and whether that is enough: no gate may pass on a run that says nothing.
 
-What would have captured more of a run: advice that goes by the noted budget and by whether the job ended.
-
-What a recording did not see, straight from the run's own tables.
+Nothing is analysed or converted for it: the run's own tables are counted. Where more should have been captured, the
+advice goes by the noted budget and by whether the job has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,10 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Bools
 from phasepoint.core.intervals import covered_ps
 from phasepoint.core.units import PS_PER_S, format_counted, format_ps, format_ratio
-from phasepoint.phases.clock.accounting import unexplained_outside
+from phasepoint.phases.clock.accounting import recording_cost, unexplained_outside
 from phasepoint.phases.clock.steps import LAST_SEEN, RunClock, last_seen_ps, read_clock, sum_ps
 from phasepoint.store import Run
-from phasepoint.summary.types import GapSummary, NotSeen, Shortfall
+from phasepoint.summary.types import GapSummary, NotSeen, Recorded, Shortfall
 
 
 def count_not_seen(
@@ -40,7 +39,8 @@ def count_not_seen(
         gaps: `Run.table("gaps")`.
         problems: what could not be read, in words.
     """
-    inside_ps = clock.inside_ps
+    inside_ps, keys = clock.inside_ps, ["host", "attempt", "window"]
+    done = {tuple(row.values()) for row in conversions.select(keys).to_pylist()}
     found = [text for text in conversions.column("problem").to_pylist() if text is not None]
     return NotSeen(
         gaps=merge_gaps(gaps),
@@ -50,14 +50,17 @@ def count_not_seen(
         captured_step_share=float(captured.mean()) if len(captured) else 0.0,
         captured_time_share=sum_ps(clock.dur_ps[captured]) / inside_ps if inside_ps else 0.0,
         windows=windows.num_rows,
-        pending_windows=windows.num_rows - _converted(windows, conversions),
+        pending_windows=sum(tuple(row.values()) not in done for row in windows.select(keys).to_pylist()),
         empty_windows=_total(pc.less(windows.column("last_step"), windows.column("first_step"))),
         events=_total(conversions.column("events")),
         dropped_events=_total(conversions.column("dropped_events")),
         ignored_events=_total(conversions.column("ignored_events")),
         orphan_events=_total(conversions.column("orphan_events")),
         misnested_events=_total(conversions.column("misnested_events")),
-        problems=(*problems, *_merged_texts(found)),
+        problems=(
+            *problems,
+            *(f"{text} ({format_counted(found.count(text), 'window')})" for text in dict.fromkeys(found)),
+        ),
     )
 
 
@@ -90,17 +93,8 @@ def _missing_steps(clock: RunClock) -> int:
     return missing
 
 
-def _converted(windows: pa.Table, conversions: pa.Table) -> int:
-    done = {tuple(row.values()) for row in conversions.select(["host", "attempt", "window"]).to_pylist()}
-    return sum(tuple(row.values()) in done for row in windows.select(["host", "attempt", "window"]).to_pylist())
-
-
 def _total(column: pa.ChunkedArray) -> int:
     return int(pc.sum(column).as_py() or 0)
-
-
-def _merged_texts(texts: list[str]) -> tuple[str, ...]:
-    return tuple(f"{text} ({format_counted(texts.count(text), 'window')})" for text in dict.fromkeys(texts))
 
 
 LEAST_STEPS = 20
@@ -193,6 +187,24 @@ def shortfall_of(run: Run) -> Shortfall | None:
     return find_shortfall(run, read_clock(tables["steps"], run.shards, last_seen_ps(tables)), tables)
 
 
+def count_recorded(run: Run) -> Recorded:
+    """Count what a recording holds, the moment it ends.
+
+    Raises:
+        StoreError: its tables cannot be read.
+    """
+    tables = {name: run.table(name) for name in ("steps", "counters", *LAST_SEEN)}
+    clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
+    return Recorded(
+        steps=clock.n_steps,
+        windows=tables["windows"].num_rows,
+        processes=len({shard.host for shard in run.shards}),
+        machines=max(len(run.hostnames), 1),
+        cost=recording_cost(clock, tables["windows"], tables["counters"], noted_budget(run)),
+        not_enough=find_shortfall(run, clock, tables),
+    )
+
+
 def session_notes(run: Run, name: str) -> tuple[str, ...]:
     """What the sessions note under a name, each text once."""
     notes: Iterable[str | None] = (shard.session.notes.get(name) for shard in run.shards)
@@ -230,6 +242,7 @@ SHORT_PS = 120 * PS_PER_S
 of it, 1.2 s, is less than the windows that are wanted."""
 
 USUAL_BUDGET = 0.01
+"""Share of the job's time that is advised where capture was forbidden: the recorder's default."""
 _STEP_UP = 4
 """A larger budget is worth advising where it brings intervals half as wide: four times the windows."""
 

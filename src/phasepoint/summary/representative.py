@@ -68,17 +68,14 @@ def read_traces(analysis: Analysis, phases: Sequence[PhaseSummary]) -> dict[int,
             "window": phase.representative_window,
             "step": phase.representative_step,
         }
-        rows = _rows_at(spans, {name: value for name, value in place.items() if value is not None})
+        mask = np.ones(spans.num_rows, bool)
+        for name, value in place.items():
+            if value is not None:
+                mask &= pc.fill_null(pc.equal(spans.column(name), value), False).to_numpy()
+        rows = spans.filter(pa.array(mask))
         if rows.num_rows:
             found[phase.id] = _trace(rows)
     return found
-
-
-def _rows_at(spans: pa.Table, place: dict[str, int]) -> pa.Table:
-    mask = np.ones(spans.num_rows, bool)
-    for name, value in place.items():
-        mask &= pc.fill_null(pc.equal(spans.column(name), value), False).to_numpy()
-    return spans.filter(pa.array(mask))
 
 
 def _trace(rows: pa.Table) -> WindowTrace:
@@ -127,11 +124,8 @@ def _depths(rows: pa.Table, track: Int64s) -> tuple[int, ...]:
 def _number(
     values: Sequence[str], *, host_last: bool = False, order: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Distinct values, and the position of every value among them."""
-    distinct = sorted(set(values), key=lambda v: (host_last and v.startswith("host "), _rank(order, v), v))
+    """Distinct values, those of `order` first, and the position of every value among them."""
+    rank = {value: i for i, value in enumerate(order)}
+    distinct = sorted(set(values), key=lambda v: (host_last and v.startswith("host "), rank.get(v, len(order)), v))
     place = {value: i for i, value in enumerate(distinct)}
     return tuple(distinct), tuple(place[value] for value in values)
-
-
-def _rank(order: Sequence[str], value: str) -> int:
-    return order.index(value) if value in order else len(order)

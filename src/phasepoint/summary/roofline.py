@@ -3,9 +3,8 @@
 Source: Williams, Waterman & Patterson, "Roofline: An Insightful Visual Performance Model" (2009): at an intensity of
 I flop/byte a device reaches at most min(peak flop/s, I × memory bytes/s).
 
-What the captured ops of every phase cost: self time, and flop and bytes where the compiled program states them.
-
-What the captured steps of every phase did, op by op, as measured: nothing is estimated here.
+It rests on what the captured ops of every phase cost: self time, and flop and bytes where the compiled program states
+them. `measure_phases` lists the same steps op by op, as measured: nothing is estimated here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.units import PS_PER_S
 from phasepoint.devices.specs import device_spec, unknown_device_note
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.phases.detection.detect import detect_phases
@@ -209,8 +209,6 @@ def _read_instructions(analysis: Analysis, columns: OpColumns) -> dict[tuple[str
 MAX_POINTS = 40
 """Ops drawn per phase, those with the most time."""
 
-_PS_PER_S = 10**12
-
 
 @dataclass(frozen=True)
 class PeakRate:
@@ -286,7 +284,7 @@ def roofline_points(costs: Sequence[OpCost]) -> tuple[RooflinePoint, ...]:
     for cost in costs:
         if not (cost.flop and cost.bytes and cost.self_ps > 0):
             continue
-        rate = cost.flop * _PS_PER_S / cost.self_ps
+        rate = cost.flop * PS_PER_S / cost.self_ps
         intensity = cost.flop / cost.bytes
         named = (cost.op, cost.category, cost.layer, cost.self_ps, cost.flop, cost.bytes)
         points.append(RooflinePoint(*named, intensity, rate))

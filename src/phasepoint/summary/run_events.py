@@ -1,10 +1,9 @@
 """What happened in a run, one sentence each: compilations, checkpoints, evaluation, stalls, slow steps, restarts.
 
 Each finder is one function over the same view of the run; `tell_events` puts them in order of time.
-
-Which program a compilation made: by name, and whether the same function was compiled before with other shapes.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -73,11 +72,13 @@ def told_compilations(compilations: pa.Table) -> tuple[ToldCompilation, ...]:
     """The rows of `compilations` that say whether they were the first, in order of time."""
     columns = ["host", "attempt", "step", "name", "again", "why", "dur_ps"]
     rows = [row for row in _rows(compilations, columns) if row["step"] is not None and row["again"] is not None]
-    return tuple(ToldCompilation(**{**row, "again": row["again"] and not _is_mode(row["why"] or "")}) for row in rows)
+    for row in rows:
+        row["again"] &= not any(word in (row["why"] or "") for word in _MODES)
+    return tuple(ToldCompilation(**row) for row in rows)
 
 
-def _is_mode(why: str) -> bool:
-    return any(word in why for word in ("grad_mode", "inference_mode", ".training"))
+_MODES = ("grad_mode", "inference_mode", ".training")
+"""Words of Dynamo's reasons that name another mode of the same function: no recompilation."""
 
 
 def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, ...]:
@@ -100,51 +101,68 @@ def programs_seen(programs: pa.Table, windows: pa.Table) -> tuple[ProgramSeen, .
     return tuple(found)
 
 
-def name_compilation(
-    stretch: Stretch,
-    steps: tuple[int, int],
-    until: int | None,
-    programs: Sequence[ProgramSeen],
-    told: Sequence[ToldCompilation] = (),
-) -> tuple[str, str]:
-    """What a compilation is called: its kind of event and its words.
+@dataclass(frozen=True)
+class CompiledPrograms:
+    """What is known of the programs that steps in a row compiled.
 
-    The programs it made are taken to be those first seen in a window from its first step on and before the next
-    compilation.
+    Attributes:
+        told: what the framework told of them.
+        seen: the main programs first seen in a window from the first of these steps on and before the next ones that
+            compile, which are taken to be theirs; the largest first.
+    """
+
+    told: tuple[ToldCompilation, ...]
+    seen: tuple[ProgramSeen, ...]
+
+    @property
+    def again(self) -> tuple[ProgramSeen, ...]:
+        """Those of `seen` that were known by name before."""
+        return tuple(program for program in self.seen if program.version)
+
+
+def compiled_programs(
+    clock: RunClock, stretches: Sequence[Stretch], programs: pa.Table, windows: pa.Table, compilations: pa.Table
+) -> list[CompiledPrograms]:
+    """What each of the stretches that compiled made, in their order.
 
     Args:
-        stretch: the steps that compiled.
-        steps: the first and the last of them.
-        until: first step of the next compilation, None if there is none.
-        programs: of the run.
-        told: what the framework told of.
-
-    Returns:
-        `compile` for the first of a session, `shape-change` where a function known before was compiled again,
-        `recompile` otherwise; and the words for it.
+        clock: the run's steps.
+        stretches: all that compiled, in order.
+        programs: `Run.table("programs")`.
+        windows: `Run.table("windows")`.
+        compilations: `Run.table("compilations")`.
     """
-    key, first = (stretch.session.host, stretch.session.attempt), steps[0]
-    of_framework = [one for one in told if (one.host, one.attempt) == key and steps[0] <= one.step <= steps[1]]
-    if of_framework:
-        return _name_told(of_framework, is_start=stretch.first == stretch.session.first_row)
-    mine = [p for p in programs if (p.host, p.attempt) == key and p.step >= first and (until is None or p.step < until)]
-    again = [p for p in mine if p.version and p.main]
-    named = sorted(again or [p for p in mine if p.main], key=lambda p: -p.instructions)
-    names = "".join(f" {name}" for name in list(dict.fromkeys(p.name for p in named))[:3])
-    if again:
-        return "shape-change", f"compiled{names} again, for new shapes or options"
-    if stretch.first == stretch.session.first_row:
-        return "compile", f"compiled{names}"
-    return "recompile", f"compiled{names or ' a new program'} in the middle of the run"
+    seen, told = programs_seen(programs, windows), told_compilations(compilations)
+    found = []
+    for stretch, following in zip(stretches, [*stretches, None][1:], strict=True):
+        key = (stretch.session.host, stretch.session.attempt)
+        first, last, until = int(clock.step[stretch.first]), int(clock.step[stretch.last]), math.inf
+        if following is not None and following.session is stretch.session:
+            until = int(clock.step[following.first])
+        mine = [p for p in seen if p.main and (p.host, p.attempt) == key and first <= p.step < until]
+        of_framework = (one for one in told if (one.host, one.attempt) == key and first <= one.step <= last)
+        found.append(CompiledPrograms(tuple(of_framework), tuple(sorted(mine, key=lambda p: -p.instructions))))
+    return found
 
 
-def _name_told(told: Sequence[ToldCompilation], *, is_start: bool) -> tuple[str, str]:
-    again = [one for one in told if one.again]
-    names = "".join(f" {name}" for name in list(dict.fromkeys(one.name for one in again or told if one.name))[:3])
-    if again:
-        why = next((f": {one.why}" for one in again if one.why), "")
+def _name_compilation(made: CompiledPrograms, *, is_start: bool) -> tuple[str, str]:
+    """Kind of event of a compilation, and the words for it.
+
+    `compile` for the first of a session, `shape-change` where a function known before was compiled again, `recompile`
+    otherwise.
+    """
+    told_again = [one for one in made.told if one.again]
+    known = told_again or made.told or made.again or made.seen
+    names = "".join(f" {name}" for name in list(dict.fromkeys(one.name for one in known if one.name))[:3])
+    if told_again:
+        why = next((f": {one.why}" for one in told_again if one.why), "")
         return "shape-change", f"compiled{names} again{why}"
-    return ("compile", f"compiled{names}") if is_start else ("recompile", f"compiled{names} in the middle of the run")
+    if made.again and not made.told:
+        return "shape-change", f"compiled{names} again, for new shapes or options"
+    if is_start:
+        return "compile", f"compiled{names}"
+    unnamed = "" if made.told else " a new program"
+    return "recompile", f"compiled{names or unnamed} in the middle of the run"
 
 
 def _rows(table: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
@@ -160,16 +178,16 @@ COMPILE_LEAST_PS = 5_000_000_000
 
 STALL_SHARE = 0.2
 """A step stalls on its input from a fifth of its time on."""
-STALL_LEAST_STEPS = 5
+STALL_LEAST_STEPS = 5  # a choice, as are the next two: a stall shorter, or cheaper, is not worth a line
 STALL_LEAST_SHARE = 0.01
 """A stall is told if it lasts for 5 steps, or costs 1 % of the time inside steps."""
 STALL_BRIDGE = 5
 """So many steps without a stall do not end a stretch of it."""
 
-DRIFT_PARTS = 10
-DRIFT_LEAST = 0.05
-DRIFT_LEAST_STEPS = 200
-"""A phase drifts if the medians of its tenths rise (or fall) throughout, by 5 % over all, in 200 steps or more."""
+DRIFT_PARTS, DRIFT_LEAST, DRIFT_LEAST_STEPS = 10, 0.05, 200
+"""A phase drifts if the medians of its tenths rise (or fall) throughout, by 5 % over all, in 200 steps or more.
+
+A choice: tenths of 200 steps are medians of 20, which scatter by a quarter of what single steps do (1.25 / √20)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,14 +259,11 @@ def _find_compilations(view: RunView) -> Iterable[RunEvent]:
         holds = clock.compile_ps >= COMPILE_LEAST_PS
     else:
         holds = np.isin(view.labels, [phase.id for phase in view.phases if phase.kind == "compile"])
-    programs, told = programs_seen(view.programs, view.windows), told_compilations(view.compilations)
     found = find_stretches(clock, holds)
-    for stretch, following in zip(found, [*found, None][1:], strict=True):
-        later = following is not None and following.session is stretch.session
-        until = int(clock.step[following.first]) if following is not None and later else None
+    made = compiled_programs(clock, found, view.programs, view.windows, view.compilations)
+    for stretch, programs in zip(found, made, strict=True):
         cost_ps = sum_ps((clock.compile_ps if clock.compile_known else clock.dur_ps)[stretch.rows])
-        steps = int(clock.step[stretch.first]), int(clock.step[stretch.last])
-        kind, what = name_compilation(stretch, steps, until, programs, told)
+        kind, what = _name_compilation(programs, is_start=stretch.first == stretch.session.first_row)
         yield _event(view, kind, stretch, cost_ps, f"{stretch.named(clock)}: {what}, {format_ps(cost_ps)}")
 
 

@@ -1,18 +1,13 @@
-"""`summarize_run`: everything that the first screen shows, put together from a run's tables.
-
-From a detected phase to its row in the summary.
-
-The verdict: what the run's time went into, in one sentence.
-"""
+"""`summarize_run`: everything that the first screen shows: the verdict, each phase, and how sure their numbers are."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.arrays import Bools
 from phasepoint.core.statistics import quantile_ps
 from phasepoint.core.units import format_counted, format_ps
 from phasepoint.estimates.estimates import Estimates
@@ -26,7 +21,7 @@ from phasepoint.phases.clock.accounting import (
     closed,
     recording_cost,
 )
-from phasepoint.phases.clock.breakdown import AccountPart, ClockAccount, OpTime
+from phasepoint.phases.clock.breakdown import ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import compare_hosts
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
@@ -49,6 +44,7 @@ from phasepoint.summary.types import (
 LEAST_SHARE = 0.02
 """Parts below 2 % of the time are left to the table, except that the largest part is always named."""
 MAX_PARTS = 5
+"""Parts that the verdict names at most: a choice, it is one sentence."""
 
 _STEPS_MISSING = ("no-steps", "steps-missed")
 
@@ -80,7 +76,7 @@ def write_verdict(
     by_id = {phase.id: phase for phase in phases}
     sorts: dict[_Sort, float] = {}
     for part in account.parts:
-        sort = _sort_of(part, by_id)
+        sort = _Sort(part.kind, None, part.name) if part.phase is None else _phase_sort(by_id[part.phase])
         sorts[sort] = sorts.get(sort, 0.0) + part.share
     ranked = sorted(sorts.items(), key=lambda item: -item[1])
     told = [(sort, share) for sort, share in ranked if share >= LEAST_SHARE][:MAX_PARTS] or ranked[:1]
@@ -99,12 +95,6 @@ class _Sort(NamedTuple):
     kind: str
     phase_kind: str | None
     name: str
-
-
-def _sort_of(part: AccountPart, phases: Mapping[int, PhaseSummary]) -> _Sort:
-    if part.phase is None:
-        return _Sort(part.kind, None, part.name)
-    return _phase_sort(phases[part.phase])
 
 
 def _phase_sort(phase: PhaseSummary) -> _Sort:
@@ -177,6 +167,7 @@ def _summarize(
     host, attempt, step = int(clock.host[row]), int(clock.attempt[row]), int(clock.step[row])
     window = int(estimates.window[row])
     restart = _restart_from(checkpoints, attempt, step)
+    captured, window_keys = mine & estimates.captured, (clock.host, clock.attempt, estimates.window)
     return PhaseSummary(
         id=phase.id,
         name=phase.name,
@@ -194,8 +185,8 @@ def _summarize(
         representative_host=host,
         representative_attempt=attempt,
         weight=total_ps / clock.wall_ps if clock.wall_ps else 0.0,
-        captured_steps=int((mine & estimates.captured).sum()),
-        captured_windows=_count_windows(clock, mine & estimates.captured, estimates),
+        captured_steps=int(captured.sum()),
+        captured_windows=len(np.unique(np.column_stack([keys[captured] for keys in window_keys]), axis=0)),
         input_ps=sum_ps(clock.input_ps[mine]) if clock.input_known else None,
         compile_ps=sum_ps(clock.compile_ps[mine]) if clock.compile_known else None,
         restart_from=restart.path if restart else None,
@@ -210,11 +201,6 @@ def representative_row(clock: RunClock, result: PhaseResult, phase: Phase, estim
     rows = np.flatnonzero((result.labels == phase.id) & (clock.step == phase.representative))
     captured = rows[estimates.captured[rows]]
     return int((captured if len(captured) else rows)[0])
-
-
-def _count_windows(clock: RunClock, rows: Bools, estimates: Estimates) -> int:
-    keys = np.column_stack([clock.host[rows], clock.attempt[rows], estimates.window[rows]])
-    return len(np.unique(keys, axis=0)) if len(keys) else 0
 
 
 def _restart_from(checkpoints: Sequence[CheckpointSummary], attempt: int, step: int) -> CheckpointSummary | None:
@@ -269,7 +255,7 @@ def summarize(analysis: Analysis) -> RunSummary:
         version=SUMMARY_VERSION,
         run=run.path,
         verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps, not_enough=not_enough),
-        state=_state(clock),
+        state=next((state for state in ("killed", "live") if state in newest_states(clock)), "closed"),
         notes=(*_notes(analysis, not_seen, not_enough), *run.notes, *result.notes),
         method=result.method,
         wall_ps=clock.wall_ps,
@@ -312,11 +298,6 @@ def reference_host(clock: RunClock) -> int | None:
     """The host with most steps, of equals the lowest."""
     hosts = sorted({session.host for session in clock.sessions})
     return min(hosts, key=lambda host: (-int((clock.host == host).sum()), host), default=None)
-
-
-def _state(clock: RunClock) -> str:
-    states = {clock.of_host(session.host)[-1].state for session in clock.sessions}
-    return next((state for state in ("killed", "live") if state in states), "closed")
 
 
 def _notes(analysis: Analysis, not_seen: NotSeen, not_enough: Shortfall | None) -> list[str]:
@@ -362,11 +343,12 @@ def _of(count: int, total: int) -> str:
 
 def _environment(run: Run) -> tuple[tuple[str, str], ...]:
     manifest = run.manifest
+    devices = [name for shard in run.shards for name in shard.session.devices] or manifest.devices
     rows = [
         ("command", " ".join(manifest.command)),
         ("python", manifest.python or ""),
         *((name, version) for name, version in sorted(manifest.frameworks.items())),
-        ("devices", _devices(manifest.devices, [shard.session.devices for shard in run.shards])),
+        ("devices", ", ".join(name if n == 1 else f"{n} × {name}" for name, n in Counter(devices).items())),
         ("machines", ", ".join(run.hostnames)),
         ("git commit", manifest.git_commit or ""),
         ("recorded with", f"{manifest.tool} {manifest.tool_version}"),
@@ -374,12 +356,6 @@ def _environment(run: Run) -> tuple[tuple[str, str], ...]:
         *((f"note: {name}", text) for name, text in (run.shards[0].session.notes.items() if run.shards else ())),
     ]
     return tuple((name, text) for name, text in rows if text)
-
-
-def _devices(first: Sequence[str], others: Sequence[Sequence[str]]) -> str:
-    names = [name for devices in others for name in devices] or list(first)
-    counted = {name: names.count(name) for name in dict.fromkeys(names)}
-    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counted.items())
 
 
 def _check_closure(summary: RunSummary) -> RunSummary:

@@ -1,9 +1,7 @@
-"""One host's time as series small enough to draw: step times, waits, memory, and what happened when.
+"""One host's time as series small enough to draw: a strip of its phases, step times, waits, memory, what happened when.
 
-Everything stands on the time of the summary's strip: picoseconds from the epoch of the host's first attempt.
-However long the run, a timeline has a few thousand values.
-
-The run as a strip: one host's time in order, cut where the phase changes, few enough pieces to draw.
+Everything stands on the time of the strip: picoseconds from the epoch of the host's first attempt. However long the
+run, a timeline has a few thousand values.
 """
 
 import heapq
@@ -27,7 +25,7 @@ from phasepoint.summary.types import RunSummary, StripSegment
 MAX_STRETCHES = 2_000
 """Stretches kept: about one per pixel of a wide screen."""
 
-_NO_PHASE = -1
+_NO_PHASE = -1  # outside the steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +225,8 @@ class Timeline:
     hints: tuple[TimelineMark, ...]
 
 
-Telling = Callable[[Mapping[str, object]], tuple[str, bool]]
-"""A row of `checkpoints` to what is said of it, and whether the checkpoint is gone."""
+Telling = Callable[[Mapping[str, object]], str | tuple[str, bool]]
+"""A row of a table to what is said of it; of `checkpoints` also whether the checkpoint is gone."""
 
 
 def build_timeline(
@@ -253,9 +251,7 @@ def build_timeline(
     steps = _steps_in_time(clock, host)
     all_steps = len(steps.start_ps) <= MAX_POINTS
     edges = np.array([i * end_ps // BINS for i in range(BINS + 1)], np.int64)
-    tellings = {name: _plainly(text) for name, text in _MARK_TEXTS.items()}
-    if tell_checkpoint is not None:
-        tellings["checkpoints"] = tell_checkpoint
+    tellings = _MARK_TEXTS if tell_checkpoint is None else {**_MARK_TEXTS, "checkpoints": tell_checkpoint}
     marks = {name: _marks(tables[name], name, tell, (host, offsets, end_ps)) for name, tell in tellings.items()}
     return Timeline(
         host=host,
@@ -393,17 +389,13 @@ def _hint_text(row: Mapping[str, object]) -> str:
     return str(row["name"])
 
 
-_MARK_TEXTS: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+_MARK_TEXTS: Mapping[str, Telling] = {
     "windows": _window_text,
     "checkpoints": _checkpoint_text,
     "checkpoint_waits": _wait_text,
     "gaps": _gap_text,
     "hints": _hint_text,
 }
-
-
-def _plainly(text: Callable[[Mapping[str, object]], str]) -> Telling:
-    return lambda row: (text(row), False)
 
 
 def _marks(
@@ -415,7 +407,8 @@ def _marks(
     table = table.filter(pc.and_(pc.is_valid(table.column("start_ps")), pc.is_valid(table.column("dur_ps"))))
     marks = []
     for row in table.to_pylist():
-        text, is_gone = tell(row)
+        told = tell(row)
+        text, is_gone = (told, False) if isinstance(told, str) else told
         marks.append(
             TimelineMark(row["start_ps"] + offsets.get(row["attempt"], 0), row["dur_ps"], text, is_gone=is_gone)
         )

@@ -145,7 +145,7 @@ def _say_from_tables(words: RecordWords, path: str, launched: "Launched") -> Non
     from phasepoint.report.documents import to_json
     from phasepoint.report.words.recorded_line import recorded_line, tally_of
     from phasepoint.store import open_run
-    from phasepoint.summary.recorded import count_recorded
+    from phasepoint.summary.enough import count_recorded
 
     _create(path, words.command)
     found = count_recorded(open_run(path))

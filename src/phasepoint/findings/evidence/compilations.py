@@ -1,6 +1,6 @@
-"""Compilations on the step clock: what each cost, and whether a program known before was compiled again.
+"""Compilations on the step clock: what each cost, whether a program known before was compiled again, and what changed.
 
-What changed between programs of one name: the parameters whose shape or element type differs.
+A change is told by the parameters whose shape or element type differs between programs of one name.
 """
 
 import re
@@ -15,16 +15,10 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches
-from phasepoint.summary.run_events import (
-    COMPILE_LEAST_PS,
-    ProgramSeen,
-    ToldCompilation,
-    programs_seen,
-    told_compilations,
-)
+from phasepoint.summary.run_events import COMPILE_LEAST_PS, CompiledPrograms, compiled_programs
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
-_MOST_SHAPES = 4
+_MOST_SHAPES = 4  # told of one parameter: a choice, as many as a line holds
 
 
 @dataclass(frozen=True)
@@ -139,11 +133,10 @@ def find_compilations(view: FindingsView) -> list[Compilation]:
     """Every compilation of the run, in order."""
     clock = view.clock
     found = find_stretches(clock, clock.compile_ps >= COMPILE_LEAST_PS)
-    programs = programs_seen(view.table("programs"), view.table("windows"))
-    told = told_compilations(view.table("compilations"))
+    tables = (view.table(name) for name in ("programs", "windows", "compilations"))
     judged = [
-        _of_framework(view, stretch, told) or _of_windows(view, stretch, following, programs)
-        for stretch, following in _pairs(found)
+        _judge(view, stretch, made)
+        for stretch, made in zip(found, compiled_programs(clock, found, *tables), strict=True)
     ]
     often = judged.count(None) >= LEAST_AGAIN
     return [one or Compilation(stretch, often) for one, stretch in zip(judged, found, strict=True)]
@@ -157,37 +150,18 @@ def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
     return np.where(mine, cost_ps, 0)
 
 
-def _pairs(found: list[Stretch]) -> list[tuple[Stretch, Stretch | None]]:
-    """Each stretch with the next one of its session."""
-    following = [*found, None][1:]
-    return [(a, b if b is not None and b.session is a.session else None) for a, b in zip(found, following, strict=True)]
-
-
-def _of_framework(view: FindingsView, stretch: Stretch, told: tuple[ToldCompilation, ...]) -> Compilation | None:
-    """What the framework said of it; None where it said nothing."""
-    key, steps = (stretch.session.host, stretch.session.attempt), view.clock.step[stretch.rows]
-    mine = [one for one in told if (one.host, one.attempt) == key and steps[0] <= one.step <= steps[-1]]
-    again = [one for one in mine if one.again]
-    if not again:
-        return Compilation(stretch, False) if mine else None
-    largest = max(again, key=lambda one: one.dur_ps)
-    return Compilation(stretch, True, largest.name, largest.why)
-
-
-def _of_windows(
-    view: FindingsView, stretch: Stretch, following: Stretch | None, programs: tuple[ProgramSeen, ...]
-) -> Compilation | None:
-    """By the programs that the windows after it saw; None where these do not tell."""
-    clock, session = view.clock, stretch.session
-    first = int(clock.step[stretch.first])
-    until = None if following is None else int(clock.step[following.first])
-    key = (session.host, session.attempt)
-    mine = [p for p in programs if (p.host, p.attempt) == key and first <= p.step and (until is None or p.step < until)]
-    again = [p for p in mine if p.version and p.main]
+def _judge(view: FindingsView, stretch: Stretch, made: CompiledPrograms) -> Compilation | None:
+    """What the framework said of it, else what the windows after it saw; None where these do not tell."""
+    again = [one for one in made.told if one.again]
     if again:
-        return Compilation(stretch, True, max(again, key=lambda p: p.instructions).name)
-    is_start = stretch.first == session.first_row or _starts_kind(view, stretch)
-    return Compilation(stretch, False) if is_start or any(p.main for p in mine) else None
+        largest = max(again, key=lambda one: one.dur_ps)
+        return Compilation(stretch, True, largest.name, largest.why)
+    if made.told:
+        return Compilation(stretch, False)
+    if made.again:
+        return Compilation(stretch, True, made.again[0].name)
+    is_start = stretch.first == stretch.session.first_row or _starts_kind(view, stretch)
+    return Compilation(stretch, False) if is_start or made.seen else None
 
 
 def _starts_kind(view: FindingsView, stretch: Stretch) -> bool:

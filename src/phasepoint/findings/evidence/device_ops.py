@@ -1,7 +1,4 @@
-"""What the devices did in the captured steps, op by op.
-
-How much of the run some of it takes.
-"""
+"""What the devices did in the captured steps, op by op, and how much of the run some of it takes."""
 
 from dataclasses import dataclass
 
@@ -9,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_rows
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
@@ -89,9 +86,9 @@ def time_of_ops(view: FindingsView, part: str, ops: DeviceOps, wanted_ps: Floats
         ops: the devices' work in the captured steps.
         wanted_ps: `[n]` of each row's self time the part that counts, 0 for ops of other categories.
     """
-    whole_ps = np.where(_of_category(ops, part), ops.self_ps, 0).astype(np.float64)
+    of_part = np.array([kind.category == part for kind in ops.kinds], bool)[ops.kind]
     n_steps = len(view.captured.row)
-    wanted, whole = (_by_step(ops.index, values, n_steps) for values in (wanted_ps, whole_ps))
+    wanted, whole = (np.bincount(ops.index, ps, n_steps) for ps in (wanted_ps, np.where(of_part, ops.self_ps, 0)))
     part_ps = view.captured.parts_ps[:, PARTS.index(part)]
     time_ps = part_ps * np.divide(wanted, whole, out=np.zeros(n_steps), where=whole > 0)
     index = np.flatnonzero((whole > 0) | (part_ps == 0))
@@ -111,11 +108,3 @@ def time_of_steps(view: FindingsView, index: Int64s, saved_ps: Floats) -> RunTim
     rows = view.captured.row[index]
     saved_ps = np.minimum(saved_ps, view.clock.dur_ps[rows])
     return estimate_time(view.sampled, index, saved_ps, phases=set(view.labels[rows].tolist()))
-
-
-def _by_step(index: Int64s, values: Floats, n_steps: int) -> Floats:
-    return np.bincount(index, values, n_steps).astype(np.float64)
-
-
-def _of_category(ops: DeviceOps, category: str) -> Bools:
-    return np.array([kind.category == category for kind in ops.kinds], bool)[ops.kind]

@@ -1,6 +1,6 @@
-"""What grows where steps drift: waiting, the host's work, the device's work, or the time the same work takes.
+"""Whether steps drift, and what grows: waiting, the host's work, the device's work, or the time the same work takes.
 
-A level, a ramp and a level through step times: how steady growth is told from jumps and from wandering.
+A level, a ramp and a level are fitted through step times, which tells steady growth from jumps and from wandering.
 """
 
 from dataclasses import dataclass

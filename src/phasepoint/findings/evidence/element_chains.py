@@ -1,8 +1,7 @@
-"""Chains of elementwise ops that ran one after another as kernels or programs of their own, from the spans.
+"""Elementwise ops that could be one: each computes every element from the same element of its operands.
 
-Elementwise instructions of a program that read what another one wrote: bytes that one fusion would not move.
-
-Which ops compute every element from the same element of their operands, and so could be one with others.
+Either they ran one after another as kernels or programs of their own, which the spans show; or they are instructions of
+one program of which one reads what another wrote. In both cases one fused op would not move some bytes.
 """
 
 import re
@@ -280,17 +279,15 @@ def _needless_bytes(graph: ProgramGraph, elementwise: set[str]) -> dict[str, int
                 continue
             reading = readers.get(node.op, [])
             shape = parse_array(node.shape)
-            if not reading or shape is None or not all(_fits(graph, op, elementwise, shape.elements) for op in reading):
+            if not reading or shape is None:
+                continue
+            sizes = [parse_array(graph.nodes[op].shape) for op in reading if op in elementwise]
+            if len(sizes) < len(reading) or any(own is None or own.elements != shape.elements for own in sizes):
                 continue
             size = _written(node)
             for op in {node.op, *reading}:
                 saved[op] = saved.get(op, 0) + size
     return saved
-
-
-def _fits(graph: ProgramGraph, op: str, elementwise: set[str], elements: int) -> bool:
-    shape = parse_array(graph.nodes[op].shape)
-    return op in elementwise and shape is not None and shape.elements == elements
 
 
 def _written(node: Node) -> int:
@@ -310,11 +307,8 @@ def _readers(body: tuple[Node, ...]) -> dict[str, list[str]]:
                 readers.setdefault(node.operands[0], []).append(node.op)
             continue
         for operand in node.operands:
-            readers.setdefault(_origin(operand, passing), []).append(node.op)
+            origin = operand
+            while origin in passing:
+                origin = passing[origin]
+            readers.setdefault(origin, []).append(node.op)
     return readers
-
-
-def _origin(op: str, passing: dict[str, str]) -> str:
-    while op in passing:
-        op = passing[op]
-    return op

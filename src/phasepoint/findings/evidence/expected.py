@@ -1,7 +1,4 @@
-"""What every step would have lasted, going by the steps around it: the measure for slow steps and for pauses.
-
-What odd steps cost the run: their excess, less what the step after each catches up.
-"""
+"""What every step would have lasted, going by the steps around it, and what odd steps cost the run beyond that."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +18,9 @@ MOST_EVENTS = 0.1
 """A phase of single steps is a set of outliers up to a tenth of the steps; beyond, it is how the job works."""
 
 _AT_RATIO = 1_000_000
+"""Logarithms of ratios are rounded to so many parts, to take the median of integers."""
 _MAD_TO_SIGMA = 1.4826
+"""Median absolute deviation to standard deviation of a normal distribution."""
 _OWN_KIND = ("eval", "compile")
 
 
@@ -74,6 +73,7 @@ def _level(dur_ps: Int64s) -> Floats:
 
 
 def _sigma(ratio: Floats) -> float:
+    """Robust standard deviation of the logarithm, 0.1 % at least: 1.4826 × the median absolute deviation."""
     scaled = np.rint(np.log(np.maximum(ratio, 1e-6)) * _AT_RATIO).astype(np.int64)
     return max(_MAD_TO_SIGMA * median_absolute_deviation_ps(scaled) / _AT_RATIO, 1e-3)
 

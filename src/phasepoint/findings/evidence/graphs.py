@@ -84,8 +84,17 @@ def read_graphs(view: FindingsView) -> dict[ProgramId, ProgramGraph]:
     nodes: dict[ProgramId, list[Node]] = {}
     for key, value in zip(keys, values, strict=True):
         if key in wanted:
-            nodes.setdefault(key, []).append(_node(dict(zip(_COLUMNS, value, strict=True))))
-    return {key: _graph(mine) for key, mine in nodes.items()}
+            row = dict(zip(_COLUMNS, value, strict=True))
+            row |= {name: tuple(row[name] or ()) for name in ("operands", "calls")}
+            nodes.setdefault(key, []).append(Node(**row))
+    graphs = {}
+    for key, mine in nodes.items():
+        bodies: dict[str, list[Node]] = {}
+        for node in mine:
+            bodies.setdefault(node.computation, []).append(node)
+        by_name = {name: tuple(body) for name, body in bodies.items()}
+        graphs[key] = ProgramGraph({node.op: node for node in mine}, by_name)
+    return graphs
 
 
 def graph_of(view: FindingsView, kind: OpKind) -> ProgramGraph | None:
@@ -93,16 +102,3 @@ def graph_of(view: FindingsView, kind: OpKind) -> ProgramGraph | None:
     if kind.program is None:
         return None
     return view.once(read_graphs).get((kind.host, kind.attempt, kind.program))
-
-
-def _node(row: dict[str, object]) -> Node:
-    for name in ("operands", "calls"):
-        row[name] = tuple(row[name] or ())  # type: ignore[arg-type]
-    return Node(**row)  # type: ignore[arg-type]
-
-
-def _graph(nodes: list[Node]) -> ProgramGraph:
-    bodies: dict[str, list[Node]] = {}
-    for node in nodes:
-        bodies.setdefault(node.computation, []).append(node)
-    return ProgramGraph({node.op: node for node in nodes}, {name: tuple(body) for name, body in bodies.items()})

@@ -50,7 +50,8 @@ def find_growing_work(view: FindingsView, rows: Int64s) -> GrowingWork | None:
     window, of_step = np.unique(view.captured.window[seen], return_inverse=True)
     if len(window) < LEAST_WINDOWS:
         return None
-    at = _means(of_step, np.searchsorted(rows, view.captured.row[seen])) / len(rows)
+    place = np.searchsorted(rows, view.captured.row[seen])
+    at = np.bincount(of_step, place) / np.bincount(of_step) / len(rows)
     count, self_ps = _of_windows(view, seen, of_step)
     order = np.argsort(at)
     at, count, self_ps = at[order], count[order], self_ps[order]
@@ -91,10 +92,6 @@ def _of_windows(view: FindingsView, seen: Int64s, of_step: Int64s) -> tuple[Floa
         np.add.at(table, (place[ops.index[mine]], named[ops.kind[mine]]), values[mine])
         tables.append(table / steps)
     return tables[0], tables[1]
-
-
-def _means(group: Int64s, values: Int64s) -> Floats:
-    return np.asarray(np.bincount(group, values) / np.bincount(group))
 
 
 def _each_more(executed: Floats, self_ps: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """What each host does of a step itself, apart from waiting in collectives for the others.
 
-Collectives that a thread of the host runs (gloo, MPI, UCC), which PyTorch's profiler shows as the host's work.
+Collectives that a thread of the host runs (gloo, MPI, UCC) PyTorch's profiler shows as the host's work.
 """
 
 from dataclasses import dataclass

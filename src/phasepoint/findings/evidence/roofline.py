@@ -9,7 +9,7 @@ from phasepoint.devices import DeviceSpec, device_spec
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops
 from phasepoint.findings.evidence.graphs import Node, ProgramGraph, graph_of
 from phasepoint.findings.view import FindingsView
-from phasepoint.hlo.shapes import parse_array
+from phasepoint.hlo.shapes import ArrayShape, parse_array
 
 _MATRIX = frozenset({"dot", "convolution"})
 
@@ -61,7 +61,8 @@ def matrix_ops(view: FindingsView) -> list[MatrixOp]:
         if graph is None or node is None or per_op[index] <= 0:
             continue
         products = [one for one in graph.inside(node) if _is_product(one)]
-        types = _operand_types(graph, products[0]) if len(products) == 1 else []
+        operands = _operands(graph, products[0]) if len(products) == 1 else []
+        types = [shape.element_type for shape in operands if shape is not None]
         if types and products[0].flop:
             widest = max(types, key=lambda name: int("".join(filter(str.isdigit, name)) or 0))
             work, dims = products[0].flop, _dims(graph, products[0])
@@ -89,14 +90,14 @@ def _is_product(node: Node) -> bool:
     return node.opcode in _MATRIX or (node.opcode == "custom-call" and bool(node.flop))
 
 
-def _operand_types(graph: ProgramGraph, product: Node) -> list[str]:
-    shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
-    return [shape.element_type for shape in shapes if shape is not None]
+def _operands(graph: ProgramGraph, product: Node) -> list[ArrayShape | None]:
+    """Shapes of the two factors, as far as the graph holds them."""
+    return [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
 
 
 def _dims(graph: ProgramGraph, product: Node) -> tuple[int, int, int, int] | None:
     """Batch, M, N, K from the number of elements of operands and result and the work: 2·B·M·N·K operations."""
-    shapes = [parse_array(graph.nodes[op].shape) for op in product.operands[:2] if op in graph.nodes]
+    shapes = _operands(graph, product)
     result = parse_array(product.shape)
     if result is None or len(shapes) < 2 or not product.flop or not result.elements:
         return None

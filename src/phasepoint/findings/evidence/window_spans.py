@@ -1,13 +1,12 @@
 """The spans of captured windows as arrays: what the device executed, what the job's own thread called.
 
-Rows of tiny executions on the device, or of launches on the host: time that goes into starting work.
+From these: rows of tiny executions on the device and of launches on the host, whose time goes into starting work.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column, renumber
@@ -15,6 +14,7 @@ from phasepoint.core.intervals import EMPTY, IntervalSet, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.steps import read_numbers
 from phasepoint.summary.enough import advise_capture
 
 _STEP_NAME = "phasepoint.step"
@@ -77,7 +77,7 @@ def read_window_spans(view: FindingsView) -> tuple[list[WindowSpans], list[str]]
         Unavailable: there is none.
     """
     spans, captured = view.table("spans"), view.captured
-    host, attempt, window = (_column(spans, name) for name in ("host", "attempt", "window"))
+    host, attempt, window = (read_numbers(spans, name) for name in ("host", "attempt", "window"))
     columns, found, numbered = _Columns.read(spans), [], 0
     for session in view.clock.sessions:
         inside = (captured.row >= session.first_row) & (captured.row < session.end_row)
@@ -120,17 +120,17 @@ class _Columns:
 
     @classmethod
     def read(cls, spans: pa.Table) -> "_Columns":
-        start, (name, names) = _column(spans, "start_ps"), encode_column(spans.column("name"))
+        start, (name, names) = read_numbers(spans, "start_ps"), encode_column(spans.column("name"))
         on_device = ~_is(spans, "device", "host") & ~_is(spans, "category", "host")
         parts = ((_STEP_NAME,), _LAUNCHES, (_EXECUTES,), _FETCHES, (_AWAIT,), COLLECTIVES)
         return cls(
             start,
-            start + _column(spans, "dur_ps"),
+            start + read_numbers(spans, "dur_ps"),
             name,
             names,
             encode_column(spans.column("track"))[0],
-            _column(spans, "span"),
-            _column(spans, "parent", missing=-1),
+            read_numbers(spans, "span"),
+            read_numbers(spans, "parent", missing=-1),
             _is(spans, "level", "op", "runtime"),
             on_device & _is(spans, "level", "op", "kernel"),
             *(np.isin(name, [i for i, text in enumerate(names) if any(part in text for part in one)]) for one in parts),
@@ -191,10 +191,6 @@ def _parents(window: Int64s, span: Int64s, parent: Int64s) -> Int64s:
 def _is(table: pa.Table, column: str, *wanted: str) -> Bools:
     codes, texts = encode_column(table.column(column))
     return np.isin(codes, [i for i, text in enumerate(texts) if text in wanted])
-
-
-def _column(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:
-    return np.asarray(pc.fill_null(table.column(name), missing).to_numpy(), np.int64)
 
 
 TINY_PS = 20 * PS_PER_US

@@ -13,9 +13,8 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import weighted_median
-from phasepoint.estimates.captured import PARTS, Captured
+from phasepoint.estimates.captured import PARTS, Captured, Sampled, Stratum
 from phasepoint.estimates.cells import fit_cells
-from phasepoint.estimates.strata import Sampled, Stratum
 from phasepoint.estimates.stratified import (
     ChosenSteps,
     StratifiedTotals,
