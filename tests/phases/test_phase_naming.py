@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phasepoint.phases.detection.describe import find_return_period
+from phasepoint.phases.detection.detect import find_return_period
 from phasepoint.phases.detection.naming import Evidence, name_phases
 
 

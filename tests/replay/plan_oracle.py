@@ -1,6 +1,6 @@
 """The plan of a replay once more, slowly: every checkpoint against every captured stretch, sums step by step."""
 
-from phasepoint.replay.plan.starts import refusal
+from phasepoint.replay.checkpoints import refusal
 from phasepoint.replay.plan.ways import BRIDGE
 
 LEAD, MOST = 10, 20

@@ -241,3 +241,14 @@ def _last_writes(analysis: Analysis, rows: list[dict[str, Any]]) -> list[int]:
         if known is None or order(index) > order(known):
             last[row["path"]] = index
     return [last[row["path"]] for row in rows]
+
+
+USABLE = ("whole", "unknown")
+"""States of a checkpoint from which a replay may try to start; `unknown`: it cannot be reached from here."""
+
+
+def refusal(checkpoint: IndexedCheckpoint) -> str | None:
+    """Why no replay can start from it, in a word or two; None where one can."""
+    if checkpoint.state not in USABLE:
+        return checkpoint.state
+    return "holds no model" if checkpoint.has_model is False else None

@@ -1,4 +1,7 @@
-"""Stretches of a session's time (checkpoints, evaluations) laid over its steps, and what of them lies between steps."""
+"""Stretches of a session's time (checkpoints, evaluations) laid over its steps, and what of them lies between steps.
+
+Its own file: three rules (checkpoints, evaluations, slow steps) lay stretches over steps in the same way.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`detect_phases`: one door to every method."""
+"""`detect_phases`: one door to every method; and from its labels to phases with shares, periods, representatives, ops."""
 
 from dataclasses import replace
 
@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
-from phasepoint.phases.detection.describe import describe_phases
-from phasepoint.phases.detection.result import Labelling, PhaseResult, Segments
+from phasepoint.core.statistics import median
+from phasepoint.phases.detection.naming import Evidence, name_phases
+from phasepoint.phases.detection.result import Labelling, Phase, PhaseResult, Segments, TopOp
 from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
-from phasepoint.phases.detection.vectors import read_ops, read_steps
+from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
 
 
 def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD) -> PhaseResult:
@@ -69,3 +70,162 @@ def _renumber(labelling: Labelling) -> Labelling:
     roles = {number[label]: role for label, role in labelling.roles.items() if label in number}
     labels: Int64s = rank[codes]
     return replace(labelling, labels=labels, roles=roles)
+
+
+N_TOP = 10
+"""Ops kept per phase."""
+
+
+def top_ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> tuple[tuple[TopOp, ...], ...]:
+    """The `N_TOP` ops by self time of every phase, in ps, largest first; ties by name.
+
+    Args:
+        vectors: ops of the captured steps.
+        labels: phase per step in the run's order, `[n]`.
+        n_phases: phases, numbered from 0.
+    """
+    n_ops = len(vectors.names)
+    phase_of = labels[vectors.index]
+    self_ps, count = np.zeros((2, n_phases * n_ops), np.int64)
+    for steps, entries in vectors.blocks():
+        lengths = np.diff(np.append(vectors.start[steps], entries.stop))
+        cell = np.repeat(phase_of[steps], lengths) * n_ops + vectors.op[entries]
+        self_ps += _exact_sums(cell, vectors.self_ps[entries], len(self_ps))
+        count += _exact_sums(cell, vectors.count[entries], len(count))
+    self_ps, count = self_ps.reshape(n_phases, n_ops), count.reshape(n_phases, n_ops)
+    ran = [np.flatnonzero(count[number] | self_ps[number]) for number in range(n_phases)]
+    return tuple(_top_ops(vectors, op, self_ps[number, op], count[number, op]) for number, op in enumerate(ran))
+
+
+def _exact_sums(group: Int64s, values: Int64s, n_groups: int) -> Int64s:
+    """Sums in integers: a float cannot hold a day of picoseconds to the last one."""
+    low, high = values & 0xFFFFFF, values >> 24
+    return np.asarray(
+        (np.bincount(group, high, n_groups).astype(np.int64) << 24)
+        + np.bincount(group, low, n_groups).astype(np.int64),
+        np.int64,
+    )
+
+
+def _top_ops(vectors: OpVectors, op: Int64s, self_ps: Int64s, count: Int64s) -> tuple[TopOp, ...]:
+    total_ps = int(self_ps.sum())
+    names = [vectors.names[code] for code in op.tolist()]
+    best = sorted(range(len(names)), key=lambda i: (-int(self_ps[i]), names[i]))[:N_TOP]
+    return tuple(
+        TopOp(
+            op=names[i],
+            category=vectors.categories[int(op[i])],
+            self_ps=int(self_ps[i]),
+            count=int(count[i]),
+            share=int(self_ps[i]) / total_ps if total_ps else 0.0,
+        )
+        for i in best
+    )
+
+
+_REGULAR = 0.25
+"""A return is on time within this part of the median distance between returns."""
+
+
+def describe_phases(series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling) -> tuple[Phase, ...]:
+    """A `Phase` per label, in order of label.
+
+    Args:
+        series: the run's steps.
+        vectors: ops of the captured steps, null where there are none.
+        labelling: labels numbered from 0 without gaps.
+    """
+    labels = labelling.labels
+    n_phases = int(labels.max()) + 1
+    tops: tuple[tuple[TopOp, ...], ...] = ((),) * n_phases
+    captured = np.zeros(series.n_steps, bool)
+    if vectors is not None:
+        tops = top_ops_by_phase(vectors, labels, n_phases)
+        captured[vectors.index] = True
+    in_order = np.argsort(labels, kind="stable")
+    members = np.split(in_order, np.cumsum(np.bincount(labels))[:-1])
+    evidence = [_evidence(series, labelling, number, members[number], tops[number]) for number in range(n_phases)]
+    names = name_phases(evidence)
+    seen = [member[captured[member]] for member in members]
+    return tuple(
+        replace(
+            _phase(series, evidence[number], members[number], seen[number]),
+            **names[number]._asdict(),
+            top_ops=tops[number],
+        )
+        for number in range(n_phases)
+    )
+
+
+def _evidence(
+    series: DistinctSteps, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
+) -> Evidence:
+    dur_ps = series.dur_ps[member]
+    total_ps = int(dur_ps.sum())
+    kind = series.kind[member]
+    hinted = kind[kind >= 0]
+    starts = member[np.diff(member, prepend=-2) != 1]
+    return Evidence(
+        number=number,
+        role=labelling.roles.get(number),
+        n_steps=len(member),
+        n_run=series.n_steps,
+        first_index=int(member[0]),
+        last_index=int(member[-1]),
+        starts=starts,
+        total_ps=total_ps,
+        median_ps=int(median(dur_ps)),
+        compile_share=_share(series.compile_ps, member, total_ps) if series.compile_known else None,
+        input_share=_share(series.input_ps, member, total_ps) if series.input_known else None,
+        hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
+        communication_share=_category_share(tops, "communication"),
+        movement_share=_category_share(tops, "data_movement"),
+        ops=frozenset(top.op for top in tops),
+    )
+
+
+def _share(part_ps: Int64s, member: Int64s, total_ps: int) -> float | None:
+    return int(part_ps[member].sum()) / total_ps if total_ps else None
+
+
+def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
+    if not any(top.category for top in tops):
+        return None
+    return sum(top.share for top in tops if top.category == category)
+
+
+def _phase(series: DistinctSteps, evidence: Evidence, member: Int64s, seen: Int64s) -> Phase:
+    """The phase before it is named; `seen` are the members that a window saw."""
+    run_ps = int(series.dur_ps.sum())
+    weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n_steps
+    return Phase(
+        id=evidence.number,
+        name="",
+        n_steps=len(member),
+        n_segments=len(evidence.starts),
+        n_captured=len(seen),
+        total_ps=evidence.total_ps,
+        share=weight,
+        median_ps=evidence.median_ps,
+        period_steps=find_return_period(evidence.starts),
+        representative=_representative(series, seen if len(seen) else member, evidence.median_ps),
+        weight=weight,
+    )
+
+
+def _representative(series: DistinctSteps, member: Int64s, median_ps: int) -> int:
+    """The step whose duration is nearest to the phase's median; the earliest of equals."""
+    return int(series.step[member[np.abs(series.dur_ps[member] - median_ps).argmin()]])
+
+
+def find_return_period(starts: Int64s) -> float | None:
+    """Median distance in steps between the starts of a phase's segments, `[n_segments]`.
+
+    Null where it starts fewer than three times or where fewer than half of the returns are on time.
+    """
+    if len(starts) < 3:
+        return None
+    distance = np.diff(starts)
+    period = float(np.median(distance))
+    on_time = np.abs(distance - period) <= _REGULAR * period
+    return period if on_time.mean() >= 0.5 else None

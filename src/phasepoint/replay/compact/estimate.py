@@ -67,6 +67,7 @@ def fill_parts(steps: StepSeries, captured: Captured, phase: Int64s, weight: Flo
 
 
 def _describe(steps: StepSeries, known: Bools, mine: Bools, weight: Floats, phase: int) -> Stratum:
+    """A stratum of the run from chosen steps, each counted as often as it stands for others."""
     dur = steps.dur_ps * weight
     total, waiting = float(dur[mine].sum()), float((steps.input_ps * weight)[mine].sum())
     middle = weighted_median(steps.dur_ps[mine].astype(np.float64), weight[mine])

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from phasepoint.core.errors import NoDataError, PhasepointError, UsageError
 from phasepoint.phases.detection.result import Phase
-from phasepoint.replay.checkpoints import CheckpointIndex, IndexedCheckpoint, index_checkpoints
+from phasepoint.replay.checkpoints import USABLE, CheckpointIndex, IndexedCheckpoint, index_checkpoints
 from phasepoint.replay.plan.planner import COMPARED_STEPS, Planner
-from phasepoint.replay.plan.starts import BEFORE_ALL, USABLE
+from phasepoint.replay.plan.starts import BEFORE_ALL
 from phasepoint.replay.plan.words import tell_what_for, write_notes
 from phasepoint.summary.analysis import Analysis
 

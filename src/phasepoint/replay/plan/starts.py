@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.phases.clock.steps import RunClock, SessionClock, StepSeries
-from phasepoint.replay.checkpoints import IndexedCheckpoint
+from phasepoint.replay.checkpoints import IndexedCheckpoint, refusal
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,6 @@ def _running_sums(values: Int64s) -> NDArray[np.uint64]:
     return np.append(np.uint64(0), np.cumsum(values.astype(np.uint64)))
 
 
-USABLE = ("whole", "unknown")
-"""States of a checkpoint from which a replay may try to start; `unknown`: it cannot be reached from here."""
-
 BEFORE_ALL = -1
 """Stands for the state before the first step."""
 
@@ -133,13 +130,6 @@ def find_restart_points(
         refused = tuple(point for point in mine if refusal(point.checkpoint) is not None)
         found[host, attempt] = RestartPoints(usable, refused)
     return found
-
-
-def refusal(checkpoint: IndexedCheckpoint) -> str | None:
-    """Why no replay can start from it, in a word or two; None where one can."""
-    if checkpoint.state not in USABLE:
-        return checkpoint.state
-    return "holds no model" if checkpoint.has_model is False else None
 
 
 def count_refused(points: Iterable[RestartPoint]) -> str:

@@ -10,13 +10,22 @@ LONGEST = 16
 """Longest cycle looked for by folding; longer ones are found as events that return."""
 
 _CHUNKS = (48, 384)
+"""Steps of a chunk: short ones for a cycle that holds for a while, long ones for members that differ little."""
+
 _LEAST_CYCLES = 5
+"""Rounds in a row that a cycle must show: of fewer, noise has some period that fits."""
+
 _CLIP = float(np.log(3))
+"""Most that a step may lie off its level, in log duration: an outlier counts no more than one that is 3 × as long."""
+
 _APART = 5.0
+"""Standard errors by which two members of a cycle must differ, and not only by the least gap."""
+
 _MEDIAN_ERROR = 1.2533
 """Standard error of a median of normal values, in standard errors of their mean."""
 
 _FALSE_ALARM = 1e-3
+"""Runs of noise in which a cycle may be found: one in 1,000, as for schedules."""
 
 _CONFIRMED, _CONFIRMED_THROUGHOUT = 0.72, 0.6
 """Least part of every member's steps that must themselves lie nearest to that member's place. Folding at half of a
@@ -27,6 +36,7 @@ _VISITS_ALIKE = 0.8
 least height that is looked for 0.5."""
 
 _THROUGHOUT = 0.9
+"""Part of the run's steps that follow a cycle from which on it holds throughout: outliers keep some from following."""
 
 
 def find_alternation(values: Floats, sigma: float, gap: float) -> Int64s:

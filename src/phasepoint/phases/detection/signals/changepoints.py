@@ -1,9 +1,8 @@
 """Where the step clock changes level: a robust piecewise-constant fit, and levels that come back.
 
 The fit is exact over a grid of levels: least capped squared distance plus a price per change. The cap lets no
-single step make a segment; the price follows from the length of the run, so noise alone makes none.
-
-How much step times scatter on their own, and how far apart two levels must be to be two.
+single step make a segment; the price follows from the length of the run, so noise alone makes none. How much step times
+scatter on their own is measured first: it says how far apart two levels must be to be two.
 """
 
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ MIN_GAP = 0.08
 """Least difference of two levels in log duration: smaller ones are not worth a user's attention."""
 
 _NOISE_BLOCK = 20
+"""Steps of a block whose middle shows noise slower than a step: long enough that independent noise moves it little."""
 
 
 def estimate_noise(values: Floats) -> float:
@@ -78,9 +78,18 @@ CAP = 6.0
 """Most that one step may argue for a level (log likelihood): as much as a step 3.5 standard deviations off."""
 
 _BLOCK = 5
+"""Steps of a block whose median may be a level of the grid: as many as two outliers cannot move."""
+
 _SCATTER = 4.5
+"""Standard deviations of the segments of a level that another level must be away. With half of it, step times that
+wander (a machine that is shared) make phases (`test_wandering_step_times_are_one_phase`)."""
+
 _MANY = 6
+"""Segments of a group from which on their own scatter counts; of fewer, that of all groups together."""
+
 _SPARE = 4
+"""Segments more than groups, the degrees of freedom of their scatter, below which nothing is known of it."""
+
 _LONG = 2_000
 """Steps of an average segment from which on sorting it takes less time than the compiled selection does."""
 

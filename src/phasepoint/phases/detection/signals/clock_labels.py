@@ -1,11 +1,9 @@
 """Labels from the step clock alone, for steps that hints and ops do not already tell apart.
 
-Stretches in which steps wait for data: seen on the loader's own clock, whatever the step's length does.
-
-Steps that compiled again, in a run whose first step is known to have compiled, and the change they stand at.
-
-A step about as long as the first one, where the level changes, compiled again. The change is then known to the step:
-it need not be looked for among all steps, so less evidence is enough, and a boundary that noise had moved comes back.
+Three things are known beside the levels. Stretches in which steps wait for data are seen on the loader's own clock,
+whatever the step's length does. In a run whose first step is known to have compiled, a step about as long as that one,
+where the level changes, compiled again. The change is then known to the step: it need not be looked for among all
+steps, so less evidence is enough, and a boundary that noise had moved comes back.
 """
 
 from dataclasses import dataclass, field
@@ -30,9 +28,16 @@ from phasepoint.phases.detection.signals.drift import find_drifts, is_ramp
 from phasepoint.phases.detection.signals.events import find_events
 
 _RECOMPILE_LONG = float(np.log(8))
+"""Log duration over its level from which on a step may have compiled: longer than most outliers."""
+
 _LIKE_FIRST = float(np.log(2))
+"""A step that compiled again lasts at least half as long as the first one."""
+
 _LEAST_SIDE = 8
+"""Steps on either side of a recompilation for a change to be looked for there: as few as have phases at all."""
+
 _MOST = 16
+"""Steps looked at one by one, the longest: a run that compiles more often has these in its levels."""
 
 
 def find_recompiles(
@@ -106,8 +111,13 @@ _WAITING = 0.2
 """Part of a step from which on waiting for data is worth a name."""
 
 _LEAST_RISE = 0.15
+"""Part of a step by which waiting must exceed the rest of the run's: as in naming, less is how this job works."""
+
 _SCALE = 0.08
+"""Standard deviation of a step's waiting part about its level: a choice, it is bounded by 0 and 1 on either side."""
+
 _LEAST_STEPS = 8
+"""Steps that must wait, and that must not, for two levels to be fitted."""
 
 
 def find_input_stalls(dur_ps: Int64s, input_ps: Int64s) -> Bools:
@@ -134,8 +144,13 @@ LEAST_STEPS = 8
 """Fewer steps than this are one phase: there is nothing to tell their scatter from a change."""
 
 _LEAST_SPLIT = 40
+"""Steps from which on a class of events may itself have levels, and the noise is measured anew without events."""
+
 _APART = 0.25
+"""Least log difference of such levels: changes of a quarter are what a user is to see (benchmarks/phases.py)."""
+
 _FIRST_STEP_LONG = float(np.log(3))
+"""Log duration over the next steps from which on the run's first step is taken to have compiled (docs/phases.md)."""
 
 
 @dataclass(frozen=True, eq=False)

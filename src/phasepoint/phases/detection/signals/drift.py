@@ -11,10 +11,20 @@ from phasepoint.core.statistics import median, row_medians
 from phasepoint.phases.detection.signals.changepoints import segment_starts
 
 _BLOCKS = 240
+"""Blocks that a span is cut into: with these the fit takes as long in a run of a million steps as in one of 240."""
+
 _PLACES = 41
+"""Places of the span at which a ramp may begin or end, before the best two are looked for more finely."""
+
 _SPANS = 16
+"""Spans that are fitted at most, the longest: a choice, each takes 41² / 2 fits."""
+
 _PRICE_OF_STEP = 8.0
+"""Price of a change of level, as log likelihood: what a chance of e⁻⁸, one in 3,000, is worth."""
+
 _PRICE_OF_END = 5.0
+"""Price of a level before the ramp, or after it: less than of a change, since its height comes with the ramp."""
+
 LEAST_STEPS = 100
 """A drift shorter than this is a change with soft edges."""
 

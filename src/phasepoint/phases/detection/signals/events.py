@@ -17,9 +17,17 @@ from phasepoint.phases.detection.signals.periodicity import (
 )
 
 MOST_CLASSES = 8
+"""Schedules looked for, and rounds of folding: a choice, each is a pass over the run."""
+
 _FEW = 500
+"""Long steps up to which narrower and closer ranges of duration are tried as well: the work grows with both."""
+
 _LEAST_EVENTS = 3
+"""Events of one range for a schedule to be looked for: two have a distance, three may have it twice."""
+
 _LEAST_PERIOD = 8
+"""Steps between returns, from which on folding looks for them; shorter ones are cycles, which `alternation` finds."""
+
 _LIKE = 0.25
 """Blocks whose levels differ by less, in log duration, are one class."""
 
@@ -42,7 +50,8 @@ def find_events(residual: Floats, sigma: float) -> Int64s:
     residual = np.where(label == 0, residual, 0.0)
     far = far_steps(residual, sigma)
     for _ in range(MOST_CLASSES):
-        starts = _run_starts(far & (label == 0), residual)
+        side = np.where(far & (label == 0), np.sign(residual), 0)
+        starts = np.flatnonzero((side != 0) & (np.diff(side, prepend=0) != 0))
         schedule = _clearest(starts, residual, sigma)
         if schedule is None:
             break
@@ -79,11 +88,6 @@ def far_steps(residual: Floats, sigma: float) -> Bools:
     """
     deviation = np.where(residual < 0, np.expm1(residual), residual)
     return np.asarray(np.abs(deviation) > max(2.4 * sigma, 0.18))
-
-
-def _run_starts(far: Bools, residual: Floats) -> Int64s:
-    side = np.where(far, np.sign(residual), 0).astype(np.int64)
-    return np.flatnonzero((side != 0) & (np.diff(side, prepend=0) != 0)).astype(np.int64)
 
 
 def _clearest(starts: Int64s, residual: Floats, sigma: float) -> Schedule | None:

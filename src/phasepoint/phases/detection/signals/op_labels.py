@@ -1,10 +1,8 @@
-"""Kinds of step by what ran: captured steps whose ops, as often run, took most of both steps' time.
+"""Kinds of step by what ran, and what they add to labels from the clock: kinds of step of equal duration.
 
-Counts decide, not times: that the same ops ran slower is for the step clock to see.
-
-What the captured steps' ops add to labels from the clock: kinds of step of equal duration.
-
-Long stretches of one kind of step, from captured steps that are few and far between.
+Two captured steps are of one kind if ops that both ran as often took most of either one's time. Counts decide, not
+times: that the same ops ran slower is for the step clock to see. Where captured steps are few and far between, only
+long stretches of one kind count.
 """
 
 import numpy as np
@@ -14,6 +12,8 @@ from phasepoint.core.encoding import renumber
 from phasepoint.phases.detection.vectors import OpVectors
 
 _MISMATCH = 1.5
+"""Price of a captured step that is not of its stretch's kind; only its ratio to the price of a change matters."""
+
 LONG_PRICE = 20.0
 """Price of a change before the clock is looked at: three windows of five at the end of a run, six inside it."""
 
@@ -108,9 +108,16 @@ def _boundary(values: Floats, compiles: Bools, first: int, last: int) -> int:
 
 
 _LONGEST_CYCLE = 64
+"""Steps of the longest cycle of kinds that is looked for; each period is a pass over the captured steps."""
+
 _PURE = 0.97
+"""Part of the captured steps that a cycle must explain, and that one kind alone must not."""
+
 _PRICE = 8.0
+"""Price of a change within one label of the clock: 6 captured steps of another kind at its end, 11 inside it."""
+
 _LEAST = 3
+"""Captured steps of a kind that may be a label of their own."""
 
 
 def refine_by_ops(label: Int64s, kind: Int64s, values: Floats) -> Int64s:
@@ -199,7 +206,10 @@ APART = 0.10
 other did not run, or ran a quarter more or less often."""
 
 _SAME_COUNT = 0.25
+"""As often, up to a quarter: loops of an op run a few times more or less with the data."""
+
 _MAX_SIGNATURES = 1024
+"""Different op counts that are compared, the commonest: each with up to as many kinds, which takes their product."""
 
 
 def kinds_by_ops(vectors: OpVectors) -> tuple[Int64s, int]:

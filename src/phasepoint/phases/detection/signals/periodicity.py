@@ -1,7 +1,4 @@
-"""Schedules too faint to see event by event: the run folded at the distance at which it resembles itself most.
-
-Events at one distance: the period, its phase, and the steps that fall on it.
-"""
+"""Schedules: events at one distance, or, too faint to see one by one, the run folded where it resembles itself most."""
 
 from dataclasses import dataclass
 from math import lgamma
@@ -11,7 +8,11 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Floats, Int64s
 
 _LEAST_PERIOD = 4
+"""Steps between events, from which on they make a schedule: closer ones are stretches."""
+
 _MOST_PAIRS = 2_000_000
+"""Pairs of events whose distances are counted, about 16 MB; of more events, each is paired with fewer after it."""
+
 _LOG_CHANCE = float(np.log(1e-3))
 """A schedule that random events would make more often than once in 1,000 runs is none."""
 
@@ -61,19 +62,15 @@ def find_schedule(events: Int64s, n: int, *, tried: int = 1) -> Schedule | None:
     around = pairs[max(period // 2, _LEAST_PERIOD) : 2 * period]
     usual = max(m * m / n, float((around.sum() - pairs[period]) / max(len(around) - 1, 1)))
     log_chance = _log_poisson_tail(int(pairs[period]), usual) + np.log(max(n / 3, 1))
-    hits = _paired(events, period)
+    known = np.zeros(int(events[-1]) + 2 * period + 1, bool)
+    known[events + period] = True
+    hits = events[known[events] | known[events + 2 * period]]
     if np.quantile(np.diff(hits), 0.75) > 2 * period:
         return None
     log_chance = min(log_chance, _log_chance_of_phase(events, period, n))
     if log_chance + np.log(tried) > _LOG_CHANCE:
         return None
     return Schedule(period, hits, float(log_chance))
-
-
-def _paired(events: Int64s, period: int) -> Int64s:
-    known = np.zeros(int(events[-1]) + 2 * period + 1, bool)
-    known[events + period] = True
-    return events[known[events] | known[events + 2 * period]]
 
 
 def _log_chance_of_phase(events: Int64s, period: int, n: int) -> float:
@@ -99,6 +96,7 @@ def _log_draw_tail(count: int, marked: int, drawn: int, n: int) -> float:
 
 
 def _log_choose(n: int, k: int) -> float:
+    """Log of n! / (k! (n − k)!)."""
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -np.inf
 
 
@@ -170,6 +168,8 @@ def _block(visits: Int64s, residual: Floats, level: float, sigma: float, period:
 
 
 _LEAST_VISITS = 4
+"""Returns that a schedule must have in the run: three have two distances, which noise makes alike too often."""
+
 _CLEAR = 1.2
 """Standard deviations by which the autocorrelation must rise above the most that noise reaches among all lags."""
 
@@ -180,7 +180,11 @@ _SHORT = 2000
 """Steps up to which every period is folded: the work is quadratic."""
 
 _LENGTHS = (1, 2, 3, 5, 8, 12, 20)
+"""Steps of a block that are tried; one of another length is found by the nearest, and grown to its own."""
+
 _FALSE_ALARM = 1e-3
+"""Runs of noise in which a block may be found: one in 1,000, as for events and cycles."""
+
 _MOST_SLOW, _MOST_FAST = 2.4, 3.5
 """Standard deviations that one step may argue for a period. Trouble makes steps slow, seldom fast: a few outliers that
 happen to be at one distance make no period here, and a lone one among fast steps argues against them by one."""
@@ -189,6 +193,8 @@ _CLIPPED_MEAN = 0.083
 """Mean of a standard normal value that is taken for -1 where it is less: φ(1) + Φ(1) - 1."""
 
 _WINDOW = 51
+"""Steps around each whose middle is taken off: more than twice the longest block, so that no block takes itself off."""
+
 _LEAST_HEIGHT = 0.1
 """Least departure of a block, in log duration."""
 
