@@ -1,4 +1,4 @@
-"""`detect_phases`: one door to every method; and from its labels to phases with shares, periods, representatives, ops."""
+"""`detect_phases`: one door to every method; and from its labels to phases, with shares, periods, names and top ops."""
 
 from dataclasses import replace
 

@@ -230,6 +230,7 @@ def _longest(values: Int64s, order: Int64s | slice, where: Int64s | slice) -> In
 
 
 def _kinds(steps: pa.Table) -> tuple[Int64s, tuple[str, ...]]:
+    """Code of every step's hint, -1 without, and the names of the hints."""
     if "kind" not in steps.column_names or steps.column("kind").null_count == steps.num_rows:
         return np.full(steps.num_rows, -1, np.int64), ()
     codes, names = encode_column(steps.column("kind"))
