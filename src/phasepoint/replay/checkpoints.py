@@ -148,9 +148,10 @@ def index_checkpoints(
         if looked_at is None or row["path"] in looked_at:
             facts = _facts(analysis, row, rows[last[index]], looks)
         else:
-            state, problem = ("missing", GONE) if row["path"] in gone else ("unknown", NOT_LOOKED_AT)
             noted = CheckpointContents(has_iterator=row["has_iterator"])
-            facts = CheckpointFacts(None, state, problem, contents=noted)
+            is_gone = row["path"] in gone
+            problem = GONE if is_gone else NOT_LOOKED_AT
+            facts = CheckpointFacts(None, "missing" if is_gone else "unknown", problem, contents=noted)
         found.append(_indexed(analysis, row, phase, facts))
     found.sort(key=lambda one: (one.start_ps, one.host))
     return CheckpointIndex(analysis.run.path, tuple(found), ())
