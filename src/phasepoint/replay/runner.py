@@ -6,7 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
@@ -109,10 +109,6 @@ class ReplayOutcome:
     was_ended: bool
     notes: tuple[str, ...]
     fidelity: "Fidelity | None" = None
-
-    def with_fidelity(self, fidelity: "Fidelity") -> "ReplayOutcome":
-        """The same, compared."""
-        return replace(self, fidelity=fidelity)
 
 
 @dataclass(frozen=True)

@@ -71,12 +71,7 @@ def _step_runs(clock: RunClock, labels: Int64s, session: SessionClock, least_gap
 
 
 def _join(parts: list[_Stretches]) -> _Stretches:
-    return _Stretches(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("start_ps", "end_ps", "phase", "first_step", "last_step")
-        )
-    )
+    return _Stretches(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def _fill(steps: _Stretches, end_ps: int) -> _Stretches:

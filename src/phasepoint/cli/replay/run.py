@@ -110,7 +110,7 @@ def _compared(analysis: "Analysis", outcome: "ReplayOutcome") -> "ReplayOutcome"
         with busy("comparing"):
             from phasepoint.replay.fidelity.fidelity import compare_replay
 
-            return outcome.with_fidelity(compare_replay(analysis, run, outcome.record))
+            return replace(outcome, fidelity=compare_replay(analysis, run, outcome.record))
     except PhasepointError as error:  # the replay is there; only nobody can say how faithful it is
         return replace(outcome, notes=(*outcome.notes, f"not compared with the original: {error}"))
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -59,26 +60,20 @@ class CostBook:
 
     def price(self, point: RestartPoint | None, first_step: int, last_step: int) -> PlanCost:
         """The cost of a replay from a checkpoint (None: from the start) that does `first_step`–`last_step`."""
-        restore_ps, restore_basis = self._restore(point)
-        skip_ps, skip_basis = self._skip(point, first_step)
-        compile_ps, compile_basis = self._compile(first_step)
-        forward_ps, forward_basis = self._forward(first_step, last_step)
-        startup_ps, startup_basis = self._startup()
-        return PlanCost(
-            startup_ps=startup_ps,
-            compile_ps=compile_ps,
-            restore_ps=restore_ps,
-            skip_ps=skip_ps,
-            forward_ps=forward_ps,
-            outside_ps=self.steps.outside_between_ps(first_step, last_step),
-            basis=(
-                ("startup", startup_basis),
-                ("compile", compile_basis),
-                ("restore", restore_basis),
-                ("skip", skip_basis),
-                ("forward", forward_basis),
-                ("outside", "time between these steps that belongs to none"),
+        parts: dict[str, tuple[Any, str]] = {
+            "startup": self._startup(),
+            "compile": self._compile(first_step),
+            "restore": self._restore(point),
+            "skip": self._skip(point, first_step),
+            "forward": self._forward(first_step, last_step),
+            "outside": (
+                self.steps.outside_between_ps(first_step, last_step),
+                "time between these steps that belongs to none",
             ),
+        }
+        return PlanCost(
+            **{f"{part}_ps": time_ps for part, (time_ps, _) in parts.items()},
+            basis=tuple((part, words) for part, (_, words) in parts.items()),
         )
 
     def _startup(self) -> tuple[int | None, str]:
