@@ -1,5 +1,7 @@
 """The contract battery: every method, every odd input."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,6 +41,13 @@ def mixed_run(n=300, seed=3):
     return steps_table(dur_ps), ops_table(range(0, n, 2), kinds=kinds)
 
 
+@cache
+def mixed_result(method, *, ops=True):
+    """The mixed run's tables, and what a method finds in them; with a look at its ops or without."""
+    steps, seen = mixed_run()
+    return steps, seen, detect_phases(steps, seen if ops else None, method=method)
+
+
 def check_result(result, n):
     assert result.labels.shape == (n,)
     assert result.labels.dtype == np.int64
@@ -67,8 +76,7 @@ def check_result(result, n):
 @pytest.mark.parametrize("method", METHOD_NAMES)
 class TestEveryMethod:
     def test_mixed_run_is_partitioned(self, method):
-        steps, ops = mixed_run()
-        result = detect_phases(steps, ops, method=method)
+        steps, _, result = mixed_result(method)
         check_result(result, 300)
         assert result.method == method
         total_ps = int(np.sum(steps.column("dur_ps").to_numpy()))
@@ -102,33 +110,29 @@ class TestEveryMethod:
         bare = detect_phases(steps, ops.drop_columns(["category"]), method=method)
         check_result(bare, 300)
         assert bare.phases[0].top_ops[0].category is None
-        check_result(detect_phases(steps, None, method=method), 300)
-        assert detect_phases(steps, None, method=method).notes
+        without = mixed_result(method, ops=False)[2]
+        check_result(without, 300)
+        assert without.notes
 
     def test_empty_ops_are_no_ops(self, method):
-        steps, ops = mixed_run()
-        without = detect_phases(steps, None, method=method)
+        steps, ops, without = mixed_result(method, ops=False)
         assert np.array_equal(detect_phases(steps, ops.slice(0, 0), method=method).labels, without.labels)
 
     def test_same_input_same_result(self, method):
-        steps, ops = mixed_run()
-        first, second = (detect_phases(steps, ops, method=method) for _ in range(2))
+        first, second = mixed_result(method)[2], detect_phases(*mixed_run(), method=method)
         assert np.array_equal(first.labels, second.labels)
         assert first.phases == second.phases
         assert first.segments == second.segments
         assert first.notes == second.notes
 
     def test_input_is_not_changed(self, method):
-        steps, ops = mixed_run()
-        before = steps.to_pydict(), ops.to_pydict()
-        detect_phases(steps, ops, method=method)
-        assert (steps.to_pydict(), ops.to_pydict()) == before
+        seen, before = mixed_result(method)[:2], mixed_run()
+        assert [table.to_pydict() for table in seen] == [table.to_pydict() for table in before]
 
     def test_rows_in_any_order(self, method):
-        steps, ops = mixed_run()
+        steps, ops, straight = mixed_result(method)
         rng = np.random.default_rng(1)
         shuffle, ops_shuffle = rng.permutation(300), rng.permutation(ops.num_rows)
-        straight = detect_phases(steps, ops, method=method)
         mixed = detect_phases(steps.take(shuffle), ops.take(ops_shuffle), method=method)
         assert np.array_equal(mixed.labels, straight.labels[shuffle])
         assert np.array_equal(mixed.steps, shuffle)
@@ -144,12 +148,11 @@ class TestEveryMethod:
         assert result.segments[-1].last_step == 2997
 
     def test_several_hosts_are_one_run(self, method):
-        steps, ops = mixed_run()
+        steps, ops, alone = mixed_result(method)
         host = [pa.array(np.full(300, h)) for h in (0, 1)]
         both = pa.concat_tables([steps.append_column("host", h) for h in host])
         ops = ops.append_column("host", pa.array(np.zeros(ops.num_rows, np.int64)))
         result = detect_phases(both, ops, method=method)
-        alone = detect_phases(steps, ops, method=method)
         assert np.array_equal(result.labels, np.concatenate([alone.labels, alone.labels]))
         assert result.segments == alone.segments
 

@@ -61,6 +61,11 @@ class CellSample:
     y: Floats
     weight: Floats
 
+    @property
+    def ratio(self) -> Floats:
+        """`[k]` Σ weight y / Σ weight x."""
+        return np.asarray((self.weight[:, None] * self.y).sum(axis=0) / (self.weight * self.x).sum(), np.float64)
+
 
 @dataclass(frozen=True, eq=False)
 class CellShares:
@@ -90,22 +95,19 @@ def cell_shares(sample: CellSample, *, prior: Floats | None = None) -> CellShare
         sample: one window or more.
         prior: `[k]`, scatter between windows of the other groups; None to lean on the bound R (1 − R).
     """
-    wx = sample.weight * sample.x
-    ratio = (sample.weight[:, None] * sample.y).sum(axis=0) / wx.sum()
-    residual = sample.y - sample.x[:, None] * ratio
-    squares = float((sample.x**2).sum())
+    wx, ratio = sample.weight * sample.x, sample.ratio
     weight, lean = (BOUND_PRIOR, bounded_scatter(ratio, len(sample.x))) if prior is None else (GROUP_PRIOR, prior)
-    # Σ e² / Σ x² falls short by the ratio's own fit: n / (n − 1) for windows of equal size.
-    effective = squares and float(sample.x.sum()) ** 2 / squares
-    own = (residual**2).sum(axis=0) / squares * effective
-    freedom = effective - 1 + weight
+    own, own_freedom = own_scatter(sample)
+    freedom = own_freedom + weight
     return CellShares(ratio, (own + weight * lean) / freedom, float((wx**2).sum() / wx.sum() ** 2), freedom)
 
 
 def own_scatter(sample: CellSample) -> tuple[Floats, float]:
-    """Sum of squared relative residuals `[k]` of one cell, and its degrees of freedom."""
-    ratio = (sample.weight[:, None] * sample.y).sum(axis=0) / (sample.weight * sample.x).sum()
-    residual = sample.y - sample.x[:, None] * ratio
+    """Sum of squared relative residuals `[k]` of one cell, and its degrees of freedom.
+
+    Σ e² / Σ x² falls short by the ratio's own fit: n / (n − 1) for windows of equal size.
+    """
+    residual = sample.y - sample.x[:, None] * sample.ratio
     squares = float((sample.x**2).sum())
     effective = float(sample.x.sum()) ** 2 / squares
     return (residual**2).sum(axis=0) / squares * effective, effective - 1
