@@ -143,6 +143,11 @@ class Phase:
     why: str = ""
     kind: str = "train"
 
+    @property
+    def period(self) -> float | None:
+        """Steps from one return to the next, null where it does not return regularly."""
+        return self.period_steps
+
 
 @dataclass(frozen=True, eq=False)
 class PhaseResult:
