@@ -49,7 +49,8 @@ def build_strip(clock: RunClock, labels: Int64s, names: Mapping[int, str], host:
     end_ps = max((s.offset_ps + s.wall_ps for s in sessions), default=0)
     if not end_ps:
         return ()
-    steps = _join([_step_runs(clock, labels, session, end_ps // MAX_STRETCHES) for session in sessions])
+    parts = (vars(_step_runs(clock, labels, session, end_ps // MAX_STRETCHES)).values() for session in sessions)
+    steps = _Stretches(*map(np.concatenate, zip(*parts, strict=True)))
     return _draw(_fill(steps, end_ps), names)
 
 
@@ -68,10 +69,6 @@ def _step_runs(clock: RunClock, labels: Int64s, session: SessionClock, least_gap
     near = start[first[1:]] - ends[:-1] <= least_gap_ps
     ends[:-1][near] = start[first[1:]][near]
     return _Stretches(start[first], ends, phase[first], step[first], step[last])
-
-
-def _join(parts: list[_Stretches]) -> _Stretches:
-    return _Stretches(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def _fill(steps: _Stretches, end_ps: int) -> _Stretches:
