@@ -1,6 +1,6 @@
 """The commands, one row each, and their groups. A module is imported when its command is used: `--help` stays fast."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
@@ -20,17 +20,23 @@ class Command:
 
     Attributes:
         name: what the user types; of a subcommand both words.
-        module: module that holds it; nothing but Typer may be imported at its top.
-        function: function in the module; its docstring is the command's help.
+        place: module below `phasepoint.cli` that holds it; nothing but Typer may be imported at its top.
         help: one line for the list of commands.
+        function: function in the module, whose docstring is the command's help; left out: the name's last word.
         settings: the parser's settings, where they differ from the usual ones.
     """
 
     name: str
-    module: str
-    function: str
+    place: str
     help: str
+    function: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Callable[..., None]:
+        """Its function, from its module."""
+        module = import_module(f"phasepoint.cli.{self.place}")
+        function: Callable[..., None] = getattr(module, self.function or self.name.rpartition(" ")[2])
+        return function
 
 
 _WRAPS_A_COMMAND = {"allow_interspersed_args": False}
@@ -41,113 +47,67 @@ _HELP = {"help_option_names": ["-h", "--help"]}
 COMMANDS: tuple[Command, ...] = (
     Command(
         "record",
-        "phasepoint.cli.record.record",
-        "record",
+        "record.record",
         "Record a training job: phasepoint record --out RUN -- python train.py",
-        _WRAPS_A_COMMAND,
+        settings=_WRAPS_A_COMMAND,
     ),
-    Command("import", "phasepoint.cli.record.convert", "import_", "Turn traces of other profilers into a run."),
-    Command(
-        "demo", "phasepoint.cli.record.record", "demo", "Train a small network under the recorder and explain its run."
-    ),
-    Command("summary", "phasepoint.cli.answers.summary", "summary", "Say what a run's time went into."),
-    Command(
-        "phases",
-        "phasepoint.cli.answers.summary",
-        "phases",
-        "List the phases of a run: what recurs, how long, how often.",
-    ),
-    Command("findings", "phasepoint.cli.answers.summary", "findings", "Say what could be won in a run, and how."),
-    Command(
-        "explain",
-        "phasepoint.cli.answers.summary",
-        "explain",
-        "Explain a finding's code: formula, thresholds, remedy.",
-    ),
-    Command("stack", "phasepoint.cli.stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
+    Command("import", "record.convert", "Turn traces of other profilers into a run.", function="import_"),
+    Command("demo", "record.record", "Train a small network under the recorder and explain its run."),
+    Command("summary", "answers.summary", "Say what a run's time went into."),
+    Command("phases", "answers.summary", "List the phases of a run: what recurs, how long, how often."),
+    Command("findings", "answers.summary", "Say what could be won in a run, and how."),
+    Command("explain", "answers.summary", "Explain a finding's code: formula, thresholds, remedy."),
+    Command("stack", "stack", "Analyse a run across model, layer, op, kernel and counters."),
     Command(
         "stack measure",
-        "phasepoint.cli.stack",
-        "measure",
+        "stack",
         "Measure a script at several levels: phasepoint stack measure -- python infer.py",
-        _WRAPS_A_COMMAND,
+        settings=_WRAPS_A_COMMAND,
     ),
-    Command(
-        "diff", "phasepoint.cli.answers.diff", "diff", "Say what changed between two runs, beyond noise; a gate for CI."
-    ),
-    Command(
-        "replay",
-        "phasepoint.cli.replay.plan",
-        "replay",
-        "List a run's checkpoints: what is left of each, and which phases it leads to.",
-    ),
-    Command(
-        "replay plan",
-        "phasepoint.cli.replay.plan",
-        "plan",
-        "Say which checkpoint and steps reach a phase again, and at what cost.",
-    ),
+    Command("diff", "answers.diff", "Say what changed between two runs, beyond noise; a gate for CI."),
+    Command("replay", "replay.plan", "List a run's checkpoints: what is left of each, and which phases it leads to."),
+    Command("replay plan", "replay.plan", "Say which checkpoint and steps reach a phase again, and at what cost."),
     Command(
         "replay run",
-        "phasepoint.cli.replay.run",
-        "run",
+        "replay.run",
         "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
     ),
     Command(
-        "replay check",
-        "phasepoint.cli.replay.check",
-        "check",
-        "Hold a replay against the run that it replays: faithful, or what is other.",
+        "replay check", "replay.check", "Hold a replay against the run that it replays: faithful, or what is other."
     ),
     Command(
         "replay compact",
-        "phasepoint.cli.replay.compact",
-        "compact",
+        "replay.compact",
         "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
     ),
     Command(
         "replay estimate",
-        "phasepoint.cli.replay.compact",
-        "estimate",
+        "replay.compact",
         "Say what the whole run would take and cost if a phase went as in its replay.",
     ),
-    Command("learn", "phasepoint.cli.learn", "learn", "List the performance models that came with the package."),
+    Command("learn", "learn", "List the performance models that came with the package."),
     Command(
         "learn collect",
-        "phasepoint.cli.learn",
-        "collect",
+        "learn",
         "Measure kernels of programs into a corpus: phasepoint learn collect --out corpus/ --programs zoo",
     ),
-    Command("learn train", "phasepoint.cli.learn", "train", "Train a performance model from measured times."),
+    Command("learn train", "learn", "Train a performance model from measured times."),
     Command(
-        "learn evaluate",
-        "phasepoint.cli.learn",
-        "evaluate",
-        "Hold a performance model against measurements: error, order, what its choices cost.",
+        "learn evaluate", "learn", "Hold a performance model against measurements: error, order, what its choices cost."
     ),
     Command(
         "predict",
-        "phasepoint.cli.answers.devices",
-        "predict",
+        "answers.devices",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
-    Command(
-        "report", "phasepoint.cli.answers.report", "report", "Write the summary with its timeline as one HTML file."
-    ),
-    Command("sql", "phasepoint.cli.answers.tables", "sql", "Ask a run's tables in SQL."),
-    Command("export", "phasepoint.cli.answers.tables", "export", "Write a run for other tools: Chrome, Perfetto, CSV."),
-    Command("compact", "phasepoint.cli.record.convert", "compact", "Merge a run's small files."),
-    Command("convert", "phasepoint.cli.record.convert", "convert", "Turn a run's raw captures into tables now."),
-    Command(
-        "tables", "phasepoint.cli.answers.tables", "tables", "Print the reference of the tables: columns, types, units."
-    ),
-    Command(
-        "devices",
-        "phasepoint.cli.answers.devices",
-        "devices",
-        "Print what devices can do at most, each number with source.",
-    ),
-    Command("version", "phasepoint.cli.answers.devices", "version", "Print the version."),
+    Command("report", "answers.report", "Write the summary with its timeline as one HTML file."),
+    Command("sql", "answers.tables", "Ask a run's tables in SQL."),
+    Command("export", "answers.tables", "Write a run for other tools: Chrome, Perfetto, CSV."),
+    Command("compact", "record.convert", "Merge a run's small files."),
+    Command("convert", "record.convert", "Turn a run's raw captures into tables now."),
+    Command("tables", "answers.tables", "Print the reference of the tables: columns, types, units."),
+    Command("devices", "answers.devices", "Print what devices can do at most, each number with source."),
+    Command("version", "answers.devices", "Print the version."),
 )
 """Every command; one of two words, such as `replay plan`, is a subcommand of the first."""
 
@@ -163,7 +123,7 @@ def _subcommands(name: str) -> tuple[Command, ...]:
 
 def _build_command(command: Command) -> Any:
     """A command from its module; one that has subcommands is their group, and its own words are what names none."""
-    function = getattr(import_module(command.module), command.function)
+    function = command.load()
     settings = {**_HELP, **command.settings}
     if not _subcommands(command.name):
         app = typer.Typer(add_completion=False, rich_markup_mode=None)

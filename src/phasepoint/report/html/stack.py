@@ -53,9 +53,8 @@ def _table(table: StackTable) -> Markup:
     """Its rows, without columns of which nothing is known; the heading says which host it is."""
     n_rows = table.rows.num_rows
     known = [c for c in table.columns if c.name != "host" and table.rows[c.name].null_count < n_rows]
-    shown = arrow_table(table.rows, known)
+    shown = arrow_table(table.rows, known, width=_TEXT_CHARACTERS)
     columns = [_with_hover(column) if column.key in ("name", "layer", "op") else column for column in shown.columns]
-    columns = [replace(column, width=_TEXT_CHARACTERS) for column in columns]
     return data_table(replace(shown, columns=columns, label=table.title))
 
 
