@@ -155,6 +155,9 @@ def arrow_table(rows: "pa.Table", columns: "Sequence[Column]" = (), *, width: in
 
 
 def _arrow_rows(rows: "pa.Table") -> Iterator[tuple[Any, ...]]:
-    """Its rows as tuples, converted batch by batch."""
+    """Its rows as tuples, batch by batch; texts leave their dictionary first, with which it takes twice as long."""
+    import pyarrow as pa
+
     for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        columns = (c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns)
+        yield from zip(*(column.to_pylist() for column in columns), strict=True)

@@ -11,6 +11,9 @@ from phasepoint.report.words.names import printable
 
 _NEEDS_QUOTES = re.compile(r'[",\r\n]|^\s|\s$|^$')
 
+_NUMBERS = (int, float)
+"""What is never quoted; named once, as the sum of types is not made anew for each of a million cells."""
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@&])")
 """What Markdown (and GitHub's, which notifies people by @name) gives a meaning; names are text."""
 
@@ -35,7 +38,9 @@ def _csv_cell(value: Any, for_spreadsheet: bool) -> str:
     if isinstance(value, str):
         is_formula = for_spreadsheet and value.startswith(("=", "+", "-", "@", "\t", "\r"))
         return _field(f"'{value}" if is_formula else value)
-    return value.hex() if isinstance(value, bytes) else _field(str(value))
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, _NUMBERS) else _field(str(value))
 
 
 def _field(text: str) -> str:
