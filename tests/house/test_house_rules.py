@@ -133,6 +133,7 @@ def write_house(folder, *, planted):
     """A package with every module that a contract names, and with a forbidden import against each if wanted."""
     names = {name for contract in CONTRACTS for name in ends(contract)}
     for contract in CONTRACTS:
+        names |= {name.replace("*", "one") for name in contract.get("modules", [])}
         for container in contract.get("containers", []):
             names |= {f"{container}.{layer}" for layer in " | ".join(contract["layers"]).split(" | ")}
     paths = {path for name in names for path in (Path(*name.split(".")), *Path(*name.split(".")).parents[:-1])}

@@ -124,7 +124,9 @@ def analyse(
         WorkerError: as `map_tasks`.
 
     Example:
-        `analyse(open_run("runs/my-job"), "device-time").rows.to_pylist()`
+        >>> from phasepoint.store import open_run
+        >>> analyse(open_run("runs/my-job"), "device-time").rows.select(["device", "busy_ps"]).to_pylist()
+        [{'device': 'cpu:0', 'busy_ps': 140000000000}]
     """
     analysis = find_analysis(name)
     tasks = [AnalysisTask(run.only(shard.name), analysis.name) for shard in run.shards]
