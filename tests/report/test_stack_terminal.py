@@ -50,3 +50,11 @@ def test_texts_are_cut_first_then_sources_go_then_the_last_columns():
 
 def test_no_rows_are_said():
     assert shown(80) == ["A11  Kernels by layer", "no rows"]
+
+
+def test_a_table_of_which_nothing_is_known_has_no_columns():
+    columns = (Column("energy", pa.float64(), "never known", "J", nullable=True),)
+    table = StackTable("energy", None, "Energy", columns, rows_of(columns, {"energy": [None, None]}), ())
+    console = Console(file=io.StringIO(), width=80, highlight=False, markup=False)
+    render_stack(table, console)
+    assert console.file.getvalue().split("\n") == ["Energy", "", "not known in this run: energy", ""]

@@ -6,7 +6,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.text import Text
 
-from phasepoint.core.tables import Column, TableSpec
+from phasepoint.core.tables import TableSpec
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 
@@ -27,7 +27,15 @@ def as_markdown(specs: Sequence[TableSpec]) -> str:
 
 def as_document(specs: Sequence[TableSpec]) -> dict[str, object]:
     """The reference as plain values."""
-    return {"tables": [_table_fields(spec) for spec in specs]}
+
+    def columns(spec: TableSpec) -> list[dict[str, object]]:
+        return [
+            {"name": c.name, "type": type_name(c.type), "unit": c.unit, "nullable": c.nullable, "doc": c.doc}
+            for c in spec.columns
+        ]
+
+    tables = [{"name": s.name, "row": s.row, "order_by": list(s.order_by), "columns": columns(s)} for s in specs]
+    return {"tables": tables}
 
 
 def render(specs: Sequence[TableSpec], console: Console) -> None:
@@ -42,25 +50,6 @@ def render(specs: Sequence[TableSpec], console: Console) -> None:
 def type_name(kind: pa.DataType) -> str:
     """A column's type as SQL users know it; how strings are encoded is no concern of theirs."""
     return type_name(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
-
-
-def _table_fields(spec: TableSpec) -> dict[str, object]:
-    return {
-        "name": spec.name,
-        "row": spec.row,
-        "order_by": list(spec.order_by),
-        "columns": [_column_fields(column) for column in spec.columns],
-    }
-
-
-def _column_fields(column: Column) -> dict[str, object]:
-    return {
-        "name": column.name,
-        "type": type_name(column.type),
-        "unit": column.unit,
-        "nullable": column.nullable,
-        "doc": column.doc,
-    }
 
 
 def _markdown_section(spec: TableSpec) -> str:

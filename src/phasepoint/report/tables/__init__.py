@@ -126,7 +126,7 @@ def heading(column: "Column") -> str:
     return name.replace("_", " ")
 
 
-def arrow_table(rows: "pa.Table", columns: "Sequence[Column]" = (), *, width: int | None = None) -> Table:
+def arrow_table(rows: "pa.Table", columns: "Sequence[Column] | None" = None, *, width: int | None = None) -> Table:
     """An Arrow table as a table.
 
     Args:
@@ -136,9 +136,9 @@ def arrow_table(rows: "pa.Table", columns: "Sequence[Column]" = (), *, width: in
     """
     import pyarrow.types as kinds
 
-    if columns:
+    if columns is not None:
         rows = rows.select([column.name for column in columns])
-    declared: Sequence[Column | None] = columns or [None] * rows.num_columns
+    declared: Sequence[Column | None] = [None] * rows.num_columns if columns is None else columns
     shown = [
         TableColumn(
             field.name if column is None else heading(column),
