@@ -50,7 +50,7 @@ PACKAGES = (
     "evaluate==0.4.6", "jsonargparse[signatures]==4.53.0", "tensorboard==2.21.0", "tyro==1.0.17",
     "stable-baselines3==2.9.2", "dp-accounting==0.6.0", "orbax-export==0.0.8", "trl==1.16.0", "importlib_resources",
     "pillow", "matplotlib",
-    "pyarrow==26.0.1", "duckdb==2.0.0", "numba==0.68.1", "msgspec", "isal", "protobuf", "scikit-learn", "ruptures",
+    "pyarrow==26.0.1", "duckdb==2.0.0", "numba==0.68.1", "msgspec", "isal", "protobuf", "scikit-learn",
     "rich", "typer",
 )  # fmt: skip
 """Frameworks at the versions measured, then what Phasepoint itself needs."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from phasepoint.sources.chrome import scan
 from phasepoint.sources.chrome import slices as kineto_slices
-from phasepoint.sources.chrome.blocks import PlainBytes, TraceFile, block_of
+from phasepoint.sources.chrome.blocks import FileBytes, PlainBytes, block_of
 from phasepoint.sources.chrome.gather import decode_text, scan_block
 from phasepoint.sources.chrome.json_bytes import NO_NUMBER
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
@@ -195,10 +195,10 @@ def test_packed_files_are_unpacked_as_far_as_they_go(tmp_path, pieces):
     packed = b"".join(gzip.compress(data[low:high]) for low, high in pairwise(cuts))
     path = tmp_path / "t.json.gz"
     path.write_bytes(packed)
-    with TraceFile(path) as source, KinetoReading(source) as reading:
+    with FileBytes(path) as source, KinetoReading(source) as reading:
         assert (reading.trace.found, source.size, source.problem) == (5006, len(data), None)
     path.write_bytes(packed[: len(packed) // 2])
-    with TraceFile(path) as source, KinetoReading(source) as reading:
+    with FileBytes(path) as source, KinetoReading(source) as reading:
         assert 0 < reading.trace.found < 5006
         assert source.problem == "the gzip data is cut off"
         assert reading.trace.problem.startswith("damaged JSON")
@@ -210,7 +210,7 @@ def test_packed_files_are_unpacked_as_far_as_they_go(tmp_path, pieces):
 def test_every_event_of_a_real_trace_is_counted_once(path):
     data = gzip.decompress(path.read_bytes())
     everything = json.loads(data)["traceEvents"]
-    with TraceFile(path) as source, KinetoReading(source, slice_rows=1500, block_bytes=1 << 18) as reading:
+    with FileBytes(path) as source, KinetoReading(source, slice_rows=1500, block_bytes=1 << 18) as reading:
         reading.set_window(0)
         found = reading.capture()
     (row,) = found.conversion.to_pylist()

@@ -9,7 +9,7 @@ Source: `torch.distributed.checkpoint.metadata.Metadata` and `filesystem._Storag
 from typing import Any
 
 from phasepoint.checkpoints.facts import CheckpointFacts, CheckpointPlace, CheckpointState, tell_contents
-from phasepoint.checkpoints.pickle_outline import Call, Mapped, outline_pickle
+from phasepoint.checkpoints.pickle_outline import Made, outline_pickle
 from phasepoint.core.errors import SourceError
 
 MOST_METADATA_BYTES = 128 << 20
@@ -57,21 +57,23 @@ def _read_metadata(value: Any) -> tuple[list[str], dict[str, int]]:
     Raises:
         SourceError: it is something else.
     """
-    state = value.state if isinstance(value, Call) else None
-    pieces = state.find("storage_data") if isinstance(state, Mapped) else None
-    names = state.find("state_dict_metadata") if isinstance(state, Mapped) else None
-    if not isinstance(pieces, Mapped) or not isinstance(names, Mapped):
+    state = value.state if isinstance(value, Made) else None
+    pieces, names = (_value(state, key) for key in ("storage_data", "state_dict_metadata"))
+    if not isinstance(pieces, Made) or not isinstance(names, Made):
         raise SourceError("it says nothing of where the state lies; written by another storage writer?")
     ends: dict[str, int] = {}
     for _, piece in pieces.items:
-        place = piece.state if isinstance(piece, Call) else None
-        if not isinstance(place, Mapped):
-            raise SourceError("it does not say where a piece lies")
-        name, offset, length = (place.find(key) for key in ("relative_path", "offset", "length"))
+        place = piece.state if isinstance(piece, Made) else None
+        name, offset, length = (_value(place, key) for key in ("relative_path", "offset", "length"))
         if not isinstance(name, str) or not isinstance(offset, int) or not isinstance(length, int):
             raise SourceError("it does not say where a piece lies")
         ends[name] = max(ends.get(name, 0), offset + length)
     return names.keys(), ends
+
+
+def _value(entries: Any, key: str) -> Any:
+    """What stands under a key; None where there is no such key, or no dictionary."""
+    return entries.find(key) if isinstance(entries, Made) else None
 
 
 def _not_whole(state: CheckpointState, problem: str, place: CheckpointPlace) -> CheckpointFacts:

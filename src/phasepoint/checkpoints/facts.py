@@ -55,6 +55,12 @@ class CheckpointPlace:
         """Bytes of all its files; None where not all were looked at."""
         return None if self.truncated else sum(self.files.values())
 
+    def kvstore(self, relative: str) -> dict[str, str] | str:
+        """Where TensorStore finds a folder of it."""
+        if self._location.filesystem is None:
+            return {"driver": "file", "path": f"{Path(self._location.path(relative)).absolute()}/"}
+        return f"{self._location.show(relative)}/"
+
     def file(self, relative: str) -> "CheckpointPlace":
         """One of its files, as a place of its own."""
         location = replace(self._location, root=self._location.path(relative))
@@ -172,7 +178,7 @@ class CheckpointFacts:
     """What was found where a checkpoint should be.
 
     Attributes:
-        format: a name of `sources.checkpoints.FORMATS`; other where it is of no known one; None where nothing could be
+        format: a name of `checkpoints.formats.FORMATS`; other where it is of no known one; None where nothing could be
             looked at.
         state: whole, incomplete (parts are not there yet, or no more), corrupt (there, but not readable), missing, or
             unknown (cannot be told from here).

@@ -10,13 +10,19 @@ Source: what orbax-checkpoint 0.11 to 0.12 and its experimental v1 write, and le
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from phasepoint.checkpoints.facts import CheckpointContents, CheckpointFacts, CheckpointPlace, parts_of, tell_contents
-from phasepoint.checkpoints.ocdbt import read_database
-from phasepoint.checkpoints.zarr_chunks import UnknownPackingError, find_gap
+from phasepoint.checkpoints.facts import (
+    NOTHING_TOLD,
+    CheckpointContents,
+    CheckpointFacts,
+    CheckpointPlace,
+    parts_of,
+    tell_contents,
+)
+from phasepoint.checkpoints.tensorstore import UncheckedError, find_gap, find_value_ends
 from phasepoint.core.errors import SourceError
 
 TEMPORARY_MARK = ".orbax-checkpoint-tmp"
@@ -54,21 +60,27 @@ def is_orbax(place: CheckpointPlace) -> bool:
 
 def inspect_orbax(place: CheckpointPlace) -> CheckpointFacts:
     """Whether it was committed, and all that its arrays need is there; what is in it by items and keys of the tree."""
+    contents = NOTHING_TOLD
     try:
         documents = _read_documents(place)
         handlers = _check_commit(place, documents)
         _check_items(place, handlers)
-        trees = {name.removesuffix(_TREE).rstrip("/"): tree for name, tree in documents.items() if _is_tree(name)}
+        trees = {
+            name.removesuffix(_TREE).rstrip("/"): tree
+            for name, tree in documents.items()
+            if name.rpartition("/")[2] == _TREE
+        }
+        contents = _contents(place, handlers, trees)
         for folder, tree in trees.items():
             _check_tree(place, folder, _mapping(tree))
         _check_databases(place)
     except _IncompleteError as error:
         return CheckpointFacts("orbax", "incomplete", str(error), place.size_bytes)
-    except UnknownPackingError as error:
-        return CheckpointFacts("orbax", "unknown", f"it cannot be checked: {error}", place.size_bytes)
+    except UncheckedError as error:
+        return CheckpointFacts("orbax", "unknown", f"it cannot be checked: {error}", place.size_bytes, contents)
     except SourceError as error:
         return CheckpointFacts("orbax", "corrupt", str(error), place.size_bytes)
-    return CheckpointFacts("orbax", "whole", None, place.size_bytes, _contents(place, handlers, trees))
+    return CheckpointFacts("orbax", "whole", None, place.size_bytes, contents)
 
 
 def _read_documents(place: CheckpointPlace) -> dict[str, Any]:
@@ -139,13 +151,14 @@ def _check_databases(place: CheckpointPlace) -> None:
     for name in place.files:
         if name.rpartition("/")[2] == _MANIFEST and not _PROCESS_DATABASE.search(name):
             folder = name.removesuffix(_MANIFEST)
-            for file, end in read_database(partial(_read_database_file, place, folder)).ends.items():
+            manifest = place.read(name, count=MOST_JSON_BYTES)
+            for file, end in find_value_ends(partial(_read_node, place, folder), manifest).items():
                 _require(place, folder + file, end)
 
 
-def _read_database_file(place: CheckpointPlace, folder: str, file: str, start: int, count: int) -> bytes:
-    if file != _MANIFEST:
-        _require(place, folder + file, start + count)
+def _read_node(place: CheckpointPlace, folder: str, file: str, start: int, count: int) -> bytes:
+    """A node of the database in a folder."""
+    _require(place, folder + file, start + count)
     return place.read(folder + file, start=start, count=count)
 
 
@@ -164,7 +177,8 @@ def _contents(
     names: list[str] = []
     for item, handler in (handlers or {"": ""}).items():
         files = [name.removeprefix(f"{item}/") for name in place.files if name.startswith(f"{item}/")] if item else []
-        keys = list(_keys(trees.get(item, {})))
+        leaves = _mapping(_mapping(trees.get(item)).get("tree_metadata")).values()
+        keys = [".".join(_path_of(_mapping(leaf))) for leaf in leaves]
         if "RandomKey" in handler:
             names.append("rng")
         elif handler.startswith("grain.") or any(_GRAIN_FILE.match(file) for file in files):
@@ -179,18 +193,9 @@ def _contents(
     return tell_contents(names)
 
 
-def _keys(tree: Mapping[str, Any]) -> Iterator[str]:
-    for leaf in _mapping(_mapping(tree).get("tree_metadata")).values():
-        yield ".".join(_path_of(_mapping(leaf)))
-
-
 def _path_of(leaf: Mapping[str, Any]) -> list[str]:
     keys = leaf.get("key_metadata")
     return [str(_mapping(key).get("key", "")) for key in keys] if isinstance(keys, list) else []
-
-
-def _is_tree(name: str) -> bool:
-    return name.rpartition("/")[2] == _TREE
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

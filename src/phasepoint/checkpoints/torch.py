@@ -1,16 +1,19 @@
 """What `torch.save` writes: a zip archive with the pickle of the object and a record per storage.
 
-A file of the format before PyTorch 1.6 is a row of pickles with the storages behind them; of such a one the pickles
-are read, and whether the storages are all there can be told by their sizes.
+The archive is read by `zipfile`; of the pickle only the outline. `torch.load` serves for neither: it refuses the states
+of most trainers, and a tensor's changed byte passes (docs/design/0009-checkpoint-readers.md). It does serve for files
+of the format before PyTorch 1.6, a row of pickles with the storages behind them.
 
-Sources: the layout of the archive, https://pytorch.org/docs/stable/notes/serialization.html; zip, APPNOTE 6.3 4.3.
+Source: the layout of the archive, https://pytorch.org/docs/stable/notes/serialization.html; zip, APPNOTE 6.3 4.3.
 """
 
+import pickle
 import struct
+import warnings
 import zlib
 from dataclasses import replace
 from typing import Any, BinaryIO
-from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 from phasepoint.checkpoints.facts import (
     NOTHING_TOLD,
@@ -20,23 +23,23 @@ from phasepoint.checkpoints.facts import (
     CheckpointState,
     tell_contents,
 )
-from phasepoint.checkpoints.pickle_outline import Call, Mapped, Named, Outline, outline_pickle
+from phasepoint.checkpoints.pickle_outline import Made, Outline, outline_pickle
 from phasepoint.core.errors import SourceError
 
 MOST_PICKLE_BYTES = 64 << 20
 """A larger pickle is not read: a checkpoint of 50,000 tensors has one of 6 MB."""
 
-MOST_DIRECTORY_BYTES = 64 << 20
-"""A larger directory of an archive is not read; it stands for half a million records."""
-
 MOST_CHECKED_BYTES = 64 << 20
 """So many bytes of records are read for their checksums; of the rest, that they lie inside the file is all."""
 
+MOST_LEGACY_BYTES = 4 << 30
+"""A larger file without an archive is not loaded: `torch.load` takes as much memory for a moment, 0.4 s for 256 MB."""
+
 _ZIP = b"PK\x03\x04"
 _PICKLE = b"\x80"
-_END_BYTES = 22
-_END64_LOCATOR_BYTES = 20
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_LEGACY_PICKLES = 5
+"""Magic number, version, machine, object, keys of the storages. Source: `torch.serialization._legacy_save`."""
 
 
 def is_torch(place: CheckpointPlace) -> bool:
@@ -67,11 +70,8 @@ def inspect_torch(place: CheckpointPlace) -> CheckpointFacts:
 
 def _inspect_zip(place: CheckpointPlace, file: BinaryIO) -> CheckpointFacts:
     size_bytes = place.files[""]
-    directory_bytes = _directory_bytes(place, size_bytes)
-    if directory_bytes is None:
+    if not is_zipfile(file):
         return _not_whole("incomplete", "the directory at the end of the archive is not there: it is cut off", place)
-    if directory_bytes > MOST_DIRECTORY_BYTES:
-        return _not_whole("unknown", f"its directory has {directory_bytes:,} bytes: not read", place)
     archive = ZipFile(file)
     problem = _first_problem(archive, file, size_bytes)
     if problem is not None:
@@ -85,26 +85,6 @@ def _inspect_zip(place: CheckpointPlace, file: BinaryIO) -> CheckpointFacts:
         return CheckpointFacts("torch", "whole", None, size_bytes, NOTHING_TOLD)
     outline = outline_pickle(place.read(start=begin, count=pickle.file_size))
     return CheckpointFacts("torch", "whole", None, size_bytes, contents_of(outline.value))
-
-
-def _directory_bytes(place: CheckpointPlace, size_bytes: int) -> int | None:
-    """Bytes of the archive's directory by its end record; None where there is no end record."""
-    reach = min(size_bytes, _END_BYTES + 0xFFFF + _END64_LOCATOR_BYTES)
-    tail = place.read(start=size_bytes - reach, count=reach)
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0 or len(tail) - at < _END_BYTES:
-        return None
-    (found,) = struct.unpack_from("<L", tail, at + 12)
-    if found != 0xFFFFFFFF:
-        return int(found)
-    locator = tail[max(at - _END64_LOCATOR_BYTES, 0) : at]
-    if not locator.startswith(b"PK\x06\x07"):
-        return None
-    (begin,) = struct.unpack_from("<Q", locator, 8)
-    if begin + 56 > size_bytes:
-        return None
-    end64 = place.read(start=begin, count=56)
-    return int(struct.unpack_from("<Q", end64, 40)[0]) if len(end64) == 56 else None
 
 
 def _first_problem(archive: ZipFile, file: BinaryIO, size_bytes: int) -> str | None:
@@ -137,55 +117,50 @@ def stored_at(file: BinaryIO, info: ZipInfo) -> int | None:
 
 def contents_of(value: Any) -> CheckpointContents:
     """What is in a saved object by its top-level keys, or those below a key that only wraps (`state`)."""
-    entries = _entries(value)
-    keys = entries.keys()
+    if not isinstance(value, Made):
+        return NOTHING_TOLD
+    keys = value.keys()
     if set(keys) >= _RANDOM_KEYS:  # Transformers' rng_state.pth
         return tell_contents(["rng"])
     if set(keys) == {"state", "param_groups"}:  # an optimizer's own state
         return tell_contents(["optimizer"])
     if _LIGHTNING in keys:
-        return replace(_tell(entries), has_iterator=bool(_lightning_loaders(entries)))
-    return _tell(entries)
+        return replace(_tell(value), has_iterator=bool(_lightning_loaders(value)))
+    return _tell(value)
 
 
-def _lightning_loaders(entries: Mapped) -> Any:
+def _lightning_loaders(saved: Made) -> Any:
     """The states of the loaders that have one; Lightning keeps them with its loops, an empty list where none has."""
-    found: Any = entries
+    found: Any = saved
     for key in ("loops", "fit_loop", "state_dict", "combined_loader"):
-        found = _entries(found).find(key)
+        found = found.find(key) if isinstance(found, Made) else None
     return found if isinstance(found, list) else None
 
 
-def _tell(entries: Mapped) -> CheckpointContents:
+def _tell(saved: Made) -> CheckpointContents:
     names = []
-    for key, inner in entries.items:
+    for key, inner in saved.items:
         if isinstance(key, str):
-            below = _entries(inner).keys()
+            below = inner.keys() if isinstance(inner, Made) else []
             names += [f"{key}.{name}" for name in below] if below else [key]
     return tell_contents(names)
 
 
-def _entries(value: Any) -> Mapped:
-    if isinstance(value, Call):
-        return value.entries
-    return value if isinstance(value, Mapped) else Mapped()
-
-
 def _inspect_legacy(place: CheckpointPlace) -> CheckpointFacts:
-    """Five pickles (a magic number, the version, the machine, the object, the storages' keys), then the storages."""
+    """A pickle of the job's own making, or the pickles of PyTorch's old format and then its storages."""
     data = place.read(count=MOST_PICKLE_BYTES)
     outlines: list[Outline] = []
     begin = 0
     try:
-        while len(outlines) < 5:
+        while len(outlines) < _LEGACY_PICKLES:
             outlines.append(outline_pickle(data[begin:]))
             begin += outlines[-1].size_bytes
             if outlines[0].value != _LEGACY_MAGIC:
                 return _judge_pickle(place, outlines[0])
     except SourceError as error:
         state: CheckpointState = "unknown" if place.files[""] > MOST_PICKLE_BYTES else "incomplete"
-        return _not_whole(state, f"written without an archive; {error}", place)
-    return _judge_storages(place, outlines[3], outlines[4], begin)
+        return _not_whole(state, f"{_OLD}; {error}", place)
+    return replace(_load_legacy(place), contents=contents_of(outlines[3].value))
 
 
 def _judge_pickle(place: CheckpointPlace, outline: Outline) -> CheckpointFacts:
@@ -199,25 +174,32 @@ def _judge_pickle(place: CheckpointPlace, outline: Outline) -> CheckpointFacts:
     return CheckpointFacts("other", "whole", None, size_bytes, contents_of(outline.value))
 
 
-def _judge_storages(place: CheckpointPlace, saved: Outline, keys: Outline, begin: int) -> CheckpointFacts:
-    """Whether the storages, each with its count of elements in front, end where the file ends."""
+def _load_legacy(place: CheckpointPlace) -> CheckpointFacts:
+    """Whether PyTorch can load it, and the file ends where its storages do."""
     size_bytes = place.files[""]
-    element_bytes: dict[str, int] = {}
-    for one in saved.outside:
-        if isinstance(one, tuple) and len(one) >= 3 and isinstance(one[1], Named) and isinstance(one[2], str):
-            element_bytes[one[2]] = _ELEMENT_BYTES.get(one[1].name.removeprefix("torch."), 0)
-    with place.open() as file:
-        for key in keys.value if isinstance(keys.value, list) else ():
-            if not isinstance(key, str) or not element_bytes.get(key):
-                return _not_whole("unknown", "written without an archive; a storage of a kind that is not known", place)
-            file.seek(begin)
-            count = int.from_bytes(file.read(8), "little")
-            begin += 8 + count * element_bytes[key]
-            if begin > size_bytes:
-                return _not_whole("incomplete", "written without an archive; it ends within its storages", place)
-    if begin != size_bytes:
-        return _not_whole("corrupt", "written without an archive; its storages end before the file does", place)
-    return CheckpointFacts("torch", "whole", None, size_bytes, contents_of(saved.value))
+    if size_bytes > MOST_LEGACY_BYTES:
+        return _not_whole("unknown", f"{_OLD}, of {size_bytes:,} bytes: not read", place)
+    try:
+        import torch
+    except ImportError:
+        problem = f"{_OLD}: only PyTorch can tell whether all of it is there: pip install 'phasepoint[torch]'"
+        return _not_whole("unknown", problem, place)
+    wrong: tuple[CheckpointState, str] | None = None
+    with place.open() as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.load(file, map_location="meta", weights_only=True)
+            if file.tell() != size_bytes:
+                wrong = "corrupt", "its storages end before the file does"
+        except pickle.UnpicklingError:  # its pickles have been outlined: they are whole
+            wrong = "unknown", "it holds objects that torch.load(weights_only=True) refuses"
+        except (RuntimeError, EOFError) as error:
+            wrong = "incomplete", f"it ends within its storages: {error}"
+        except (AssertionError, LookupError, TypeError, ValueError, AttributeError, struct.error) as error:
+            wrong = "corrupt", f"PyTorch cannot load it: {error}"
+    if wrong is not None:
+        return _not_whole(wrong[0], f"{_OLD}; {wrong[1]}", place)
+    return CheckpointFacts("torch", "whole", None, size_bytes)
 
 
 def _not_whole(state: CheckpointState, problem: str, place: CheckpointPlace) -> CheckpointFacts:
@@ -227,18 +209,10 @@ def _not_whole(state: CheckpointState, problem: str, place: CheckpointPlace) -> 
 _LIGHTNING = "pytorch-lightning_version"
 """A key of every checkpoint of Lightning's `Trainer`. Source: lightning 2.0 to 2.6, `dump_checkpoint`."""
 
+_OLD = "written without an archive"
+
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """Source: `torch.serialization.MAGIC_NUMBER`."""
 
 _RANDOM_KEYS = {"python", "numpy", "cpu"}
 """Keys of the random states of Transformers' `Trainer`. Source: `Trainer._save_rng_state`, 4.40 to 5.23."""
-
-_ELEMENT_BYTES = {
-    **dict.fromkeys(("DoubleStorage", "LongStorage", "ComplexFloatStorage"), 8),
-    **dict.fromkeys(("FloatStorage", "IntStorage", "QInt32Storage"), 4),
-    **dict.fromkeys(("HalfStorage", "BFloat16Storage", "ShortStorage"), 2),
-    **dict.fromkeys(("CharStorage", "ByteStorage", "BoolStorage", "QInt8Storage", "QUInt8Storage"), 1),
-    "ComplexDoubleStorage": 16,
-    "storage.UntypedStorage": 1,
-}
-"""Bytes of an element by the storage's class. Source: the classes of `torch.storage`."""

@@ -1,8 +1,11 @@
-"""Names of a package that are imported when they are first used, so that importing the package costs nothing."""
+"""What is made when it is first asked for: names of a package, so that importing it costs nothing; and groundwork."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, Self, TypeVar
+
+Made = TypeVar("Made")
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -22,3 +25,18 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find
+
+
+class Once:
+    """A value of which functions make groundwork that many share: `shard.once(read_calls)`."""
+
+    def once(self, make: Callable[[Self], Made]) -> Made:
+        """What a function makes of this value, made at the first call and kept."""
+        if make not in self._made_once:
+            self._made_once[make] = make(self)
+        made: Made = self._made_once[make]
+        return made
+
+    @cached_property
+    def _made_once(self) -> dict[Callable[..., Any], Any]:
+        return {}

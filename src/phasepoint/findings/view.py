@@ -1,15 +1,14 @@
 """What rules look at: one analysis of the run, and what several rules need of it, each computed once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
+from phasepoint.core.lazy import Once
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
 from phasepoint.estimates.captured import Captured, Sampled
@@ -20,11 +19,9 @@ from phasepoint.phases.clock.steps import RunClock
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import LEAST_STEPS, advise_capture
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, eq=False)
-class FindingsView:
+class FindingsView(Once):
     """A run, as rules see it.
 
     Attributes:
@@ -47,16 +44,6 @@ class FindingsView:
     def phases(self) -> list[int]:
         """Ids of the phases that steps have."""
         return list(map(int, renumber(self.labels)[0]))
-
-    def once(self, read: "Callable[[FindingsView], T]") -> T:
-        """What `read` makes of this run, made when it is first asked for."""
-        if read not in self._evidence:
-            self._evidence[read] = read(self)
-        return cast(T, self._evidence[read])
-
-    @cached_property
-    def _evidence(self) -> dict[Callable[..., object], object]:
-        return {}
 
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `Analysis` does not hold (`spans`, `instructions`) are read when asked for."""

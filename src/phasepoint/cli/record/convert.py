@@ -14,6 +14,7 @@ from phasepoint.cli.opening import convert_with_progress, progress_bar
 from phasepoint.cli.options import AsJson, Force, RayAddress, RunPath, Workers
 from phasepoint.core.errors import OutputExistsError, SourceError, StoreError
 from phasepoint.core.units import format_bytes, format_count, format_counted
+from phasepoint.sources.ingest.formats import describe_formats
 
 if TYPE_CHECKING:
     from phasepoint.sources.ingest.import_run import ImportedTraces
@@ -69,8 +70,7 @@ def import_(
 ) -> None:
     """Turn traces of other profilers into a run.
 
-    Kineto's JSON (torch.profiler), Chrome's JSON, XPlane (jax.profiler, TensorFlow), exports of Nsight Systems, outputs
-    of rocprofv3, spans of Jaeger and of OpenTelemetry, told by their content.
+    FORMATS; told by their content.
 
     Of a folder all traces are taken, a shard each, by as many workers as there are cores and work for them.
     """
@@ -93,6 +93,9 @@ def import_(
     write_notes(f"left out: {one.reason}" for one in imported.others)
     typer.echo(f"phasepoint summary {out}")
     _refuse_unread(imported)
+
+
+import_.__doc__ = str(import_.__doc__).replace("FORMATS", describe_formats())
 
 
 def _refuse_unread(imported: "ImportedTraces") -> None:

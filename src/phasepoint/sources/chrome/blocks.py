@@ -135,7 +135,7 @@ class PlainBytes:
         return count
 
 
-class TraceFile:
+class FileBytes:
     """A file as a source, without gzip if it is packed; what a truncated one still gives.
 
     Attributes:
@@ -155,7 +155,7 @@ class TraceFile:
         if head == _GZIP:
             self._machine = isal_zlib.decompressobj(31)
 
-    def __enter__(self) -> "TraceFile":
+    def __enter__(self) -> "FileBytes":
         return self
 
     def __exit__(self, *_: object) -> None:

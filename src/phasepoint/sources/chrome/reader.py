@@ -9,26 +9,28 @@ Where the steps of a Kineto capture begin and end.
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import TABLES, table_from_columns
-from phasepoint.core.units import PS_PER_S
-from phasepoint.sources.chrome.blocks import BLOCK_BYTES, ByteSource, PlainBytes
+from phasepoint.core.units import PS_PER_NS, PS_PER_S, PS_PER_US
+from phasepoint.sources.chrome.blocks import BLOCK_BYTES, ByteSource, FileBytes, PlainBytes
 from phasepoint.sources.chrome.kinds import accounts_of, is_dropped, kind_of
 from phasepoint.sources.chrome.slices import Slices, TraceFacts
 from phasepoint.sources.chrome.spool import SLICE_ROWS, Spool
 from phasepoint.sources.chrome.trace import KinetoTrace
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import NO_WORK, Capture, ReadFile
 from phasepoint.sources.events.operator_names import OPTIMIZER_STEP, PROFILER_STEP, STEP_MARK
 from phasepoint.sources.events.step_bounds import StepBounds, no_bounds, order_bounds
 from phasepoint.sources.events.tables import ROW_TABLES, TraceEvents, accounts_table, steps_table
 
 
-class Mark(NamedTuple):
+class StepMark(NamedTuple):
     """A span by which steps may be found: its name, start and end."""
 
     name: str
@@ -47,11 +49,11 @@ def find_bounds(events: TraceEvents, steps: pa.Table | None) -> StepBounds:
     wanted = np.array([_step_number(n) is not None or OPTIMIZER_STEP.fullmatch(n) is not None for n in names], np.bool_)
     rows = np.flatnonzero(wanted[events.kind]) if names else np.empty(0, np.int64)
     columns = (events.kind[rows].tolist(), events.start_ps[rows].tolist(), events.end_ps[rows].tolist())
-    marks = [Mark(names[kind], start, end) for kind, start, end in zip(*columns, strict=True)]
+    marks = [StepMark(names[kind], start, end) for kind, start, end in zip(*columns, strict=True)]
     return bounds_of_marks(marks, steps, first_ps=int(events.start_ps[0]) if len(events.start_ps) else 0)
 
 
-def bounds_of_marks(marks: Sequence[Mark], steps: pa.Table | None, *, first_ps: int) -> StepBounds:
+def bounds_of_marks(marks: Sequence[StepMark], steps: pa.Table | None, *, first_ps: int) -> StepBounds:
     """The recorder's marks of the given steps where there are any, else these, else PyTorch's `ProfilerStep#n`, else
     the ends of `Optimizer.step`, numbered from 0.
 
@@ -63,13 +65,15 @@ def bounds_of_marks(marks: Sequence[Mark], steps: pa.Table | None, *, first_ps: 
     if found := _matching(marks, STEP_MARK):
         return _from_marks(found).among(steps)
     if steps is not None and steps.num_rows:
-        return _from_table(steps)
+        columns = (steps[name].to_numpy().astype(np.int64) for name in ("step", "start_ps", "dur_ps"))
+        step, start_ps, dur_ps = columns
+        return order_bounds(step, start_ps, start_ps + dur_ps)
     if found := _matching(marks, PROFILER_STEP):
         return _from_marks(found)
     return _from_optimizer(_matching(marks, OPTIMIZER_STEP), first_ps)
 
 
-def _matching(marks: Sequence[Mark], pattern: re.Pattern[str]) -> list[Mark]:
+def _matching(marks: Sequence[StepMark], pattern: re.Pattern[str]) -> list[StepMark]:
     known = {name: pattern.fullmatch(name) is not None for name in {mark.name for mark in marks}}
     return [mark for mark in marks if known[mark.name]]
 
@@ -80,19 +84,14 @@ def _step_number(name: str) -> int | None:
     return int(match[1]) if match and len(match[1]) < 19 else None
 
 
-def _from_table(steps: pa.Table) -> StepBounds:
-    step, start_ps, dur_ps = (steps[name].to_numpy().astype(np.int64) for name in ("step", "start_ps", "dur_ps"))
-    return order_bounds(step, start_ps, start_ps + dur_ps)
-
-
-def _from_marks(marks: Sequence[Mark]) -> StepBounds:
+def _from_marks(marks: Sequence[StepMark]) -> StepBounds:
     numbered = [(number, mark) for mark in marks if (number := _step_number(mark.name)) is not None]
     columns = ([n for n, _ in numbered], [mark.start_ps for _, mark in numbered], [mark.end_ps for _, mark in numbered])
     step, start_ps, end_ps = (np.array(column, np.int64) for column in columns)
     return order_bounds(step, start_ps, end_ps)
 
 
-def _from_optimizer(marks: Sequence[Mark], first_ps: int) -> StepBounds:
+def _from_optimizer(marks: Sequence[StepMark], first_ps: int) -> StepBounds:
     """A step ends where the optimizer's step ends; of several optimizers, the one that stepped most often."""
     names = Counter(mark.name for mark in sorted(marks, key=lambda mark: mark.start_ps))
     if not names:
@@ -103,8 +102,6 @@ def _from_optimizer(marks: Sequence[Mark], first_ps: int) -> StepBounds:
     return order_bounds(np.arange(len(end_ps), dtype=np.int64), start_ps, end_ps)
 
 
-PS_PER_NS = 1_000
-PS_PER_US = 1_000_000
 _LIMIT_PS = 1 << 61
 """27 days: with the span of a file, another 53, times must fit 64 bits."""
 
@@ -215,13 +212,14 @@ class KinetoReading:
                 )
                 offset_ps = -first_ps
         marks = [
-            Mark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
+            StepMark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
             for start, dur, kind in sorted(gatherer.marks)
         ]
         bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps) if holds_steps else no_bounds()
         is_marked = bool(len(bounds.step))
         if whole and not is_marked:
-            bounds = _one_step(first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
+            ends_ps = (first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
+            bounds = order_bounds(*(np.array([value], np.int64) for value in (0, *ends_ps)))
         self.bounds = bounds
         has_device = gatherer.has_device
         self._window = window
@@ -295,5 +293,38 @@ class KinetoReading:
         )
 
 
-def _one_step(start_ps: int, end_ps: int) -> StepBounds:
-    return order_bounds(*(np.array([value], np.int64) for value in (0, start_ps, end_ps)))
+class KinetoFile(ReadFile):
+    """A file larger than memory, perhaps: its rows lie in a temporary file.
+
+    Raises:
+        SourceError: it cannot be read, or holds no stretch of work.
+    """
+
+    def __init__(self, file: Path) -> None:
+        with FileBytes(file) as source:
+            self._reading = KinetoReading(source)
+            self.size, packing = source.size, source.problem
+        trace = self._reading.trace
+        if packing is not None:
+            trace.add_problem(packing)
+        if not trace.spans:
+            self.close()
+            raise SourceError(NO_WORK)
+        self.path, self.devices = file, trace.head.devices
+        self.epoch_unix_ns = self._reading.first_unix_ns
+        marked = self._reading.set_window(0, epoch_unix_ns=self.epoch_unix_ns, whole=True)
+        self.steps = steps_table(self._reading.bounds)
+        self.marked_steps = self.steps.num_rows if marked else 0
+
+    def tables(self) -> Iterator[Mapping[str, pa.Table]]:
+        """Slice by slice, then the rest of `ops`, and `breakdowns` and `accounts`."""
+        yield from self._reading.tables()
+        yield self._reading.summary()
+
+    def conversion(self) -> pa.Table:
+        """Of the whole file."""
+        return self._reading.conversion()
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        self._reading.close()

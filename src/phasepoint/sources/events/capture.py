@@ -1,7 +1,10 @@
 """What every source makes of one captured window: tables as declared in `core.tables`, whatever the format was."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -76,3 +79,45 @@ def find_steps(capture: Capture) -> pa.Table:
         nothing repeats.
     """
     return capture.steps
+
+
+NO_WORK = "no event in it is a stretch of work; nothing was imported from it"
+"""Why a file that can be read makes no run."""
+
+
+class ReadFile(ABC):
+    """A file that has been read. Use as a context manager: it may hold a temporary file.
+
+    Attributes:
+        path: the file.
+        size: its bytes, unpacked.
+        devices: devices that it names.
+        epoch_unix_ns: from when its times count, Unix ns.
+        marked_steps: steps that it marks; 0 where the whole file is taken as one.
+        steps: rows of `steps` (step, start_ps, dur_ps).
+    """
+
+    path: Path
+    size: int
+    devices: tuple[str, ...]
+    epoch_unix_ns: int
+    marked_steps: int
+    steps: pa.Table
+
+    @abstractmethod
+    def tables(self) -> Iterator[Mapping[str, pa.Table]]:
+        """Rows of all tables but `steps`, `windows` and `conversions`, in parts."""
+
+    @abstractmethod
+    def conversion(self) -> pa.Table:
+        """The row of `conversions`, once all tables have been taken."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is held."""
+
+    def __enter__(self) -> "ReadFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,6 +1,6 @@
-"""The formats of raw captures. A new source is one module and one row of `READERS`.
+"""The formats of traces. A new format is one module and one row of `FORMATS`; nothing else knows of it.
 
-Which format a trace file is in, told by its content: names and suffixes are not to be trusted.
+A format is told by a file's content: names and suffixes are not to be trusted.
 """
 
 import gzip
@@ -8,49 +8,202 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.events.capture import Capture
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from phasepoint.sources.events.capture import Capture, ReadFile
 
 HEAD_BYTES = 1 << 16
 """So much of a file is looked at. Kineto writes pages of device properties before its first event, others metadata."""
 
 _GZIP = b"\x1f\x8b"
-_SQLITE = b"SQLite format 3\x00"
-_KINETO = re.compile(
-    rb'"(?:deviceProperties|schemaVersion|distributedInfo|torch_profiler_kwargs|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(?:cpu_op|cuda_runtime|kernel|user_annotation|python_function)"'
-)
-_EVENTS = re.compile(rb'^\s*(?:\[\s*\{|\{.*?"traceEvents"\s*:)', re.DOTALL)
-_NAMED = (
-    ("rocprof", re.compile(rb'"rocprofiler-sdk-tool"\s*:')),
-    ("otel", re.compile(rb'"resource_?[sS]pans"\s*:')),
-    ("jaeger", re.compile(rb'"traceID"\s*:.{0,4096}?"(?:spanID|spans)"\s*:', re.DOTALL)),
-)
-_PLANE = re.compile(rb"^\x0a[\x80-\xff]{0,9}[\x00-\x7f]")
+
+
+@dataclass(frozen=True)
+class TraceFormat:
+    """One format.
+
+    Attributes:
+        name: what tables call it.
+        words: what it is, for messages and help.
+        suffixes: how names of its files end.
+        detect: whether a file is one, given its first `HEAD_BYTES`, unpacked. The first row that says yes reads it.
+        reader: `module:function` below `phasepoint.sources` that makes a `Capture` of bytes.
+        options: what the reader is told of the request besides window, epoch, steps, and whether spans are wanted.
+        framework: whose profiler writes it; None where that cannot be said.
+        streamed: `module:class` below `phasepoint.sources`, a `ReadFile` that takes a file in bounded memory; None
+            where the reader takes it all at once.
+        takes_files: whether the reader takes a file as it lies, piece by piece, in the place of its bytes.
+        rank: finds the process's rank in a file's first or last bytes; None where only the file's name may tell it.
+    """
+
+    name: str
+    words: str
+    suffixes: tuple[str, ...]
+    detect: Callable[[bytes], bool]
+    reader: str
+    options: tuple[str, ...] = ()
+    framework: str | None = None
+    streamed: str | None = None
+    takes_files: bool = False
+    rank: re.Pattern[bytes] | None = None
+
+    def read(self, data: bytes | Path, request: "CaptureRequest") -> "Capture":
+        """Decode a capture; see `read_capture`."""
+        told = ("window", "epoch_unix_ns", "steps", "keep_spans", *self.options)
+        capture: Capture = _load(self.reader)(data, **{name: getattr(request, name) for name in told})
+        return capture
+
+    def stream(self, file: Path) -> "ReadFile":
+        """Read a file in bounded memory, of a format that is `streamed`."""
+        reading: ReadFile = _load(str(self.streamed))(file)
+        return reading
+
+
+def _load(place: str) -> Any:
+    """A reader by its module and name: imported when it is used, for most runs need none."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"phasepoint.sources.{module}"), name)
+
+
+def _json_with(pattern: bytes) -> Callable[[bytes], bool]:
+    """Whether a file is JSON in whose first bytes the pattern is found."""
+    search = re.compile(pattern, re.DOTALL).search
+    return lambda head: head.lstrip()[:1] in (b"{", b"[") and search(head) is not None
+
+
+_PLANE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f]")
 """An XSpace begins with its first plane: field 1, a length."""
+
+_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*\{.{0,65536}?"rank"\s*:\s*"?(\d{1,9})\b', re.DOTALL)
+
+_ROWS = (
+    TraceFormat(
+        "xplane",
+        words="XPlane of jax.profiler or TensorFlow",
+        suffixes=(".pb",),
+        detect=lambda head: _PLANE.match(head) is not None and head.lstrip()[:1] not in (b"{", b"["),
+        reader="xplane.reader:read_xplane",
+        options=("holds_steps", "read_hlo"),
+        framework="jax",
+    ),
+    TraceFormat(
+        "kineto",
+        words="Kineto's JSON of torch.profiler",
+        suffixes=(".json",),
+        detect=_json_with(
+            rb'"(?:deviceProperties|schemaVersion|distributedInfo|torch_profiler_kwargs|baseTimeNanoseconds)"\s*:'
+            rb'|"cat"\s*:\s*"(?:cpu_op|cuda_runtime|kernel|user_annotation|python_function)"'
+        ),
+        reader="chrome.reader:read_kineto",
+        options=("holds_steps",),
+        framework="torch",
+        streamed="chrome.reader:KinetoFile",
+        rank=_DISTRIBUTED,
+    ),
+    TraceFormat(
+        "nsys",
+        words="an export of Nsight Systems",
+        suffixes=(".sqlite",),
+        detect=lambda head: head.startswith(b"SQLite format 3\x00"),
+        reader="nsys.reader:read_nsys",
+        takes_files=True,
+    ),
+    TraceFormat(
+        "rocprof",
+        words="an output of rocprofv3",
+        suffixes=(".json",),
+        detect=_json_with(rb'"rocprofiler-sdk-tool"\s*:'),
+        reader="rocprof.reader:read_rocprof",
+    ),
+    TraceFormat(
+        "jaeger",
+        words="spans of Jaeger",
+        suffixes=(".json",),
+        detect=_json_with(rb'"traceID"\s*:.{0,4096}?"(?:spanID|spans)"\s*:'),
+        reader="tracing.jaeger:read_jaeger",
+    ),
+    TraceFormat(
+        "otel",
+        words="spans of OpenTelemetry",
+        suffixes=(".json",),
+        detect=_json_with(rb'"resource_?[sS]pans"\s*:'),
+        reader="tracing.otel:read_otel",
+    ),
+    TraceFormat(
+        "chrome",
+        words="Chrome's JSON",
+        suffixes=(".json",),
+        detect=_json_with(rb'^\s*(?:\[\s*\{|\{.*?"traceEvents"\s*:)'),
+        reader="chrome.reader:read_kineto",
+        options=("holds_steps",),
+        streamed="chrome.reader:KinetoFile",
+        rank=_DISTRIBUTED,
+    ),
+)
+
+FORMATS: Mapping[str, TraceFormat] = {row.name: row for row in _ROWS}
+"""By name. The first that recognises a file reads it: Chrome's, which almost any JSON of events fits, is last."""
 
 
 def detect_format(head: bytes) -> str | None:
-    """`kineto`, `chrome`, `xplane`, `nsys`, `rocprof`, `jaeger` or `otel`; None where nothing fits.
+    """The name of the format of a file; None where nothing fits.
 
     Args:
         head: the beginning of the file, unpacked; `HEAD_BYTES` are enough.
     """
-    if head.startswith(_SQLITE):
-        return "nsys"
-    if head.lstrip()[:1] in (b"{", b"["):
-        for name, pattern in _NAMED:
-            if pattern.search(head):
-                return name
-        if _KINETO.search(head):
-            return "kineto"
-        return "chrome" if _EVENTS.search(head) else None
-    return "xplane" if _PLANE.match(head) else None
+    return next((name for name, row in FORMATS.items() if row.detect(head)), None)
+
+
+def describe_formats() -> str:
+    """What can be read, for messages and help: each format's words and how its files are called."""
+    return ", ".join(f"{row.words} ({', '.join(f'*{suffix}' for suffix in row.suffixes)})" for row in FORMATS.values())
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """What a reader is told about the window besides its bytes.
+
+    Attributes:
+        window: the window's number.
+        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
+        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
+        keep_spans: whether spans are wanted.
+        read_hlo: reads HLO protos, remembering programs seen before.
+        holds_steps: whether it holds any step in full, as far as the recorder knows.
+    """
+
+    window: int
+    epoch_unix_ns: int | None
+    steps: "pa.Table"
+    keep_spans: bool
+    read_hlo: Callable[..., Any]
+    holds_steps: bool = True
+
+
+def read_capture(capture_format: str, data: bytes | Path, request: CaptureRequest) -> "Capture":
+    """Decode a raw capture of a known format.
+
+    Args:
+        capture_format: a name of `FORMATS`.
+        data: its bytes, unpacked; or, for a format that `takes_files`, the file that holds them.
+        request: what else the reader is told.
+
+    Raises:
+        SourceError: the format is unknown, or the bytes cannot be decoded.
+    """
+    if capture_format not in FORMATS:
+        raise SourceError(
+            f"window {request.window}: no reader for captures of format {capture_format!r}; there are readers for "
+            f"{', '.join(FORMATS)}. The run was recorded by a newer Phasepoint: upgrade to read it"
+        )
+    return FORMATS[capture_format].read(data, request)
 
 
 def is_packed(head: bytes) -> bool:
@@ -84,116 +237,3 @@ def _unpack_what_is_there(data: bytes) -> bytes:
     except zlib.error:
         pass
     return b"".join(pieces)
-
-
-@dataclass(frozen=True)
-class CaptureRequest:
-    """What a reader is told about the window besides its bytes.
-
-    Attributes:
-        window: the window's number.
-        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
-        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
-        keep_spans: whether spans are wanted.
-        read_hlo: reads HLO protos, remembering programs seen before.
-        holds_steps: whether it holds any step in full, as far as the recorder knows.
-    """
-
-    window: int
-    epoch_unix_ns: int | None
-    steps: pa.Table
-    keep_spans: bool
-    read_hlo: Callable[..., Any]
-    holds_steps: bool = True
-
-
-def read_capture(capture_format: str, data: bytes | Path, request: CaptureRequest) -> Capture:
-    """Decode a raw capture of a known format.
-
-    Args:
-        capture_format: a key of `READERS`.
-        data: its bytes, unpacked; or, for a format of `FROM_FILES`, the file that holds them.
-        request: what else the reader is told.
-
-    Raises:
-        SourceError: the format is unknown, or the bytes cannot be decoded.
-    """
-    if capture_format not in READERS:
-        raise SourceError(
-            f"window {request.window}: no reader for captures of format {capture_format!r}; there are readers for "
-            f"{', '.join(READERS)}. The run was recorded by a newer Phasepoint: upgrade to read it"
-        )
-    return READERS[capture_format](data, request)
-
-
-def _read_xplane(data: bytes, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.xplane.reader import read_xplane
-
-    return read_xplane(
-        data,
-        window=request.window,
-        epoch_unix_ns=request.epoch_unix_ns,
-        steps=request.steps,
-        keep_spans=request.keep_spans,
-        read_hlo=request.read_hlo,
-        holds_steps=request.holds_steps,
-    )
-
-
-def _read_kineto(data: bytes, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.chrome.reader import read_kineto
-
-    return read_kineto(
-        data,
-        window=request.window,
-        epoch_unix_ns=request.epoch_unix_ns,
-        steps=request.steps,
-        keep_spans=request.keep_spans,
-        holds_steps=request.holds_steps,
-    )
-
-
-def _read_nsys(data: bytes | Path, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.nsys.reader import read_nsys
-
-    return read_nsys(data, **_common(request))
-
-
-def _read_rocprof(data: bytes, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.rocprof.reader import read_rocprof
-
-    return read_rocprof(data, **_common(request))
-
-
-def _read_jaeger(data: bytes, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.tracing.jaeger import read_jaeger
-
-    return read_jaeger(data, **_common(request))
-
-
-def _read_otel(data: bytes, request: CaptureRequest) -> Capture:
-    from phasepoint.sources.tracing.otel import read_otel
-
-    return read_otel(data, **_common(request))
-
-
-def _common(request: CaptureRequest) -> dict[str, Any]:
-    names = ("window", "epoch_unix_ns", "steps", "keep_spans")
-    return {name: getattr(request, name) for name in names}
-
-
-READERS: Mapping[str, Callable[[Any, CaptureRequest], Capture]] = {
-    "xplane": _read_xplane,
-    "kineto": _read_kineto,
-    "chrome": _read_kineto,
-    "nsys": _read_nsys,
-    "rocprof": _read_rocprof,
-    "jaeger": _read_jaeger,
-    "otel": _read_otel,
-}
-
-STREAMED = frozenset({"kineto", "chrome"})
-"""Formats of which files are read in bounded memory, slice by slice."""
-
-FROM_FILES = frozenset({"nsys"})
-"""Formats whose readers take a file as it lies, piece by piece, instead of all its bytes."""

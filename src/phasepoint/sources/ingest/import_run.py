@@ -21,7 +21,9 @@ import pyarrow as pa
 from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.core.tables import table_from_columns
 from phasepoint.core.workers import default_workers, map_tasks
-from phasepoint.sources.ingest.trace_file import ReadFile, read_file
+from phasepoint.sources.events.capture import ReadFile
+from phasepoint.sources.ingest.formats import FORMATS
+from phasepoint.sources.ingest.trace_file import read_file
 from phasepoint.sources.ingest.trace_folders import SkippedFile, assign_hosts, find_traces
 from phasepoint.store import ShardWriter, create_run, open_shard
 from phasepoint.store.writer import (
@@ -34,7 +36,6 @@ from phasepoint.store.writer import (
 )
 
 _COSTS = ("start_cost_ps", "stop_cost_ps", "capture_cost_ps")
-_FRAMEWORK = {"kineto": "torch", "xplane": "jax"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class ImportedFile:
 
     Attributes:
         path: the file.
-        format: a key of `READERS`.
+        format: a name of `FORMATS`.
         host: the shard that it became.
         steps: steps that it marks; 0 where the whole file is taken as one.
         events, spans, ignored, dropped, orphans: see the table `conversions`.
@@ -69,7 +70,7 @@ def import_file(
 
     Args:
         file: the trace, packed with gzip or not.
-        format: a key of `READERS`.
+        format: a name of `FORMATS`.
         out: the run.
         host: number of the shard; nobody else may write it.
         command: what the run's manifest shall say that made it.
@@ -79,7 +80,7 @@ def import_file(
         StoreError: the shard cannot be written.
     """
     with read_file(file, format) as read:
-        row = _write(read, out, host, command)
+        row = _write(read, format, out, host, command)
         return ImportedFile(
             path=str(file),
             format=format,
@@ -94,7 +95,9 @@ def import_file(
         )
 
 
-def _write(read: ReadFile, out: str | os.PathLike[str], host: int, command: Sequence[str]) -> dict[str, Any]:
+def _write(
+    read: ReadFile, format: str, out: str | os.PathLike[str], host: int, command: Sequence[str]
+) -> dict[str, Any]:
     """Write a file's shard, its rows as they come, and return the row of `conversions`."""
     steps = read.steps.select(["step", "start_ps", "dur_ps"])
     start_ps = steps["start_ps"][0].as_py()
@@ -106,11 +109,11 @@ def _write(read: ReadFile, out: str | os.PathLike[str], host: int, command: Sequ
         "start_ps": [start_ps],
         "dur_ps": [end_ps - start_ps],
         "reason": ["imported"],
-        "format": [read.format],
+        "format": [format],
         "bytes": [read.size],
         **{name: [0] for name in _COSTS},
     }
-    framework = _FRAMEWORK.get(read.format)
+    framework = FORMATS[format].framework
     closed_ns = read.epoch_unix_ns + end_ps // 1000 + 1
     create_run(out, command=command, frameworks={framework: ""} if framework else {}, devices=read.devices)
     times = iter((read.epoch_unix_ns,))
@@ -167,7 +170,7 @@ class ImportedTraces:
 
 
 @dataclass(frozen=True)
-class ShardTask:
+class FileTask:
     """One file and the shard that it becomes."""
 
     file: str
@@ -188,7 +191,7 @@ def import_traces(
     """Read trace files into a new run, a shard each: of the rank that the file or its name says, else in their order.
 
     Args:
-        places: traces of any format of `READERS`, packed with gzip or not, and folders of them.
+        places: traces of any format of `FORMATS`, packed with gzip or not, and folders of them.
         out: where to create the run, a path or a URL; nothing may be there.
         workers: processes on this machine; None for one a core as far as there is work for them.
         ray_address: a Ray cluster instead, all of whose machines see the files and `out` under the same names.
@@ -205,7 +208,7 @@ def import_traces(
     traces, others = find_traces(places)
     command = tuple(os.fspath(one) for one in places)
     tasks = [
-        ShardTask(str(trace.path), trace.format, host, place, command)
+        FileTask(str(trace.path), trace.format, host, place, command)
         for trace, host in zip(traces, assign_hosts(traces), strict=True)
     ]
     if workers is None:
@@ -226,7 +229,7 @@ def import_traces(
     return ImportedTraces(files, unread, others)
 
 
-def import_shard(task: ShardTask) -> ImportedFile | SkippedFile:
+def import_shard(task: FileTask) -> ImportedFile | SkippedFile:
     """Import one file; what is wrong with its content is told, and stops no other file.
 
     Raises:

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phasepoint.core.errors import SourceError, UsageError
-from phasepoint.sources.ingest.formats import HEAD_BYTES, READERS, STREAMED, detect_format, unpack
+from phasepoint.sources.ingest.formats import FORMATS, HEAD_BYTES, describe_formats, detect_format, unpack
 
-_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*\{.{0,65536}?"rank"\s*:\s*"?(\d{1,9})\b', re.DOTALL)
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank[-_]?|w-)(\d{1,9})(?!\d)", re.IGNORECASE)
 """`rank0`, `trace_rank_12`, `rank-3.json.gz`; `w-3` is how TPU machines of a slice are named."""
 
 
 @dataclass(frozen=True)
-class TraceFile:
+class FoundTrace:
     """A file that holds a trace.
 
     Attributes:
         path: where it is.
-        format: a row of `READERS`.
+        format: a name of `FORMATS`.
         size_bytes: as it lies there, packed or not.
         rank: of its process within the job as the content says, None where it does not.
     """
@@ -40,7 +39,7 @@ class SkippedFile:
     reason: str
 
 
-def look_at(file: Path) -> TraceFile:
+def look_at(file: Path) -> FoundTrace:
     """What a file is.
 
     Raises:
@@ -61,19 +60,14 @@ def look_at(file: Path) -> TraceFile:
     found = detect_format(head[:HEAD_BYTES])
     if found is None:
         raise SourceError(
-            f"{file}: no trace that is known: it begins with {head[:16]!r}; expected Kineto's JSON (torch.profiler), "
-            "an XPlane (*.xplane.pb), an export of Nsight Systems (*.sqlite), an output of rocprofv3 (JSON), or spans "
-            "of Jaeger or OpenTelemetry (JSON)"
+            f"{file}: no trace that is known: it begins with {head[:16]!r}; expected one of: {describe_formats()}"
         )
-    if found not in READERS:
-        raise SourceError(
-            f"{file}: a trace of format {found!r}, which is not read; expected one of {', '.join(READERS)}"
-        )
-    match = _DISTRIBUTED.search(head) or _DISTRIBUTED.search(tail) if found in STREAMED else None
-    return TraceFile(file, found, size, None if match is None else int(match[1]))
+    rank = FORMATS[found].rank
+    match = rank and (rank.search(head) or rank.search(tail))
+    return FoundTrace(file, found, size, None if match is None else int(match[1]))
 
 
-def find_traces(places: Sequence[str | os.PathLike[str]]) -> tuple[tuple[TraceFile, ...], tuple[SkippedFile, ...]]:
+def find_traces(places: Sequence[str | os.PathLike[str]]) -> tuple[tuple[FoundTrace, ...], tuple[SkippedFile, ...]]:
     """The traces among files and, at any depth, in folders; and what else lies in those folders.
 
     Args:
@@ -88,7 +82,7 @@ def find_traces(places: Sequence[str | os.PathLike[str]]) -> tuple[tuple[TraceFi
     """
     if not places:
         raise UsageError("no file to import")
-    traces: dict[Path, TraceFile] = {}
+    traces: dict[Path, FoundTrace] = {}
     skipped: list[SkippedFile] = []
     for place in map(Path, places):
         if not place.is_dir():
@@ -103,7 +97,7 @@ def find_traces(places: Sequence[str | os.PathLike[str]]) -> tuple[tuple[TraceFi
     return tuple(traces.values()), tuple(skipped)
 
 
-def _in_folder(folder: Path) -> tuple[list[TraceFile], list[SkippedFile]]:
+def _in_folder(folder: Path) -> tuple[list[FoundTrace], list[SkippedFile]]:
     found, others = [], []
     for path in sorted(_files_below(folder)):
         try:
@@ -123,7 +117,7 @@ def _files_below(folder: Path) -> list[Path]:
     ]
 
 
-def assign_hosts(traces: Sequence[TraceFile]) -> list[int]:
+def assign_hosts(traces: Sequence[FoundTrace]) -> list[int]:
     """The shard of each trace: its rank as the content says, else as its name does, else the next number that is free.
 
     Names count only where they tell all files apart that do not say their rank: `node0/rank0`, `node1/rank0` are

@@ -3,17 +3,16 @@
 What every analysis of the stack returns: a table whose columns say what they hold, and what is missing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.lazy import Once
 from phasepoint.core.tables import Column
 from phasepoint.store import Run, Shard
-
-T = TypeVar("T")
 
 Data = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """Values by column name, `[n_rows]` each; or rows, one after another."""
@@ -87,7 +86,7 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 
 
 @dataclass(frozen=True, eq=False)
-class StackShard:
+class StackShard(Once):
     """A shard and its tables.
 
     Attributes:
@@ -100,7 +99,6 @@ class StackShard:
     shard: Shard
     windows: tuple[int, ...] | None = None
     _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False)
-    _made: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     @property
     def host(self) -> int:
@@ -119,13 +117,6 @@ class StackShard:
             self._tables[name] = _of_windows(name, table, self.windows)
         table = self._tables[name]
         return table if columns is None else table.select(list(columns))
-
-    def once(self, make: "Callable[[StackShard], T]") -> T:
-        """What a function makes of the shard, made at the first call and kept: analyses share their groundwork."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        made: T = self._made[make]
-        return made
 
     def only(self, windows: Sequence[int]) -> "StackShard":
         """The shard as if it held these windows alone; what was read of it is not read again."""
