@@ -6,7 +6,7 @@ from rich.console import Console
 
 from phasepoint.measure.command import MeasuredRegion
 from phasepoint.measure.levels import level_samples
-from phasepoint.measure.result import Evidence, LayerKey, LayerTime, OpKey, OpTime, Sample
+from phasepoint.measure.result import InstrumentReading, LayerKey, LayerOpKey, LayerOpTime, LayerTime, Sample
 from phasepoint.report.terminal.stack import render_measurement
 
 MS = 10**9
@@ -14,9 +14,9 @@ CONV, HEAD = LayerKey("Net/conv", "forward"), LayerKey("Net/[red]head", "forward
 
 
 def printed(top):
-    at_l = Evidence({CONV: LayerTime(8 * MS, 0, 1), HEAD: LayerTime(1 * MS, 0, 2)})
-    at_k = Evidence(
-        {CONV: LayerTime(12 * MS, 0, 1)}, ops={OpKey(CONV, "aten::conv2d", "op", "cpu:0"): OpTime(7 * MS, 1)}
+    at_l = InstrumentReading({CONV: LayerTime(8 * MS, 0, 1), HEAD: LayerTime(1 * MS, 0, 2)})
+    at_k = InstrumentReading(
+        {CONV: LayerTime(12 * MS, 0, 1)}, ops={LayerOpKey(CONV, "aten::conv2d", "op", "cpu:0"): LayerOpTime(7 * MS, 1)}
     )
     samples = [
         Sample("M", 10 * MS, 10 * MS),

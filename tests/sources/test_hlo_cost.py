@@ -116,7 +116,7 @@ def convolutional_net():
 def transformer():
     from flax import linen as nn
 
-    class Block(nn.Module):
+    class TraceBlock(nn.Module):
         @nn.compact
         def __call__(self, x):
             h = nn.LayerNorm()(x)
@@ -127,7 +127,7 @@ def transformer():
         @nn.compact
         def __call__(self, tokens):
             x = nn.Embed(100, 32)(tokens)
-            return nn.Dense(100)(nn.remat(Block)()(x))
+            return nn.Dense(100)(nn.remat(TraceBlock)()(x))
 
     return Transformer()
 

@@ -60,7 +60,7 @@ def outline_pickle(data: bytes) -> Outline:
         SourceError: it is no pickle, is damaged or cut off, or has more than `MOST_OPCODES` opcodes.
     """
     stack: list[Any] = []
-    memo: dict[int, Any] = {}
+    memo: dict[Any, Any] = {}
     end = 0
     try:
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):

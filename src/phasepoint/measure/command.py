@@ -12,7 +12,7 @@ from typing import Any
 from phasepoint.core.errors import NoDataError, RecordError, UsageError
 from phasepoint.measure.levels import collapse, level_samples
 from phasepoint.measure.regions import FOUND, VARIABLE, MeasureOptions
-from phasepoint.measure.result import Level, LeveledMeasurement, Sample, Unavailable, sample_from_plain
+from phasepoint.measure.result import Level, LeveledMeasurement, NotMeasured, Sample, sample_from_plain
 from phasepoint.recorder.process.launch import INJECT_FOLDER
 
 DEFAULT_COMMAND_REPEATS = 3
@@ -44,7 +44,7 @@ class _Process:
     level: Level
     regions: dict[str, list[Sample]] = field(default_factory=dict)
     heads: list[dict[str, Any]] = field(default_factory=list)
-    unavailable: list[Unavailable] = field(default_factory=list)
+    unavailable: list[NotMeasured] = field(default_factory=list)
 
 
 def measure_command(
@@ -121,7 +121,7 @@ def _read(path: Path, level: Level) -> _Process:
         if "sample" in line:
             process.regions.setdefault(line["region"], []).append(sample_from_plain(line["sample"]))
         elif "unavailable" in line:
-            process.unavailable.append(Unavailable(**line["unavailable"]))
+            process.unavailable.append(NotMeasured(**line["unavailable"]))
         else:
             process.heads.append(line)
     return process

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from phasepoint.core.errors import UsageError
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.measure.result import Evidence, Level, Sample
+from phasepoint.measure.result import InstrumentReading, Level, Sample
 
 
 class Instrument(Protocol):
@@ -52,7 +52,7 @@ class Instrument(Protocol):
         """What has run since `open` was to warm up; what runs from now on counts. Not timed."""
         ...
 
-    def close(self, *, read: bool = True) -> Evidence:
+    def close(self, *, read: bool = True) -> InstrumentReading:
         """Take it out again and say what was seen; nothing where it need not be read. Not timed."""
         ...
 
@@ -129,7 +129,7 @@ class Sampler:
             evidence = instrument.close(read=done)
         if done:
             if counted:
-                evidence = Evidence(counters=counted)
+                evidence = InstrumentReading(counters=counted)
             times = ((end_ns - start_ns) * PS_PER_NS, (end_cpu_ns - start_cpu_ns) * PS_PER_NS)
             self.samples.append(Sample(level, *times, switches, evidence))
 

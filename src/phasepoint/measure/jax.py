@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.nesting import nest_spans
-from phasepoint.measure.result import Evidence, LayerKey, LayerTime, Level, OpKey, OpTime
+from phasepoint.measure.result import InstrumentReading, LayerKey, LayerOpKey, LayerOpTime, LayerTime, Level
 
 OP_COST_PS = 500_000
 """What recording one op takes on CPU, its three to six events of 100–130 ns together (jax 0.10.2, 200 sorts of 4 × 4
@@ -67,21 +67,21 @@ class JaxInstrument:
             self._step = self._sessions[self._level].step_annotation(0)
             self._step.__enter__()
 
-    def close(self, *, read: bool = True) -> Evidence:
+    def close(self, *, read: bool = True) -> InstrumentReading:
         """End the profiler and read what it saw."""
         if self._level not in self._sessions:
-            return Evidence()
+            return InstrumentReading()
         assert self._step is not None
         self._step.__exit__(None, None, None)
         data = self._sessions[self._level].stop()()
         if not read:
-            return Evidence()
+            return InstrumentReading()
         from phasepoint.sources.xplane.reader import read_xplane
 
         return evidence_of_spans(read_xplane(data, window=0).spans, with_ops=self._level == "K")
 
 
-def evidence_of_spans(spans: pa.Table, *, with_ops: bool) -> Evidence:
+def evidence_of_spans(spans: pa.Table, *, with_ops: bool) -> InstrumentReading:
     """Times of layers, and of ops if they are wanted, in step 0.
 
     Args:
@@ -94,7 +94,7 @@ def evidence_of_spans(spans: pa.Table, *, with_ops: bool) -> Evidence:
     end_ps = start_ps + rows["dur_ps"].to_numpy()
     self_ps = nest_spans(np.zeros(len(start_ps), np.int64), start_ps, end_ps).self_ps.tolist()
     layers: dict[LayerKey, LayerTime] = {}
-    ops: dict[OpKey, OpTime] = {}
+    ops: dict[LayerOpKey, LayerOpTime] = {}
     names = ("layer", "direction", "name", "level", "device")
     for own_ps, layer, way, name, level, device in zip(
         self_ps, *(rows[column].to_pylist() for column in names), strict=True
@@ -104,7 +104,7 @@ def evidence_of_spans(spans: pa.Table, *, with_ops: bool) -> Evidence:
             seen = layers.get(key, LayerTime(0, 0, 0))
             layers[key] = LayerTime(seen.self_ps + own_ps, seen.cost_ps + OP_COST_PS, seen.calls + 1)
         if with_ops:
-            op = OpKey(key, name, level, device)
-            before = ops.get(op, OpTime(0, 0))
-            ops[op] = OpTime(before.self_ps + own_ps, before.calls + 1)
-    return Evidence(layers, 0, ops)
+            op = LayerOpKey(key, name, level, device)
+            before = ops.get(op, LayerOpTime(0, 0))
+            ops[op] = LayerOpTime(before.self_ps + own_ps, before.calls + 1)
+    return InstrumentReading(layers, 0, ops)

@@ -18,18 +18,18 @@ from phasepoint.core.statistics import apportion
 from phasepoint.measure.result import (
     BELOW,
     CounterValue,
-    Evidence,
+    InstrumentReading,
     LayerKey,
     LayerLatency,
+    LayerOpKey,
+    LayerOpTime,
     LayerTime,
     Level,
     LeveledMeasurement,
     LevelResult,
-    OpKey,
+    NotMeasured,
     OpLatency,
-    OpTime,
     Sample,
-    Unavailable,
 )
 
 TRIM_RATIO = 0.2
@@ -105,7 +105,7 @@ def level_samples(
     framework: str,
     framework_version: str,
     devices: tuple[str, ...],
-    unavailable: tuple[Unavailable, ...] = (),
+    unavailable: tuple[NotMeasured, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> LeveledMeasurement:
     """Make one measurement of the repeats at every level.
@@ -267,9 +267,9 @@ def _ops(
 
     if not samples:
         return layers, (), None
-    times = _columns((one.evidence.ops for one in samples), OpTime(0, 0))
+    times = _columns((one.evidence.ops for one in samples), LayerOpTime(0, 0))
     known = {LayerKey(one.layer, one.direction): one.latency_ps for one in layers}
-    groups: dict[LayerKey | None, list[OpKey]] = {}
+    groups: dict[LayerKey | None, list[LayerOpKey]] = {}
     for key in times:
         groups.setdefault(key.layer if key.layer in known else None, []).append(key)
     rows: list[OpLatency] = []
@@ -319,11 +319,11 @@ def collapse(samples: Sequence[Sample]) -> Sample:
         for key, column in _columns((one.layers for one in seen), LayerTime(0, 0, 0)).items()
     }
     ops = {
-        key: OpTime(trimmed_mean_ps([one.self_ps for one in column]), trimmed_mean_ps([one.calls for one in column]))
-        for key, column in _columns((one.ops for one in seen), OpTime(0, 0)).items()
+        key: LayerOpTime(*(trimmed_mean_ps([getattr(one, name) for one in column]) for name in ("self_ps", "calls")))
+        for key, column in _columns((one.ops for one in seen), LayerOpTime(0, 0)).items()
     }
     counters = _columns((one.counters for one in seen), 0)
-    evidence = Evidence(
+    evidence = InstrumentReading(
         layers=layers,
         outside_cost_ps=trimmed_mean_ps([one.outside_cost_ps for one in seen]),
         ops=ops,

@@ -11,7 +11,7 @@ from phasepoint.core.errors import RecordError, UsageError
 from phasepoint.measure.instrument import FRAMEWORKS, Instrument, LevelClocks, Sampler, frameworks_of, make_instrument
 from phasepoint.measure.levels import LEVEL_ORDER, level_samples
 from phasepoint.measure.regions import launched_sampler
-from phasepoint.measure.result import LEVEL_NAMES, Level, LeveledMeasurement, Unavailable
+from phasepoint.measure.result import LEVEL_NAMES, Level, LeveledMeasurement, NotMeasured
 
 DEFAULT_LEVELS: tuple[Level, ...] = ("M", "L", "K")
 DEFAULT_REPEATS = 10
@@ -62,7 +62,7 @@ def measure(
     chosen = choose_levels(levels)
     if repeats < 1 or warmups < 0:
         raise UsageError(f"repeats {repeats}, warmups {warmups}: expected at least 1 and 0")
-    call = _Call(fn, args, kwargs or {})
+    call = _TimedCall(fn, args, kwargs or {})
     launched = launched_sampler()
     if launched is not None:
         chosen = launched.levels
@@ -105,7 +105,7 @@ PRIMING_CALLS, PRIMING_NS = 5, 50_000_000
 longer than usual (an LSTM of 1 ms in PyTorch, two x86-64 cores, medians of 12, 2026-11-21): profilers cool caches."""
 
 
-class _Call:
+class _TimedCall:
     """The work: a function and its arguments."""
 
     def __init__(self, fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -138,32 +138,32 @@ class _Call:
 
 
 def _warm_up(
-    sampler: Sampler, call: _Call, levels: Sequence[Level], warmups: int
-) -> tuple[tuple[Level, ...], tuple[Unavailable, ...]]:
+    sampler: Sampler, call: _TimedCall, levels: Sequence[Level], warmups: int
+) -> tuple[tuple[Level, ...], tuple[NotMeasured, ...]]:
     """Run every level for nothing; the levels that work, and why others do not."""
     works: list[Level] = []
-    unavailable: list[Unavailable] = []
+    unavailable: list[NotMeasured] = []
     for level in levels:
         try:
             for _ in range(max(warmups, 1)):
                 call.run(sampler, level)
             works.append(level)
         except RecordError as error:
-            unavailable.append(Unavailable(level, str(error)))
+            unavailable.append(NotMeasured(level, str(error)))
     sampler.samples.clear()
     return tuple(level for level in works if level != "K" or "L" in works), tuple(unavailable)
 
 
-def _missing_counters(levels: Sequence[Level]) -> tuple[Unavailable, ...]:
+def _missing_counters(levels: Sequence[Level]) -> tuple[NotMeasured, ...]:
     if "C" not in levels:
         return ()
     from phasepoint.measure.counters import available_counters
 
     reason = available_counters()[1]
-    return () if reason is None else (Unavailable("counters", reason),)
+    return () if reason is None else (NotMeasured("counters", reason),)
 
 
-def _framework_of(call: _Call) -> str:
+def _framework_of(call: _TimedCall) -> str:
     """The framework whose values go in, or whose module it is, or whose values come out.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any
 
 from phasepoint.core.errors import RecordError, UsageError
 from phasepoint.measure.instrument import Sampler
-from phasepoint.measure.result import Level, Unavailable, sample_to_plain
+from phasepoint.measure.result import Level, NotMeasured, sample_to_plain
 
 VARIABLE = "PHASEPOINT_MEASURE"
 """Environment variable that holds, as JSON, what a process of `phasepoint stack measure` is run for."""
@@ -129,7 +129,7 @@ class LaunchedSampler:
         context.__exit__(None, None, None)
         self._hand_over_samples(sampler, name)
 
-    def hand_over(self, sampler: Sampler, unavailable: Sequence[Unavailable]) -> None:
+    def hand_over(self, sampler: Sampler, unavailable: Sequence[NotMeasured]) -> None:
         """Write the samples of this process's level that `measure` took."""
         self._write_head(sampler)
         for one in unavailable:

@@ -45,7 +45,7 @@ class LayerTime:
     kind: str | None = None
 
 
-class OpKey(NamedTuple):
+class LayerOpKey(NamedTuple):
     """What times of ops and kernels are added up by; `layer` is None outside every layer."""
 
     layer: LayerKey | None
@@ -55,7 +55,7 @@ class OpKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OpTime:
+class LayerOpTime:
     """An op or kernel in one run: time less what is nested inside, and executions."""
 
     self_ps: int
@@ -63,7 +63,7 @@ class OpTime:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class InstrumentReading:
     """What an instrument saw in one run.
 
     Attributes:
@@ -76,7 +76,7 @@ class Evidence:
 
     layers: Mapping[LayerKey, LayerTime] = field(default_factory=dict)
     outside_cost_ps: int = 0
-    ops: Mapping[OpKey, OpTime] = field(default_factory=dict)
+    ops: Mapping[LayerOpKey, LayerOpTime] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ class Sample:
     wall_ps: int
     cpu_ps: int
     switches: int = 0
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: InstrumentReading = field(default_factory=InstrumentReading)
 
 
 def sample_to_plain(sample: Sample) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def sample_to_plain(sample: Sample) -> dict[str, Any]:
 
 def sample_from_plain(plain: Mapping[str, Any]) -> Sample:
     """The sample that `sample_to_plain` made this of."""
-    evidence = Evidence(
+    evidence = InstrumentReading(
         layers={LayerKey(layer, way): LayerTime(**time) for layer, way, time in plain["layers"]},
         outside_cost_ps=plain["outside_cost_ps"],
         ops={
-            OpKey(None if layer is None else LayerKey(*layer), op, level, device): OpTime(**time)
+            LayerOpKey(None if layer is None else LayerKey(*layer), op, level, device): LayerOpTime(**time)
             for layer, op, level, device, time in plain["ops"]
         },
         counters=plain["counters"],
@@ -221,7 +221,7 @@ class CounterValue:
 
 
 @dataclass(frozen=True)
-class Unavailable:
+class NotMeasured:
     """Something asked for that was not measured, and why."""
 
     what: str
@@ -262,7 +262,7 @@ class LeveledMeasurement:
     closure_ratio: float | None
     ops: tuple[OpLatency, ...]
     counters: tuple[CounterValue, ...]
-    unavailable: tuple[Unavailable, ...]
+    unavailable: tuple[NotMeasured, ...]
     notes: tuple[str, ...]
 
     def level(self, level: Level) -> LevelResult:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.measure.marks import OUTSIDE, LayerMarks, MarkCost, Marks, charge_marks
-from phasepoint.measure.result import Evidence, LayerKey, LayerTime, Level, OpKey, OpTime
+from phasepoint.measure.result import InstrumentReading, LayerKey, LayerOpKey, LayerOpTime, LayerTime, Level
 from phasepoint.measure.torch_layers import LayerNames, TorchHooks, calibrate_mark_cost
 
 _NS_PER_MS = 1_000_000
@@ -84,10 +84,10 @@ class TorchInstrument:
             self._step.__enter__()
         self._marks.reset()
 
-    def close(self, *, read: bool = True) -> Evidence:
+    def close(self, *, read: bool = True) -> InstrumentReading:
         """Take out what `open` put in and read it."""
         if self._level not in ("L", "K"):
-            return Evidence()
+            return InstrumentReading()
         data = None
         if self._level == "K":
             assert self._step is not None
@@ -96,9 +96,9 @@ class TorchInstrument:
             data = pending() if read else None
         self._hooks.remove()
         if not read:
-            return Evidence()
+            return InstrumentReading()
         layers, outside_cost_ps = self._layers(self._marks.take())
-        return Evidence(layers, outside_cost_ps, {} if data is None else self._ops(data), notes=self._notes())
+        return InstrumentReading(layers, outside_cost_ps, {} if data is None else self._ops(data), notes=self._notes())
 
     def _layers(self, marks: Marks) -> tuple[dict[LayerKey, LayerTime], int]:
         if self._with_events:
@@ -131,7 +131,7 @@ class TorchInstrument:
             return ()
         return (f"{self._hooks.elsewhere} module calls were compiled or on other threads: they are no layers here",)
 
-    def _ops(self, data: bytes) -> dict[OpKey, OpTime]:
+    def _ops(self, data: bytes) -> dict[LayerOpKey, LayerOpTime]:
         """Ops (kernels where there is a device) by the layer that was charged when they began or were launched."""
         from phasepoint.sources.chrome.reader import read_kineto
 
@@ -140,12 +140,12 @@ class TorchInstrument:
         inside = pc.fill_null(pc.equal(spans["step"], 0), False)
         wanted = spans.filter(pc.and_(pc.equal(spans["level"], "kernel" if on_device else "op"), inside))
         keys = charged_at(spans, cause_ps(spans, wanted))
-        ops: dict[OpKey, OpTime] = {}
+        ops: dict[LayerOpKey, LayerOpTime] = {}
         columns = (wanted[name].to_pylist() for name in ("name", "level", "device", "self_ps"))
         for key, name, level, device, self_ps in zip(keys.tolist(), *columns, strict=True):
-            op = OpKey(None if key == OUTSIDE else self._names.key(key), name, level, device)
-            before = ops.get(op, OpTime(0, 0))
-            ops[op] = OpTime(before.self_ps + self_ps, before.calls + 1)
+            op = LayerOpKey(None if key == OUTSIDE else self._names.key(key), name, level, device)
+            before = ops.get(op, LayerOpTime(0, 0))
+            ops[op] = LayerOpTime(before.self_ps + self_ps, before.calls + 1)
         return ops
 
 

@@ -141,7 +141,7 @@ class CompactResult:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SmallPart:
     """A readable part: its rows, its first sources (itself, if it is no merged one), its size in bytes."""
 
     name: str
@@ -201,7 +201,7 @@ def _compact_table(
     sizes = {e.name.removesuffix(PART_SUFFIX): e.size for e in list_directory(location, folder)}
     if sum(sizes[name] < target_bytes for name in names) < min_parts:
         return tuple(skipped)
-    group: list[_Part] = []
+    group: list[_SmallPart] = []
     for name in names:
         part = _read_part(location, folder, spec, name) if sizes[name] < target_bytes else None
         if part is not None:
@@ -233,7 +233,7 @@ def _settle(location: Location, folder: str, spec: TableSpec) -> tuple[list[str]
     return kept, [location.show(f"{folder}/{name}{PART_SUFFIX}") for name in broken]
 
 
-def _merge(location: Location, folder: str, spec: TableSpec, group: list[_Part]) -> None:
+def _merge(location: Location, folder: str, spec: TableSpec, group: list[_SmallPart]) -> None:
     """Replace a group of parts by one."""
     if len(group) < 2:
         return
@@ -245,13 +245,13 @@ def _merge(location: Location, folder: str, spec: TableSpec, group: list[_Part])
         delete_file(location, f"{folder}/{part.name}{PART_SUFFIX}")
 
 
-def _read_part(location: Location, folder: str, spec: TableSpec, name: str) -> _Part | None:
+def _read_part(location: Location, folder: str, spec: TableSpec, name: str) -> _SmallPart | None:
     data = _read(location, folder, name)
     rows = _decode(spec, data)
     if rows is None:
         return None
     sources = merged_sources(data) if name.startswith(MERGED_PREFIX) else frozenset({name})
-    return _Part(name, rows, sources, data.size)
+    return _SmallPart(name, rows, sources, data.size)
 
 
 def _read(location: Location, folder: str, name: str) -> pa.Buffer:

@@ -31,7 +31,7 @@ NEXT_EVENT = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class TraceBlock:
     """Some bytes of a trace.
 
     Attributes:
@@ -56,16 +56,16 @@ class ByteSource(Protocol):
         """Fill some of the room; 0 at the end."""
 
 
-def block_of(text: bytes, *, is_last: bool) -> Block:
+def block_of(text: bytes, *, is_last: bool) -> TraceBlock:
     """A block of these bytes."""
     data = np.zeros(len(text) + PADDING, np.uint8)
     data[: len(text)] = np.frombuffer(text, np.uint8)
-    return Block(data, len(text), is_last)
+    return TraceBlock(data, len(text), is_last)
 
 
 def read_blocks(
     source: ByteSource, *, block_bytes: int = BLOCK_BYTES, spare: deque[NDArray[np.uint8]] | None = None
-) -> Iterator[Block]:
+) -> Iterator[TraceBlock]:
     """The bytes of a source, cut where events seem to end; a stretch without such a place is one block however long
     it is, up to `MAX_EVENT_BYTES`.
 
@@ -83,7 +83,7 @@ def read_blocks(
         size, is_last = _fill(source, data, len(rest), len(rest) + room)
         if is_last:
             data[size : size + PADDING] = 0
-            yield Block(data, size, True)
+            yield TraceBlock(data, size, True)
             return
         cut = _last_cut(data, size)
         if cut is None and size < MAX_EVENT_BYTES:
@@ -91,7 +91,7 @@ def read_blocks(
             continue
         cut = size if cut is None else cut
         rest = data[cut:size].tobytes()
-        yield Block(data, cut, False)
+        yield TraceBlock(data, cut, False)
 
 
 def _array_of(size: int, spare: deque[NDArray[np.uint8]]) -> NDArray[np.uint8]:

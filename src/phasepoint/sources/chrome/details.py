@@ -17,7 +17,7 @@ from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.chrome.kinds import Event
 from phasepoint.sources.chrome.rows import spread_at
 from phasepoint.sources.chrome.scan import ARG_FLOAT, ARG_FLOAT_TEXT, ARG_KEY, SLOTS
-from phasepoint.sources.events.layers import NONE, LayerRows, TorchLayers
+from phasepoint.sources.events.layers import NONE, LayerRows, LayersOfRanges
 from phasepoint.sources.events.tables import nullable, text_column
 
 CALLS = 1 << 19
@@ -133,7 +133,7 @@ class Arguments:
         return column
 
     def rows_with(self, name: str) -> Int64s:
-        """Rows that have one argument."""
+        """SpooledRows that have one argument."""
         return np.asarray(self.keys[self.keys & 255 == SLOTS[name]] >> 8)
 
     def of_rows(self, place: Int64s) -> tuple[Int64s, Int64s]:
@@ -218,7 +218,7 @@ def bandwidth_rows(arguments: Arguments, rows: Int64s) -> tuple[dict[str, Any], 
 
 
 def allocations_table(arguments: Arguments, rows: Int64s, time_ps: Int64s, span: Int64s, window: int) -> pa.Table:
-    """Rows of `allocations`.
+    """SpooledRows of `allocations`.
 
     Args:
         arguments: the slice's arguments.
@@ -267,7 +267,7 @@ def named_values(arguments: Arguments, is_wanted: NDArray[np.bool_]) -> tuple[In
 def metrics_table(
     arguments: Arguments, is_wanted: NDArray[np.bool_], kind: NDArray[Any], kinds: Sequence[Event], window: int
 ) -> pa.Table:
-    """Rows of `metrics` of hardware counters, which name the kernel but not its span."""
+    """SpooledRows of `metrics` of hardware counters, which name the kernel but not its span."""
     rows, names, values = named_values(arguments, is_wanted)
     if not len(rows):
         return TABLES["metrics"].empty()
@@ -286,7 +286,7 @@ def metrics_table(
 def counters_table(
     arguments: Arguments, is_wanted: NDArray[np.bool_], events: tuple[NDArray[Any], Sequence[Event]], time_ps: Int64s
 ) -> pa.Table:
-    """Rows of `counters`: a sample of each number of each counter event."""
+    """SpooledRows of `counters`: a sample of each number of each counter event."""
     rows, names, values = named_values(arguments, is_wanted)
     if not len(rows):
         return TABLES["counters"].empty()
@@ -361,7 +361,7 @@ class SliceLayers:
     """
 
     def __init__(self, names: Sequence[str], texts: Sequence[str]) -> None:
-        self._torch = TorchLayers(names, texts)
+        self._torch = LayersOfRanges(names, texts)
         self._calls = np.empty((3, 0), np.int64)
 
     @property
@@ -412,7 +412,7 @@ class SliceLayers:
 
 
 def _rows_of(span: Int64s, wanted: Int64s) -> Int64s:
-    """Rows of spans by number, `NONE` for those that are not there. The spans' numbers rise from row to row."""
+    """SpooledRows of spans by number, `NONE` for those that are not there. The spans' numbers rise from row to row."""
     rows = np.flatnonzero(span != NONE)
     if not len(rows):
         return np.full(len(wanted), NONE, np.int64)

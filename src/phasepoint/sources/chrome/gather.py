@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import number_keys
 from phasepoint.sources.chrome import scan
-from phasepoint.sources.chrome.blocks import Block
+from phasepoint.sources.chrome.blocks import TraceBlock
 from phasepoint.sources.chrome.json_bytes import MAX_TEXTS, NO_NUMBER, TEXT_SLOTS
 from phasepoint.sources.chrome.kinds import Event, Fate, device_of, fate_of, may_bound_steps
 from phasepoint.sources.chrome.rows import group_extras, order_rows, sift_extras, spread
-from phasepoint.sources.chrome.spool import Rows
+from phasepoint.sources.chrome.spool import SpooledRows
 
 _MOST_DIGITS = 30
 """Above the decimal point; more are no time, and take memory as they are written out."""
@@ -163,7 +163,7 @@ _scratch = threading.local()
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class GatheredPiece:
     """What one call of the scanner gave: rows, arguments, and the texts that they number."""
 
     events: Int64s
@@ -175,12 +175,12 @@ class Piece:
 class Scanned:
     """A block as far as it could be scanned: pieces, how the last call ended, and where."""
 
-    pieces: list[Piece]
+    pieces: list[GatheredPiece]
     state: int
     stop: int
 
 
-def scan_block(block: Block, start: int, origin_us: int) -> Scanned:
+def scan_block(block: TraceBlock, start: int, origin_us: int) -> Scanned:
     """Scan a block from a place between events. May be called from any thread.
 
     Args:
@@ -208,11 +208,11 @@ def scan_block(block: Block, start: int, origin_us: int) -> Scanned:
             _read_slow_times(block, found, origin_us)
             where = texts[1 : 1 + 2 * texts[0]].reshape(-1, 2).tolist()
             view = memoryview(block.data)  # type: ignore[arg-type]
-            pieces.append(Piece(found, extras[:m].copy(), [bytes(view[at : at + size]) for at, size in where]))
+            pieces.append(GatheredPiece(found, extras[:m].copy(), [bytes(view[at : at + size]) for at, size in where]))
     return Scanned(pieces, state, stop)
 
 
-def _read_slow_times(block: Block, events: Int64s, origin_us: int) -> None:
+def _read_slow_times(block: TraceBlock, events: Int64s, origin_us: int) -> None:
     """Times that the scanner left: exponents, digits below the picosecond, numbers far away."""
     for column, slow, known, origin in (
         (scan.START, scan.SLOW_START, scan.KNOWS_START, origin_us),
@@ -272,7 +272,7 @@ class Gatherer:
         """Whether anything ran on a device."""
         return any(event.device and fate_of(event) == Fate.SPAN for event in self.kinds)
 
-    def rows_of(self, piece: Piece) -> Rows:
+    def rows_of(self, piece: GatheredPiece) -> SpooledRows:
         """The rows of some events, sorted, under the file's numbers."""
         events, n = piece.events, len(piece.events)
         text_ids = np.array([self._text_id(text) for text in piece.texts] + [-1], np.int64)
@@ -335,7 +335,7 @@ class Gatherer:
             self.texts.append(decode_text(text))
         return number
 
-    def _kinds_of(self, piece: Piece) -> NDArray[np.int32]:
+    def _kinds_of(self, piece: GatheredPiece) -> NDArray[np.int32]:
         events = piece.events
         what = (events[:, scan.PHASE] + 1) << 32 | (events[:, scan.CAT] + 1)
         numbers, first = number_keys(what, events[:, scan.NAME], events[:, scan.DEVICE], events[:, scan.PID])
@@ -359,10 +359,10 @@ class Gatherer:
             self._counts = np.column_stack((self._counts, np.zeros((2, len(new)), np.int64)))
         return np.array(ids, np.int32)[numbers] if len(numbers) else np.empty(0, np.int32)
 
-    def _known(self, piece: Piece, text: int) -> str:
+    def _known(self, piece: GatheredPiece, text: int) -> str:
         return self.texts[self._text_id(piece.texts[text])] if text >= 0 else ""
 
-    def _tracks_of(self, piece: Piece, kind: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _tracks_of(self, piece: GatheredPiece, kind: NDArray[np.int32]) -> NDArray[np.int32]:
         events = piece.events
         on_device = self._on_device[kind]
         stream = np.where(on_device, events[:, scan.STREAM], NO_NUMBER)
@@ -379,7 +379,7 @@ class Gatherer:
             ids.append(self._track_ids.setdefault(key, len(self._track_ids)))
         return np.array(ids, np.int32)[numbers] if len(numbers) else np.empty(0, np.int32)
 
-    def _shapes_of(self, piece: Piece) -> NDArray[np.int32]:
+    def _shapes_of(self, piece: GatheredPiece) -> NDArray[np.int32]:
         n = len(piece.events)
         dims, kinds = np.full((2, n), -1, np.int64)
         if not spread(piece.extras, scan.SLOTS["Input Dims"], dims):
@@ -397,7 +397,7 @@ class Gatherer:
             ids.append(number)
         return np.array(ids, np.int32)[numbers]
 
-    def _note_names(self, piece: Piece, rows: Int64s) -> None:
+    def _note_names(self, piece: GatheredPiece, rows: Int64s) -> None:
         if not len(rows):
             return
         names = np.full(len(piece.events), -1, np.int64)
@@ -409,7 +409,7 @@ class Gatherer:
                 self._thread_names[pid, tid] = name
 
     def _with_pairs(
-        self, columns: list[Any], piece: Piece, rows: Int64s, kind: NDArray[np.int32], track: NDArray[np.int32]
+        self, columns: list[Any], piece: GatheredPiece, rows: Int64s, kind: NDArray[np.int32], track: NDArray[np.int32]
     ) -> list[Any]:
         """The rows, and those of spans whose begin and end are events of their own."""
         for i in rows.tolist():
@@ -428,7 +428,7 @@ class Gatherer:
         more = [done[:, 0], done[:, 1], empty, done[:, 2], done[:, 3], empty]
         return [np.concatenate(both) for both in zip(columns, more, strict=True)]
 
-    def _note(self, rows: Rows) -> None:
+    def _note(self, rows: SpooledRows) -> None:
         named = rows.keys[rows.keys & 255 == scan.SLOTS["Collective name"]] >> 8
         self.device_collectives |= bool(self._on_device[rows.kind[named]].any())
         is_span = self.is_span(rows.kind)
@@ -461,7 +461,7 @@ def decode_text(text: bytes) -> str:
     return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def _in_order(columns: list[Any], keys: Int64s, values: Int64s) -> Rows:
+def _in_order(columns: list[Any], keys: Int64s, values: Int64s) -> SpooledRows:
     order = order_rows(np.ascontiguousarray(columns[0]), np.ascontiguousarray(columns[1]))
     if order is not None:
         place = np.empty(len(order), np.int64)
@@ -471,4 +471,4 @@ def _in_order(columns: list[Any], keys: Int64s, values: Int64s) -> Rows:
         group_extras(keys, values, place, len(order), new_keys, new_values)
         keys, values = new_keys, new_values
     start, dur, correlation, kind, track, shape = columns
-    return Rows(start, dur, correlation, kind, track, shape, keys, values)
+    return SpooledRows(start, dur, correlation, kind, track, shape, keys, values)

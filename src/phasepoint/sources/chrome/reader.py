@@ -240,7 +240,7 @@ class KinetoReading:
         return is_marked
 
     def tables(self) -> Iterator[dict[str, pa.Table]]:
-        """Rows of single events, a slice of time after another; `summary` and `conversion` when all are done."""
+        """SpooledRows of single events, a slice of time after another; `summary` and `conversion` when all are done."""
         return self._slices.tables(self._spool.slices())
 
     def capture(self) -> Capture:

@@ -34,7 +34,7 @@ def _order_state(start, dur):
 
 @compiled()
 def _order_ties(order, start, dur):
-    """Rows of one start by duration, longest first, within an order by start."""
+    """SpooledRows of one start by duration, longest first, within an order by start."""
     n = len(order)
     low = 0
     while low < n:
@@ -129,7 +129,7 @@ def sweep_slice(rows, tops, nows, stack, until_ps, segments):
 
     Args:
         rows: track, start, end, whether it is a span (an instant has a parent and is none), then parent (row) and self
-            time to fill; `[n]` each. Rows still running from before come first, see `stack`.
+            time to fill; `[n]` each. SpooledRows still running from before come first, see `stack`.
         tops: `[n_tracks]` entry of the innermost running span of each track in `stack`, -1 where there is none.
         nows: `[n_tracks]` up to when each track's time is charged.
         stack: row, entry below and whether it runs; `[n]` each; filled for the rows from before.

@@ -31,7 +31,7 @@ from phasepoint.sources.chrome.details import (
 from phasepoint.sources.chrome.kinds import Event, Fate, fate_of
 from phasepoint.sources.chrome.rows import sweep_slice
 from phasepoint.sources.chrome.scan import SLOTS
-from phasepoint.sources.chrome.spool import Rows
+from phasepoint.sources.chrome.spool import SpooledRows
 from phasepoint.sources.events.layers import DIRECTIONS, is_layer_mark
 from phasepoint.sources.events.step_bounds import StepBounds
 from phasepoint.sources.events.tables import (
@@ -90,7 +90,7 @@ class TraceFacts:
 
 @dataclass(eq=False)
 class _Work:
-    """Rows in work: those held from before, then the slice's own. Arrays are `[n]`, by start.
+    """SpooledRows in work: those held from before, then the slice's own. Arrays are `[n]`, by start.
 
     Attributes:
         arguments: their arguments.
@@ -142,7 +142,7 @@ class Slices:
         self._cuts: deque[tuple[int, int]] = deque([(-_NEVER, 0)])  # until when, and rows up to then
         self._seen_rows = 0
 
-    def tables(self, slices: Iterator[tuple[Rows, int | None]]) -> Iterator[dict[str, pa.Table]]:
+    def tables(self, slices: Iterator[tuple[SpooledRows, int | None]]) -> Iterator[dict[str, pa.Table]]:
         """Tables with rows of single events, slice by slice."""
         current: tuple[_Work, int | None] | None = None
         for rows, until_ps in slices:
@@ -154,7 +154,7 @@ class Slices:
             yield self._finish(*current)
 
     def ops(self) -> pa.Table:
-        """Rows of `ops` that no slice has given: sums per step and op; marks of steps have no row."""
+        """SpooledRows of `ops` that no slice has given: sums per step and op; marks of steps have no row."""
         return self._ops_table(self._merged_ops())
 
     def _ops_table(self, sums: NDArray[Any]) -> pa.Table:
@@ -174,10 +174,10 @@ class Slices:
         )
 
     def breakdowns(self) -> pa.Table:
-        """Rows of `breakdowns`."""
+        """SpooledRows of `breakdowns`."""
         return breakdowns_table(self._devices, self._walls, self._facts.bounds.step, self._facts.window)
 
-    def _prepare(self, rows: Rows) -> _Work:
+    def _prepare(self, rows: SpooledRows) -> _Work:
         """Number the spans of a slice and note the calls in it, before anything is made of the slice before."""
         n, offset_ps = len(rows.start), self._facts.offset_ps
         fate = self._fate[rows.kind]
@@ -326,7 +326,7 @@ class Slices:
         self._ops.append(sums)
 
     def _take_final_ops(self, work: _Work, running: Int64s) -> pa.Table:
-        """Rows of `ops` of the steps to which nothing can be added: long over, with no span still running."""
+        """SpooledRows of `ops` of the steps to which nothing can be added: long over, with no span still running."""
         bounds = self._facts.bounds
         while len(self._cuts) > 1 and self._seen_rows - self._cuts[1][1] >= LOOK_BACK_ROWS:
             self._cuts.popleft()
@@ -375,7 +375,7 @@ class Slices:
         return {name: table for name, table in tables.items() if table.num_rows}
 
     def _collectives(self, work: _Work, rows: Int64s, device: Int64s) -> tuple[Int64s, Int64s]:
-        """Rows whose arguments may tell of a collective, and the rows that execute it.
+        """SpooledRows whose arguments may tell of a collective, and the rows that execute it.
 
         An execution tells itself; where none does (torch before 2.3), the call tells in which it was launched; and
         where nothing communicates on a device, the calls are the executions.
@@ -437,7 +437,7 @@ def _or_none(values: Int64s) -> Int64s:
 
 
 def _join(held: _Work, work: _Work) -> _Work:
-    """Rows held from before, then a slice's own."""
+    """SpooledRows held from before, then a slice's own."""
     first, n = len(held["span"]), len(held["span"]) + len(work["span"])
     columns = {name: np.concatenate((held[name], column)) for name, column in work.columns.items()}
     keys = np.concatenate((held.arguments.keys, work.arguments.keys + (first << 8)))
@@ -446,7 +446,7 @@ def _join(held: _Work, work: _Work) -> _Work:
 
 
 def _sum_ops(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows of equal step, kind and layer as one; columns are step, kind, layer, count, total, self."""
+    """SpooledRows of equal step, kind and layer as one; columns are step, kind, layer, count, total, self."""
     numbers, first = number_keys(rows[0], rows[1], rows[2])
     sums = [sum_by(numbers, len(first), np.ascontiguousarray(column)) for column in rows[3:]]
     return np.stack((*rows[:3, first], *sums))

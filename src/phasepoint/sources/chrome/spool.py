@@ -1,4 +1,4 @@
-"""Rows of all blocks, kept in memory while they are few, else in a temporary file; read back by slices of time.
+"""SpooledRows of all blocks, kept in memory while they are few, else in a temporary file; read back by slices of time.
 
 Each block's rows are sorted by start, so that a slice of time is one range of each block.
 """
@@ -16,7 +16,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.sources.chrome.rows import order_rows
 
 SLICE_ROWS = 3 << 16
-"""Rows of a slice, about: so many are in memory at once."""
+"""SpooledRows of a slice, about: so many are in memory at once."""
 
 _SAMPLE = 256
 _FIELDS = (
@@ -33,8 +33,8 @@ _ROW_FIELDS = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows by start, the longest first, with their arguments.
+class SpooledRows:
+    """SpooledRows by start, the longest first, with their arguments.
 
     Attributes:
         start, dur: `[n]` ps.
@@ -75,7 +75,7 @@ class Spool:
             self._file.close()
         self._blocks = []
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: SpooledRows) -> None:
         """Take some rows, sorted by start."""
         if not len(rows.start):
             return
@@ -89,7 +89,7 @@ class Spool:
         elif self._file is not None:
             self._blocks[-1] = self._write(arrays)
 
-    def slices(self) -> Iterator[tuple[Rows, int | None]]:
+    def slices(self) -> Iterator[tuple[SpooledRows, int | None]]:
         """Slices in the order of time, each with the instant at which the next begins (None for the last).
 
         Every row whose start lies before that instant is in a slice up to this one.
@@ -149,8 +149,8 @@ class Spool:
         return tuple(found)
 
 
-def _join(parts: list[tuple[NDArray[Any], ...]]) -> Rows:
-    """Rows of several blocks as one, in order."""
+def _join(parts: list[tuple[NDArray[Any], ...]]) -> SpooledRows:
+    """SpooledRows of several blocks as one, in order."""
     filled = [part for part in parts if len(part[0])] or [tuple(np.empty(0, kind) for _, kind in _FIELDS)]
     base = 0
     keys = []
@@ -166,4 +166,4 @@ def _join(parts: list[tuple[NDArray[Any], ...]]) -> Rows:
         columns = [column[order] for column in columns]
         joined = place[joined >> 8] << 8 | (joined & 255)
     start, dur, correlation, kind, track, shape = columns
-    return Rows(start, dur, correlation, kind, track, shape, joined, values)
+    return SpooledRows(start, dur, correlation, kind, track, shape, joined, values)

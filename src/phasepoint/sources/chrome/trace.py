@@ -22,8 +22,8 @@ from phasepoint.sources.chrome.blocks import (
     BLOCK_BYTES,
     MAX_EVENT_BYTES,
     NEXT_EVENT,
-    Block,
     ByteSource,
+    TraceBlock,
     block_of,
     read_blocks,
 )
@@ -273,7 +273,7 @@ class KinetoTrace:
         pairs = zip(self.gatherer.kinds, used, strict=True)
         return sum(count for event, count in pairs if fate_of(event) in (Fate.SPAN, Fate.BEGIN))
 
-    def _find_events(self, blocks: Iterator[Block]) -> Block | None:
+    def _find_events(self, blocks: Iterator[TraceBlock]) -> TraceBlock | None:
         """The first block of events; what stands before them is kept. None where the file has no events at all."""
         text = b""
         for block in blocks:
@@ -291,12 +291,12 @@ class KinetoTrace:
             raise SourceError(f"no Kineto trace in {len(text)} bytes: it has no list of events (traceEvents)")
         return None
 
-    def _scan(self, pool: ThreadPoolExecutor, first: Block, blocks: Iterator[Block]) -> None:
+    def _scan(self, pool: ThreadPoolExecutor, first: TraceBlock, blocks: Iterator[TraceBlock]) -> None:
         """Scan blocks side by side, and take them in their order."""
-        waiting: deque[tuple[Block, Future[Scanned]]] = deque()
+        waiting: deque[tuple[TraceBlock, Future[Scanned]]] = deque()
         rest = b""
 
-        def submit(block: Block) -> None:
+        def submit(block: TraceBlock) -> None:
             waiting.append((block, pool.submit(scan_block, block, 0, self.origin_us)))
 
         submit(first)
@@ -321,7 +321,7 @@ class KinetoTrace:
             self.size += block.size - len(rest)
             self._spare.append(block.data)
 
-    def _take(self, block: Block, scanned: Scanned) -> bytes:
+    def _take(self, block: TraceBlock, scanned: Scanned) -> bytes:
         """Take a block's rows; what is left of it for the next one."""
         while True:
             for piece in scanned.pieces:
@@ -371,7 +371,7 @@ class KinetoTrace:
         self.problem = f"damaged JSON ({where}); {read} events were read, {self.unreadable} could not be"
 
 
-def _ahead(pool: ThreadPoolExecutor, blocks: Iterator[Block]) -> Iterator[Block]:
+def _ahead(pool: ThreadPoolExecutor, blocks: Iterator[TraceBlock]) -> Iterator[TraceBlock]:
     """The blocks, each read while the one before is worked on."""
     future = pool.submit(next, blocks, None)
     while (block := future.result()) is not None:

@@ -155,7 +155,7 @@ def path_of_hierarchy(text: str) -> str | None:
     return "/".join(name for name in names if name.upper() != "SELF") or None
 
 
-class TorchLayers:
+class LayersOfRanges:
     """Finds layers in slices given in the order of time.
 
     Args:

@@ -76,7 +76,7 @@ class Counted(msgspec.Struct, gc=False):
     value: float | None = None
 
 
-class Collected(msgspec.Struct, gc=False):
+class CountedDispatch(msgspec.Struct, gc=False):
     """Counters of one dispatch."""
 
     dispatch_data: Record | None = None

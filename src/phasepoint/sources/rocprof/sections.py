@@ -10,7 +10,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.sources.events.operator_names import category_of_kernel, is_wait
 from phasepoint.sources.events.rows import MISSING, EventRows
 from phasepoint.sources.events.tables import Account, Kind
-from phasepoint.sources.rocprof.records import Collected, Handle, Process, Record, RocprofNames, read_section
+from phasepoint.sources.rocprof.records import CountedDispatch, Handle, Process, Record, RocprofNames, read_section
 
 LAUNCH_DETAILS = (
     *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
@@ -189,7 +189,7 @@ class RocprofSections:
         self._skip(section, "without a time or a size", len(records) - kept)
 
     def _read_counters(self, section: str, raw: msgspec.Raw, names: RocprofNames, scope: int) -> None:
-        collected, unreadable = read_section(raw, Collected)
+        collected, unreadable = read_section(raw, CountedDispatch)
         if unreadable:
             self.apart.append(Account("skipped", section, UNREADABLE, unreadable))
         kept = 0
@@ -243,7 +243,7 @@ def _fits(value: int | None) -> bool:
     return value is not None and abs(value) < 1 << 62
 
 
-def _has_dispatch(one: Collected) -> bool:
+def _has_dispatch(one: CountedDispatch) -> bool:
     return one.dispatch_data is not None and one.dispatch_data.dispatch_info is not None
 
 

@@ -7,7 +7,7 @@ import pytest
 from phasepoint.core.errors import MissingExtraError, RecordError, UsageError
 from phasepoint.measure.instrument import LevelClocks, Sampler, frameworks_of, make_instrument
 from phasepoint.measure.measure import choose_levels
-from phasepoint.measure.result import Evidence, LayerKey, LayerTime
+from phasepoint.measure.result import InstrumentReading, LayerKey, LayerTime
 from phasepoint.stack import measure
 
 NET = LayerKey("Net", "forward")
@@ -44,8 +44,8 @@ class FakeInstrument:
 
     def close(self, *, read=True):
         if self.level == "M":
-            return Evidence()
-        return Evidence({NET: LayerTime((WORK_NS[self.level] - 20) * 1000, 0, 1)}, 20_000)
+            return InstrumentReading()
+        return InstrumentReading({NET: LayerTime((WORK_NS[self.level] - 20) * 1000, 0, 1)}, 20_000)
 
 
 def run(instrument, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from phasepoint.core.tables import table_from_rows
 from phasepoint.measure.jax import OP_COST_PS, evidence_of_spans
-from phasepoint.measure.result import LayerKey, LayerTime, OpKey, OpTime
+from phasepoint.measure.result import LayerKey, LayerOpKey, LayerOpTime, LayerTime
 
 
 def span(number, name, start_ps, dur_ps, *, layer, level="op", step=0):
@@ -36,9 +36,9 @@ def test_overlapping_ops_share_the_time_without_counting_any_of_it_twice():
     conv, dense = LayerKey("Net/Conv_0", None), LayerKey("Net/Dense_0", None)
     assert evidence.layers == {conv: LayerTime(300, OP_COST_PS, 1), dense: LayerTime(100, OP_COST_PS, 1)}
     assert evidence.ops == {
-        OpKey(conv, "conv", "op", "cpu:0"): OpTime(300, 1),
-        OpKey(dense, "dot", "op", "cpu:0"): OpTime(100, 1),
-        OpKey(None, "copy", "op", "cpu:0"): OpTime(50, 1),
+        LayerOpKey(conv, "conv", "op", "cpu:0"): LayerOpTime(300, 1),
+        LayerOpKey(dense, "dot", "op", "cpu:0"): LayerOpTime(100, 1),
+        LayerOpKey(None, "copy", "op", "cpu:0"): LayerOpTime(50, 1),
     }
 
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from phasepoint.measure.levels import collapse, level_samples
 from phasepoint.measure.result import (
-    Evidence,
+    InstrumentReading,
     LayerKey,
+    LayerOpKey,
+    LayerOpTime,
     LayerTime,
-    OpKey,
-    OpTime,
     Sample,
     sample_from_plain,
     sample_to_plain,
@@ -25,7 +25,7 @@ def level(samples):
 
 
 def sample(level, wall_ps, layers=None, *, ops=None, outside_cost_ps=0, counters=None):
-    evidence = Evidence(layers or {}, outside_cost_ps, ops or {}, counters or {})
+    evidence = InstrumentReading(layers or {}, outside_cost_ps, ops or {}, counters or {})
     return Sample(level, wall_ps, wall_ps // 2, 0, evidence)
 
 
@@ -33,9 +33,9 @@ def test_each_latency_is_from_its_own_level():
     at_l = {CONV: LayerTime(800, 100, 1, "Conv2d"), HEAD: LayerTime(250, 50, 2)}
     at_k = {CONV: LayerTime(1400, 0, 1), HEAD: LayerTime(300, 0, 2)}
     ops = {
-        OpKey(CONV, "aten::conv2d", "op", "cpu:0"): OpTime(600, 1),
-        OpKey(HEAD, "aten::addmm", "op", "cpu:0"): OpTime(250, 2),
-        OpKey(None, "aten::ones", "op", "cpu:0"): OpTime(30, 1),
+        LayerOpKey(CONV, "aten::conv2d", "op", "cpu:0"): LayerOpTime(600, 1),
+        LayerOpKey(HEAD, "aten::addmm", "op", "cpu:0"): LayerOpTime(250, 2),
+        LayerOpKey(None, "aten::ones", "op", "cpu:0"): LayerOpTime(30, 1),
     }
     found = level([sample("M", 1000), sample("L", 1200, at_l, outside_cost_ps=50), sample("K", 2000, at_k, ops=ops)])
     assert [(one.level, one.wall_ps, one.overhead_ps) for one in found.levels] == [
@@ -111,8 +111,8 @@ def test_a_layer_that_a_repeat_lacks_took_no_time_in_it():
 KEYS = st.sampled_from([CONV, HEAD, LayerKey("Net", "backward"), LayerKey("Net", None)])
 TIMES = st.builds(LayerTime, st.integers(0, 10**13), st.integers(0, 10**10), st.integers(0, 50))
 OPS = st.dictionaries(
-    st.builds(OpKey, st.none() | KEYS, st.sampled_from(["a", "b"]), st.just("op"), st.just("cpu:0")),
-    st.builds(OpTime, st.integers(0, 10**13), st.integers(1, 9)),
+    st.builds(LayerOpKey, st.none() | KEYS, st.sampled_from(["a", "b"]), st.just("op"), st.just("cpu:0")),
+    st.builds(LayerOpTime, st.integers(0, 10**13), st.integers(1, 9)),
     max_size=6,
 )
 
@@ -156,11 +156,11 @@ def test_the_runs_of_a_process_become_one():
             "K",
             wall,
             {CONV: LayerTime(wall - 5, 1, 2, "Conv2d")},
-            ops={OpKey(CONV, "a", "op", "cpu:0"): OpTime(wall, 3)},
+            ops={LayerOpKey(CONV, "a", "op", "cpu:0"): LayerOpTime(wall, 3)},
         )
         for wall in (10, 11, 900)
     ]
     one = collapse(made)
     assert (one.level, one.wall_ps, one.cpu_ps) == ("K", 11, 5)
     assert one.evidence.layers == {CONV: LayerTime(6, 1, 2, "Conv2d")}
-    assert one.evidence.ops == {OpKey(CONV, "a", "op", "cpu:0"): OpTime(11, 3)}
+    assert one.evidence.ops == {LayerOpKey(CONV, "a", "op", "cpu:0"): LayerOpTime(11, 3)}

@@ -8,7 +8,7 @@ from phasepoint.core.errors import NoDataError, RecordError, UsageError
 from phasepoint.measure import regions
 from phasepoint.measure.command import measure_command
 from phasepoint.measure.regions import VARIABLE, MeasureOptions, region
-from phasepoint.measure.result import Evidence, LayerKey, LayerTime, Sample, sample_to_plain
+from phasepoint.measure.result import InstrumentReading, LayerKey, LayerTime, Sample, sample_to_plain
 
 
 class FakeInstrument:
@@ -36,7 +36,7 @@ class FakeInstrument:
         pass
 
     def close(self, *, read=True):
-        return Evidence()
+        return InstrumentReading()
 
 
 @pytest.fixture
@@ -114,7 +114,8 @@ HEAD = {"framework": "jax", "version": "0.10", "devices": ["cpu:0"]}
 
 
 def line(level, wall_ps, name="region", layers=None):
-    return {"region": name, "sample": sample_to_plain(Sample(level, wall_ps, wall_ps, 0, Evidence(layers or {})))}
+    reading = InstrumentReading(layers or {})
+    return {"region": name, "sample": sample_to_plain(Sample(level, wall_ps, wall_ps, 0, reading))}
 
 
 def test_processes_take_turns_and_their_first_run_is_a_warm_up():
