@@ -10,12 +10,11 @@ from trace_samples import SAMPLES
 from phasepoint.cli.main import run as run_command
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import TABLES
-from phasepoint.sources.events.capture import WINDOW_TABLES
+from phasepoint.sources.events.capture import WINDOW_TABLES, CaptureRequest
 from phasepoint.sources.events.programs import read_programs
 from phasepoint.sources.ingest.formats import (
     FORMATS,
     HEAD_BYTES,
-    CaptureRequest,
     describe_formats,
     detect_format,
     read_capture,

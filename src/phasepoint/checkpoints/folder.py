@@ -10,9 +10,8 @@ Source: what `Trainer._save_checkpoint` of transformers 4.40 to 5.23 and `Accele
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from phasepoint.checkpoints.facts import (
     CheckpointContents,
@@ -170,13 +169,10 @@ def _json_problem(place: CheckpointPlace, name: str) -> str | None:
         document = json.loads(place.read(name, count=MOST_JSON_BYTES))
     except (ValueError, RecursionError):
         return f"{name}: it is cut off, or no JSON"
-    gone = sorted(set(_shards(document)) - place.files.keys()) if name.endswith(_INDEX) else []
+    weights = document.get("weight_map") if name.endswith(_INDEX) and isinstance(document, dict) else None
+    shards = weights.values() if isinstance(weights, dict) else ()
+    gone = sorted({shard for shard in shards if isinstance(shard, str)} - place.files.keys())
     return f"{gone[0]}, which {name} names, is not there" if gone else None
-
-
-def _shards(document: Any) -> Iterable[str]:
-    weights = document.get("weight_map") if isinstance(document, dict) else None
-    return (one for one in weights.values() if isinstance(one, str)) if isinstance(weights, dict) else ()
 
 
 def _not_whole(facts: CheckpointFacts, state: CheckpointState, problem: str) -> CheckpointFacts:

@@ -27,9 +27,9 @@ MOST_NAMES_BYTES = 1 << 20
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _WEIGHTS = "model.weights.h5"
-_UNDEFINED = 0xFFFF_FFFF_FFFF_FFFF
-_FIRST_BYTES = 96
-_OFFSET_BYTES = 8
+_UNDEFINED = 0xFFFF_FFFF_FFFF_FFFF  # the undefined address: all bits set (II.A)
+_FIRST_BYTES = 96  # of a superblock of version 0 with the entry of the root group (II.A.1)
+_OFFSET_BYTES = 8  # HDF5's library's own choice of offsets' size
 
 
 def is_keras(place: CheckpointPlace) -> bool:

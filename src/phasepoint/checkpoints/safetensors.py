@@ -13,7 +13,7 @@ from phasepoint.checkpoints.facts import CheckpointFacts, CheckpointPlace, Check
 MOST_HEADER_BYTES = 100_000_000
 """The format's own limit of a header."""
 
-_LENGTH_BYTES = 8
+_LENGTH_BYTES = 8  # of the header's length, by the format
 _METADATA = "__metadata__"
 
 
@@ -45,7 +45,8 @@ def inspect_safetensors(place: CheckpointPlace) -> CheckpointFacts:
     if size_bytes < _LENGTH_BYTES + header_bytes or len(head) < _LENGTH_BYTES:
         return _not_whole("incomplete", f"it has {size_bytes:,} bytes and ends within its header", place)
     try:
-        tensors = _read_header(place.read(start=_LENGTH_BYTES, count=header_bytes))
+        entries = msgspec.json.decode(place.read(start=_LENGTH_BYTES, count=header_bytes), type=dict[str, msgspec.Raw])
+        tensors = {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items() if name != _METADATA}
         data_bytes = _data_bytes(tensors)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return _not_whole("corrupt", f"its header cannot be read: {error}", place)
@@ -54,11 +55,6 @@ def inspect_safetensors(place: CheckpointPlace) -> CheckpointFacts:
         state: Literal["incomplete", "corrupt"] = "incomplete" if size_bytes < promised else "corrupt"
         return _not_whole(state, f"it has {size_bytes:,} bytes, and its header promises {promised:,}", place)
     return CheckpointFacts("safetensors", "whole", None, size_bytes, tell_contents(tensors))
-
-
-def _read_header(data: bytes) -> dict[str, _Tensor]:
-    entries = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    return {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in entries.items() if name != _METADATA}
 
 
 def _data_bytes(tensors: dict[str, _Tensor]) -> int:

@@ -1,4 +1,7 @@
-"""The array types that signatures name, once: element type by name, shape in the docstring of whoever takes one."""
+"""The array types that signatures name, once: element type by name, shape in the docstring of whoever takes one.
+
+Its own file: every floor imports it, and nothing but NumPy comes with it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -208,6 +208,7 @@ def _covered_before(covered: IntervalSet, time_ps: Int64s) -> Int64s:
 
 
 def _complement(covered: IntervalSet, low_ps: int, high_ps: int) -> IntervalSet:
+    """[low, high] \\ covered, for a set that is not empty: from each end to the next start."""
     start = np.concatenate(([min(low_ps, int(covered.start_ps[0]))], covered.end_ps))
     end = np.concatenate((covered.start_ps, [max(high_ps, int(covered.end_ps[-1]))]))
     kept = end > start

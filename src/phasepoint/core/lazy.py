@@ -1,4 +1,7 @@
-"""What is made when it is first asked for: names of a package, so that importing it costs nothing; and groundwork."""
+"""What is made when it is first asked for: names of a package, so that importing it costs nothing; and groundwork.
+
+Its own file: every package's `__init__` imports it, and no library comes with it.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property

@@ -526,7 +526,7 @@ def table_from_columns(name: str, columns: Mapping[str, Sequence[Any] | pa.Array
     return validate_table(name, pa.Table.from_arrays(arrays, schema=spec.schema))
 
 
-_CHUNK_ROWS = 1 << 16
+_CHUNK_ROWS = 1 << 16  # a choice: half a MB of int64, which all chunks of a column of nulls share
 
 
 def _nulls(n_rows: int, kind: pa.DataType) -> pa.ChunkedArray:

@@ -1,9 +1,10 @@
 """Picoseconds to text and back to nothing else: times become floats only here, on their way to a screen."""
 
-PS_PER_NS = 1_000
-PS_PER_US = 1_000_000
-PS_PER_MS = 1_000_000_000
-PS_PER_S = 1_000_000_000_000
+# The units of time, by definition.
+PS_PER_NS = 10**3  # ps
+PS_PER_US = 10**6  # ps
+PS_PER_MS = 10**9  # ps
+PS_PER_S = 10**12  # ps
 
 _TIME_UNITS = (
     (86_400 * PS_PER_S, 86_400 * PS_PER_S, "d"),

@@ -25,13 +25,13 @@ def start_from_environ() -> None:
     launched = launched_sampler()
     if launched is not None:
         when_imported("torch", lambda: OutermostModule(launched).install())
-        when_imported("jax", lambda: _find_jax_steps(launched))
 
+        def find_jax_steps() -> None:
+            from phasepoint.recorder.autosteps.sources.jax.clock import JaxClock
 
-def _find_jax_steps(launched: LaunchedSampler) -> None:
-    from phasepoint.recorder.autosteps.sources.jax.clock import JaxClock
+            JaxClock(StepRegions(launched)).install()
 
-    JaxClock(StepRegions(launched)).install()
+        when_imported("jax", find_jax_steps)
 
 
 class OutermostModule:

@@ -15,7 +15,7 @@ from phasepoint.measure.regions import FOUND, VARIABLE, MeasureOptions
 from phasepoint.measure.result import Level, LeveledMeasurement, NotMeasured, Sample, sample_from_plain
 from phasepoint.recorder.process.launch import INJECT_FOLDER
 
-DEFAULT_COMMAND_REPEATS = 3
+DEFAULT_COMMAND_REPEATS = 3  # a choice: every repeat starts the whole command again, once a level
 
 STARTER_VARIABLE = "PHASEPOINT_STARTER"
 """Tells the recorder's `sitecustomize` which module begins to look for work."""

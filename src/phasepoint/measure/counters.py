@@ -40,7 +40,7 @@ EVENTS = (
 """`PERF_TYPE_HARDWARE` and `PERF_TYPE_SOFTWARE` of linux/perf_event.h."""
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
-_ATTRIBUTE_BYTES = 112
+_ATTRIBUTE_BYTES = 112  # PERF_ATTR_SIZE_VER5 of linux/perf_event.h
 _DISABLED, _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR = 1, 1 << 1, 1 << 5, 1 << 6
 _ENABLE, _DISABLE = 0x2400, 0x2401
 _TASKS = Path("/proc/self/task")

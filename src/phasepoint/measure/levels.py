@@ -130,6 +130,7 @@ def level_samples(
     model_ps = results["M"].wall_ps
     layers, unattributed_ps, closure = _layers(by_level, model_ps)
     layers, ops, outside_ops_ps = _ops(by_level.get("K", []), layers, unattributed_ps)
+    counters = _columns((one.evidence.counters for one in by_level.get("C", [])), 0)
     said = [note for level in LEVEL_ORDER for one in by_level.get(level, []) for note in one.evidence.notes]
     return LeveledMeasurement(
         framework=framework,
@@ -142,7 +143,7 @@ def level_samples(
         unattributed_ops_ps=outside_ops_ps,
         closure_ratio=closure,
         ops=ops,
-        counters=_counters(by_level.get("C", [])),
+        counters=tuple(CounterValue(name, trimmed_mean_ps(values)) for name, values in sorted(counters.items())),
         unavailable=unavailable,
         notes=tuple(dict.fromkeys([*notes, *said, *_disturbance(by_level)])),
     )
@@ -293,11 +294,6 @@ def _fit(values_ps: Sequence[int], room_ps: int) -> list[int]:
     if sum(values_ps) <= room_ps:
         return list(values_ps)
     return [int(one) for one in apportion(room_ps, np.array(values_ps, np.float64))]
-
-
-def _counters(samples: Sequence[Sample]) -> tuple[CounterValue, ...]:
-    columns = _columns((one.evidence.counters for one in samples), 0)
-    return tuple(CounterValue(name, trimmed_mean_ps(values)) for name, values in sorted(columns.items()))
 
 
 def collapse(samples: Sequence[Sample]) -> Sample:

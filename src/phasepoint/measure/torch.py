@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
-from phasepoint.core.units import PS_PER_NS
+from phasepoint.core.units import PS_PER_MS, PS_PER_NS
 from phasepoint.measure.marks import OUTSIDE, LayerMarks, MarkCost, Marks, charge_marks
 from phasepoint.measure.result import InstrumentReading, LayerKey, LayerOpKey, LayerOpTime, LayerTime, Level
 from phasepoint.measure.torch_layers import LayerNames, TorchHooks, calibrate_mark_cost
 
-_NS_PER_MS = 1_000_000
 _ANNOUNCEMENT = "phasepoint.charged#"
 
 
@@ -218,5 +217,5 @@ def _event_clock(cuda: Any) -> Callable[[], Any]:
 def _resolve_events(events: Sequence[Any]) -> list[int]:
     """The events' times in ps, from the first; none before the one that was recorded before it."""
     # `elapsed_time` is a float of milliseconds with a resolution of about half a microsecond.
-    times_ps = [round(events[0].elapsed_time(event) * _NS_PER_MS) * PS_PER_NS for event in events]
+    times_ps = [round(events[0].elapsed_time(event) * (PS_PER_MS // PS_PER_NS)) * PS_PER_NS for event in events]
     return [int(one) for one in np.maximum.accumulate(np.array(times_ps, np.int64))]

@@ -28,7 +28,6 @@ from phasepoint.recorder.seam.guard import Guard, guarded_even_off
 from phasepoint.recorder.seam.session import CaptureFormat, ProfilerSession
 from phasepoint.recorder.windows.budget import BudgetController, WindowCost
 from phasepoint.recorder.windows.runner import CapturedWindow, WindowRunner, capture_content
-from phasepoint.sources.ingest.formats import FORMATS
 
 POLL_S = 0.5
 """Time between rounds: how soon the watchdog and a finished window are noticed. An idle round costs some 70 µs."""
@@ -142,6 +141,8 @@ ACCOUNT_RATIO = 0.02
 
 LAST_FILES = 2
 """Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
+
+_SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
 class Inbox(Struct):
@@ -299,7 +300,7 @@ class Background:
     def _write_window(self, window: CapturedWindow) -> None:
         parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
         format = parts.session.format
-        raw = f"raw/window-{window.window:06d}.{format}{FORMATS[format].suffixes[0]}.zst"
+        raw = f"raw/window-{window.window:06d}.{_SUFFIXES[format]}"
         with capture_content(window.capture) as (content, size):
             written = parts.output.write_raw(raw, content)
         write_ps = (parts.clock.cpu_ns() - begin_ns) * PS_PER_NS

@@ -6,12 +6,11 @@ from phasepoint.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from phasepoint.store.compact import CompactResult, compact_run
-    from phasepoint.store.converter import drop_raw, write_part
     from phasepoint.store.manifest import Manifest, create_run
     from phasepoint.store.reader import Run, Shard, open_run
     from phasepoint.store.session import Session
     from phasepoint.store.sql import run_sql
-    from phasepoint.store.writer import ShardWriter, open_shard
+    from phasepoint.store.writer import ShardWriter, drop_raw, open_shard, write_part
 
 __all__ = [
     "CompactResult",
@@ -42,8 +41,8 @@ __getattr__ = lazy_names(
         "Session": ".session",
         "ShardWriter": ".writer",
         "open_shard": ".writer",
-        "drop_raw": ".converter",
-        "write_part": ".converter",
+        "drop_raw": ".writer",
+        "write_part": ".writer",
         "run_sql": ".sql",
     },
 )

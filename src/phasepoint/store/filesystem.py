@@ -296,6 +296,7 @@ def _with_single_put(url: str) -> str:
 
 
 def _put_object(location: Location, relative: str, data: bytes | pa.Buffer) -> None:
+    """Upload an object; it appears when the stream is closed."""
     filesystem: Any = location.filesystem
     with filesystem.open_output_stream(location.path(relative), compression=None) as stream:
         stream.write(data)

@@ -160,6 +160,7 @@ def _is_file(location: Location) -> bool:
 
 
 def _tool_version() -> str:
+    """Phasepoint's own version; unknown where it runs without being installed."""
     try:
         return version("phasepoint")
     except PackageNotFoundError:

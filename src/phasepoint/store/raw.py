@@ -19,7 +19,7 @@ _SIZE_MAGIC = b"\x5a\x2a\x4d\x18"
 """A skippable frame: magic numbers 0x184D2A50 to 0x184D2A5F."""
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_MAX_HEADER_BYTES = 18
+_MAX_HEADER_BYTES = 18  # of a zstd frame. Source: RFC 8878, 3.1.1.1
 
 
 def write_raw_file(location: Location, shard: str, relative_path: str, data: bytes | Path) -> int:

@@ -292,6 +292,7 @@ def _with_host(spec: TableSpec) -> pa.Schema:
 
 
 def _prepend_host(schema: pa.Schema, shard: Shard, rows: pa.Table) -> pa.Table:
+    """A shard's rows with `host` and `attempt` in front."""
     host = pa.repeat(pa.scalar(shard.host, pa.int64()), rows.num_rows)
     attempt = pa.repeat(pa.scalar(shard.attempt, pa.int64()), rows.num_rows)
     return pa.Table.from_arrays([host, attempt, *rows.columns], schema=schema)

@@ -88,7 +88,7 @@ REPEATED = {
 }
 """Tables in which several windows may repeat a row, with the columns that identify it; the first one counts."""
 
-_LIST_TRIES = 20
+_LIST_TRIES = 20  # a choice: a folder that changes under every look is given up
 
 
 @dataclass(frozen=True)

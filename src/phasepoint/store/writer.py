@@ -4,6 +4,8 @@ Shards can be written aside, by any number of processes, and moved into the run 
 
 A writer that is killed leaves nothing that a reader sees, and the shard may be written again: it is no new attempt of
 the job. The run's manifest comes last, so that a run which is not all there is none.
+
+A converter writes parts of a shard that is there under names that the window gives: converting twice is harmless.
 """
 
 import secrets
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +25,7 @@ from phasepoint.store.filesystem import (
     Location,
     claim_directory,
     delete_directory,
+    delete_file,
     list_directory,
     move_directory,
     open_location,
@@ -29,7 +33,7 @@ from phasepoint.store.filesystem import (
 )
 from phasepoint.store.manifest import read_manifest
 from phasepoint.store.parts import write_table_part
-from phasepoint.store.raw import write_raw_file
+from phasepoint.store.raw import check_raw_path, write_raw_file
 from phasepoint.store.session import (
     HEARTBEAT_INTERVAL_NS,
     HEARTBEAT_LIMIT_NS,
@@ -44,6 +48,9 @@ from phasepoint.store.session import (
     this_process,
     write_heartbeat,
 )
+
+if TYPE_CHECKING:
+    from phasepoint.store.reader import Run
 
 STAGING_FOLDER = ".staging"
 """Readers pass over names that begin with a dot."""
@@ -119,7 +126,7 @@ def _relative(staging: str) -> str:
     return f"{STAGING_FOLDER}/{staging.partition('?')[0].rpartition('/')[2]}"
 
 
-_CLAIM_TRIES = 100
+_CLAIM_TRIES = 100  # a choice: each lost try means that another process took that attempt
 
 
 class ShardWriter:
@@ -283,7 +290,8 @@ def open_shard(
     location = open_location(path)
     read_manifest(location)
     for _ in range(_CLAIM_TRIES):
-        newest = _newest_attempt(location, host)
+        names = (parse_shard_name(entry.name) for entry in list_directory(location) if entry.is_dir)
+        newest = max((attempt for name in names if name for rank, attempt in (name,) if rank == host), default=None)
         if newest is not None:
             _refuse_live(location, host, newest, clock())
         session = Session(
@@ -303,11 +311,6 @@ def open_shard(
     raise ShardBusyError(f"{location.show()}: other processes keep opening rank {host}; give each its own rank")
 
 
-def _newest_attempt(location: Location, host: int) -> int | None:
-    found = (parse_shard_name(entry.name) for entry in list_directory(location) if entry.is_dir)
-    return max((attempt for pair in found if pair and pair[0] == host for attempt in pair[1:]), default=None)
-
-
 def _refuse_live(location: Location, host: int, attempt: int, now_unix_ns: int) -> None:
     name = shard_name(host, attempt)
     session = read_session(location, name)
@@ -320,3 +323,29 @@ def _refuse_live(location: Location, host: int, attempt: int, now_unix_ns: int) 
             f"(its sign of life is at most {HEARTBEAT_LIMIT_NS // 10**9} s old). "
             "Give each process its own rank, record into another directory, or end that process"
         )
+
+
+def write_part(run: "Run", shard_name: str, table_name: str, part_name: str, table: pa.Table) -> int:
+    """Write a part under a given name, complete when it appears, and return its size in bytes.
+
+    Writing the same part again replaces it. A part that compaction has merged already stays covered by the merged one.
+
+    Args:
+        part_name: without suffix, such as `part-window-000012`.
+
+    Raises:
+        TableError: the rows do not fit the table's declaration.
+        StoreError: no such shard, a bad name, or the file cannot be written.
+    """
+    return write_table_part(run.location, run.shard(shard_name).name, table_name, part_name, table)
+
+
+def drop_raw(run: "Run", shard_name: str, relative_path: str) -> None:
+    """Delete a raw capture that is no longer needed; one that is gone already is no error.
+
+    Raises:
+        StoreError: no such shard, a path that leads out of `raw/`, or it cannot be deleted.
+    """
+    shard = run.shard(shard_name).name
+    check_raw_path(run.location, shard, relative_path)
+    delete_file(run.location, f"{shard}/{relative_path}")

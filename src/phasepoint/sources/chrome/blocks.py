@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.chrome.json_bytes import PADDING
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 8 << 20  # a choice: some 25,000 events at a time
 MAX_EVENT_BYTES = 32 << 20
 """An event that goes on for longer is taken for damaged; so much is held while its end is looked for."""
 
 _GZIP = b"\x1f\x8b"
-_PIECE_BYTES = 1 << 20
-_LOOK_BACK_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 20  # a choice: of packed bytes that are unpacked at once
+_LOOK_BACK_BYTES = 1 << 16  # a choice: some 200 events, of which one ends
 
 NEXT_EVENT = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|id)"\s*:)')
 """What stands between two events; the match ends where the second begins."""

@@ -335,17 +335,20 @@ def _collective(text: str) -> str:
 
 
 def _graph_text(graph: int, node: int, texts: Sequence[str]) -> str | None:
+    """`3 node 7`: a graph and the node of it that a replay executes."""
     if graph == _NOTHING or texts[graph] == "0":
         return None
     return texts[graph] if node == _NOTHING else f"{texts[graph]} node {texts[node]}"
 
 
 def _device_name(kind: int, number: int) -> str:
+    """`gpu:0`: an allocation's device by PyTorch's numbers of type and device."""
     family = _DEVICE_TYPES.get(kind, "host" if kind == _NOTHING else f"device type {kind}")
     return family if family == "host" else f"{family}:{max(number, 0)}"
 
 
 def _float(text: str) -> float:
+    """A counter's value; not a number where it is none."""
     try:
         return float(text)
     except ValueError:

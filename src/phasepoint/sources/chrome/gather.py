@@ -155,9 +155,9 @@ class Pairs:
         self._lost[kind] = self._lost.get(kind, 0) + 1
 
 
-_EVENTS_ROOM = 1 << 17
-_EXTRAS_ROOM = 1 << 20
-_LIMIT_PS = 1 << 62
+_EVENTS_ROOM = 1 << 17  # events of a call of the scanner: a block of 8 MB has some 25,000 of 330 bytes
+_EXTRAS_ROOM = 1 << 20  # their arguments, eight an event; what does not fit is left for the next call
+_LIMIT_PS = 1 << 62  # 53 days: so that the difference of two times fits 64 bits
 _SLOTS = scan.slot_table()
 _scratch = threading.local()
 

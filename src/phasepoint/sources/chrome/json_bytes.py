@@ -17,7 +17,7 @@ from phasepoint.core.compiled import compiled
 PADDING = 16
 """Bytes behind a block that are read, and mean nothing."""
 
-MAX_TEXTS = 1 << 15
+MAX_TEXTS = 1 << 15  # a quarter of TEXT_SLOTS: an open-addressed table must not fill up
 TEXT_SLOTS = 1 << 17
 """Distinct texts of one call at most, and places of their hash table."""
 
@@ -293,7 +293,7 @@ def number_text(base, pos, end, table, texts):
     return number
 
 
-_POWERS = 10.0 ** np.arange(23)
+_POWERS = 10.0 ** np.arange(23)  # the powers of ten that a float64 holds exactly
 _SPLIT = 134217729.0
 """2^27 + 1: halves a float for an exact product. Source: Dekker, Numerische Mathematik 18 (1971)."""
 

@@ -145,7 +145,8 @@ def accounts_of(events: list[Event], used: list[int], lost: list[int], unreadabl
     sums: dict[tuple[str, str, str], int] = {}
     for event, n_used, n_lost in zip(events, used, lost, strict=True):
         fate = fate_of(event)
-        for count, key in ((n_used, _what_became(event, fate)), (n_lost, ("skipped", label_of(event), _lost(fate)))):
+        unplaced = ("skipped", label_of(event), _UNPLACED.get(fate, ""))
+        for count, key in ((n_used, _what_became(event, fate)), (n_lost, unplaced)):
             if count:
                 sums[key] = sums.get(key, 0) + count
     if unreadable:
@@ -156,10 +157,6 @@ def accounts_of(events: list[Event], used: list[int], lost: list[int], unreadabl
 def is_dropped(account: Account) -> bool:
     """Whether an account's events could not be read or placed, and were not left out by design."""
     return account.what == "unreadable" or account.reason in _UNPLACED.values()
-
-
-def _lost(fate: Fate) -> str:
-    return _UNPLACED.get(fate, "")
 
 
 def _what_became(event: Event, fate: Fate) -> tuple[str, str, str]:

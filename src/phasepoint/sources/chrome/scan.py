@@ -94,21 +94,14 @@ SLOTS = {
 Source of the names: pytorch/kineto, `libkineto/src/output_json.cpp`; torch `profiler_kineto.cpp` and
 `ParamCommsUtils.hpp` (November 2026)."""
 
-PHASES = "XBEibensftMCPIOND"
-
-
-def _halves(text: bytes) -> tuple[int, int]:
-    first = int.from_bytes(text[:8], "little", signed=False)
-    last = int.from_bytes(text[-8:], "little", signed=False) if len(text) >= 8 else first
-    return first, last
-
 
 def slot_table() -> np.ndarray:
     """`[512, 4]` open-addressed table of the known arguments: first and last eight bytes, length, slot."""
     table = np.zeros((512, 4), np.int64)
     for name, slot in SLOTS.items():
         text = name.encode()
-        first, last = (np.uint64(half).astype(np.int64) for half in _halves(text))
+        halves = text[:8], text[-8:] if len(text) >= 8 else text
+        first, last = (np.uint64(int.from_bytes(half, "little")).astype(np.int64) for half in halves)
         place = int(_place_of(first, last, len(text)))
         while table[place, 2]:
             place = (place + 1) & 511

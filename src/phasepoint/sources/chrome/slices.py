@@ -36,6 +36,7 @@ from phasepoint.sources.events.layers import DIRECTIONS, is_layer_mark
 from phasepoint.sources.events.step_bounds import StepBounds
 from phasepoint.sources.events.tables import (
     LEVEL_AND_CATEGORY,
+    NO_ID,
     Kind,
     breakdowns_table,
     category_walls,
@@ -45,8 +46,6 @@ from phasepoint.sources.events.tables import (
     step_numbers,
     text_column,
 )
-
-NO_ID = -1
 
 LOOK_BACK_ROWS = 1 << 18
 """A step is closed so many rows behind its end: what was launched in it has begun by then, for a device's queue holds a

@@ -18,7 +18,7 @@ from phasepoint.sources.chrome.rows import order_rows
 SLICE_ROWS = 3 << 16
 """SpooledRows of a slice, about: so many are in memory at once."""
 
-_SAMPLE = 256
+_SAMPLE = 256  # a choice: every 256th start is kept, to tell where slices end
 _FIELDS = (
     ("start", np.int64),
     ("dur", np.int64),
@@ -29,7 +29,7 @@ _FIELDS = (
     ("keys", np.int64),
     ("values", np.int64),
 )
-_ROW_FIELDS = 6
+_ROW_FIELDS = 6  # the first fields have a value a row, the others a value an argument
 
 
 @dataclass(frozen=True, eq=False)

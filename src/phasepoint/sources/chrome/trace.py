@@ -221,9 +221,9 @@ def whole_number(value: Any) -> int | None:
 _MAX_AROUND_BYTES = 64 << 20
 """What stands before or behind the events may be so large."""
 
-_LOOK_BYTES = 1 << 18
-_THREADS = 2
-_AHEAD = 3
+_LOOK_BYTES = 1 << 18  # a choice: some 800 events tell the typical time
+_THREADS = 2  # that scan, beside the one that unpacks
+_AHEAD = 3  # blocks under way: one more than threads, so that none waits
 
 
 class KinetoTrace:

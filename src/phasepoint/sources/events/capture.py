@@ -1,10 +1,11 @@
 """What every source makes of one captured window: tables as declared in `core.tables`, whatever the format was."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -68,6 +69,27 @@ class Capture:
     def tables(self) -> dict[str, pa.Table]:
         """What a run keeps of the window, by table; `conversions` last: it says that the window is done."""
         return {name: getattr(self, name) for name in WINDOW_TABLES} | {"conversions": self.conversion}
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """What a reader is told about the window besides its bytes.
+
+    Attributes:
+        window: the window's number.
+        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
+        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
+        keep_spans: whether spans are wanted.
+        read_hlo: reads HLO protos, remembering programs seen before.
+        holds_steps: whether it holds any step in full, as far as the recorder knows.
+    """
+
+    window: int
+    epoch_unix_ns: int | None
+    steps: pa.Table
+    keep_spans: bool
+    read_hlo: Callable[..., Any]
+    holds_steps: bool = True
 
 
 def find_steps(capture: Capture) -> pa.Table:

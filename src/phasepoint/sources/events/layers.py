@@ -93,7 +93,7 @@ def _by_depth(above: Int64s) -> list[Int64s]:
     return rows
 
 
-NONE = -1
+NONE = -1  # in the place of a row, layer, direction or text
 DIRECTIONS = ("forward", "backward", "optimizer")
 FORWARD, BACKWARD, OPTIMIZER = range(3)
 

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import first_by, number_keys
+from phasepoint.core.units import PS_PER_NS
 from phasepoint.sources.events.tables import NO_ID, Account, Kind, TraceEvents, start_order, text_column
 
 MISSING = int(np.iinfo(np.int64).min)
 """Stands for null in the integer columns that readers hand over."""
 
-PS_PER_NS = 1_000
 LIMIT_NS = (1 << 61) // PS_PER_NS
 """26 days: farther from the middle event a time does not fit 64 bits of ps."""
 
@@ -288,6 +288,27 @@ def _origin(first_ns: int, clock: tuple[int, int] | None, epoch_unix_ns: int | N
 
 def _joined(arrays: Sequence[Int64s]) -> Int64s:
     return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+
+LAUNCH_DETAILS = (
+    *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
+    *("registers", "shared_bytes", "graph", "node"),
+)
+"""Details of executions from which `launches_of` makes rows of `launches`."""
+
+
+def launches_of(rows: EventRows, placed: PlacedEvents) -> Mapping[str, Any]:
+    """Columns of `launches`, from details of events; see `launch_columns`."""
+    given, columns = rows.detail(*LAUNCH_DETAILS)
+    of = dict(zip(LAUNCH_DETAILS, columns, strict=True))
+    return launch_columns(
+        placed.place[given],
+        grid=[of[f"grid_{axis}"] for axis in "xyz"],
+        block=[of[f"block_{axis}"] for axis in "xyz"],
+        registers=of["registers"],
+        shared_bytes=of["shared_bytes"],
+        graph=[of["graph"], of["node"]],
+    )
 
 
 def launch_columns(

@@ -20,7 +20,7 @@ from phasepoint.core.tables import CATEGORIES, TABLES, table_from_columns
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.step_bounds import StepBounds
 
-NO_ID = -1
+NO_ID = -1  # in the place of an event, a launch or a correlation id
 
 ROW_TABLES = ("launches", "metrics", "collectives", "allocations", "counters")
 """Tables that a reader fills with rows of its own."""
@@ -139,10 +139,13 @@ def capture_of_events(
     nesting = nest_spans(events.track, events.start_ps, events.end_ps)
     step = step_of_events(events, bounds)
     spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty()
+    devices = devices_of(events.kinds)
+    segments = events.kind[nesting.segment_span], nesting.segment_start_ps, nesting.segment_end_ps
+    walls = category_walls(events.kinds, segments, devices, bounds.start_ps, bounds.end_ps)
     return Capture(
         spans=spans,
         ops=_ops(events, nesting, bounds, step, window),
-        breakdowns=_breakdowns(events, nesting, bounds, window),
+        breakdowns=breakdowns_table(devices, walls, bounds.step, window),
         programs=TABLES["programs"].empty(),
         instructions=TABLES["instructions"].empty(),
         conversion=_conversion(events, nesting, window, problem=problem, cost_ps=cost_ps),
@@ -251,13 +254,6 @@ def _codes(texts: pa.Array | None, n_rows: int) -> Int64s:
         return np.full(n_rows, -1, np.int64)
     coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
     return np.asarray(coded.indices.fill_null(-1), np.int64)
-
-
-def _breakdowns(events: TraceEvents, nesting: Nesting, bounds: StepBounds, window: int) -> pa.Table:
-    devices = devices_of(events.kinds)
-    segments = events.kind[nesting.segment_span], nesting.segment_start_ps, nesting.segment_end_ps
-    walls = category_walls(events.kinds, segments, devices, bounds.start_ps, bounds.end_ps)
-    return breakdowns_table(devices, walls, bounds.step, window)
 
 
 def devices_of(kinds: Sequence[Kind]) -> list[str]:

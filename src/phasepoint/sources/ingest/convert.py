@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 
 from phasepoint.core.errors import PhasepointError, SourceError, StoreError
 from phasepoint.core.tables import TABLES, table_from_rows, table_spec
-from phasepoint.sources.events.capture import WINDOW_TABLES, Capture
-from phasepoint.sources.ingest.formats import CaptureRequest, read_capture
+from phasepoint.sources.events.capture import WINDOW_TABLES, Capture, CaptureRequest
+from phasepoint.sources.ingest.formats import read_capture
 from phasepoint.store import Run, Shard, drop_raw, open_run, write_part
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ def _convert_one(
 
 
 def _clock_steps(run: Run, job: _Job) -> pa.Table:
+    """Rows of `steps` that the window holds."""
     steps = run.table("steps", columns=["step", "start_ps", "dur_ps"], shard=job.shard.name)
     step = steps.column("step")
     inside = pc.and_(pc.greater_equal(step, job.window["first_step"]), pc.less_equal(step, job.window["last_step"]))

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 from phasepoint.core.errors import SourceError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from phasepoint.sources.events.capture import Capture, ReadFile
+    from phasepoint.sources.events.capture import Capture, CaptureRequest, ReadFile
 
 HEAD_BYTES = 1 << 16
 """So much of a file is looked at. Kineto writes pages of device properties before its first event, others metadata."""
@@ -166,28 +164,7 @@ def describe_formats() -> str:
     return ", ".join(f"{row.words} ({', '.join(f'*{suffix}' for suffix in row.suffixes)})" for row in FORMATS.values())
 
 
-@dataclass(frozen=True)
-class CaptureRequest:
-    """What a reader is told about the window besides its bytes.
-
-    Attributes:
-        window: the window's number.
-        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
-        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
-        keep_spans: whether spans are wanted.
-        read_hlo: reads HLO protos, remembering programs seen before.
-        holds_steps: whether it holds any step in full, as far as the recorder knows.
-    """
-
-    window: int
-    epoch_unix_ns: int | None
-    steps: "pa.Table"
-    keep_spans: bool
-    read_hlo: Callable[..., Any]
-    holds_steps: bool = True
-
-
-def read_capture(capture_format: str, data: bytes | Path, request: CaptureRequest) -> "Capture":
+def read_capture(capture_format: str, data: bytes | Path, request: "CaptureRequest") -> "Capture":
     """Decode a raw capture of a known format.
 
     Args:

@@ -1,4 +1,7 @@
-"""Opening a run with everything in it: captures that wait are converted first, as the command line does."""
+"""Opening a run with everything in it: captures that wait are converted first, as the command line does.
+
+Its own file: opening a run that holds no such capture loads no reader.
+"""
 
 import os
 

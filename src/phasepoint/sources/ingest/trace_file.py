@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import TABLES, table_from_columns
-from phasepoint.sources.events.capture import NO_WORK, Capture, ReadFile
-from phasepoint.sources.ingest.formats import FORMATS, HEAD_BYTES, CaptureRequest, TraceFormat, is_packed, unpack
+from phasepoint.sources.events.capture import NO_WORK, Capture, CaptureRequest, ReadFile
+from phasepoint.sources.ingest.formats import FORMATS, HEAD_BYTES, TraceFormat, is_packed, unpack
 
 
 def read_file(file: Path, format: str) -> ReadFile:

@@ -136,7 +136,8 @@ def assign_hosts(traces: Sequence[FoundTrace]) -> list[int]:
             )
         by_rank[one.rank] = one.path
     silent = [one for one in traces if one.rank is None]
-    named = [_rank_in_name(one.path.name) for one in silent]
+    in_names = [_RANK_IN_NAME.findall(one.path.name) for one in silent]
+    named = [int(ranks[-1]) if ranks else None for ranks in in_names]
     counts = Counter([*by_rank, *named])
     if any(rank is None or counts[rank] > 1 for rank in named):
         named = [None] * len(silent)
@@ -144,8 +145,3 @@ def assign_hosts(traces: Sequence[FoundTrace]) -> list[int]:
     ranks |= {path: rank for rank, path in by_rank.items()}
     free = iter(sorted(set(range(len(traces) + len(ranks))).difference(ranks.values())))
     return [ranks[one.path] if one.path in ranks else next(free) for one in traces]
-
-
-def _rank_in_name(name: str) -> int | None:
-    found = _RANK_IN_NAME.findall(name)
-    return int(found[-1]) if found else None

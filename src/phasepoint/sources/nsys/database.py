@@ -24,9 +24,9 @@ from phasepoint.sources.events.rows import MISSING
 Block = Mapping[str, Int64s]
 """Columns of some rows by name; `MISSING` where the file has null, or no such column."""
 
-_BLOCK_ROWS = 1 << 16
-_LONGEST_TEXT = 4096
-_MOST_TEXTS = 1 << 24
+_BLOCK_ROWS = 1 << 16  # a choice: some MB of Python's rows at a time
+_LONGEST_TEXT = 4096  # a choice: characters; templates of C++ have long names
+_MOST_TEXTS = 1 << 24  # a choice: bounds what a hostile file takes of memory
 
 
 class NsysDatabase:
@@ -185,8 +185,8 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-_THREAD_BITS = 24
-_PID_MASK = (1 << _THREAD_BITS) - 1
+_THREAD_BITS = 24  # a global id ends with 24 bits of process and of thread. Source: Nsight Systems, exporter schema
+_PID_MASK = (1 << _THREAD_BITS) - 1  # of as many bits
 _UNIX_NS = 10**17
 """Times beyond are Unix times: of an export with normalised time."""
 

@@ -18,22 +18,22 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import SourceError
+from phasepoint.core.units import PS_PER_NS
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, direction_of, mark_steps
 from phasepoint.sources.events.rows import (
     LIMIT_NS,
     MISSING,
-    PS_PER_NS,
     PlacedEvents,
     events_of_rows,
     integer_column,
-    launch_columns,
+    launches_of,
     spread,
 )
 from phasepoint.sources.events.tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.nsys.database import NsysDatabase, NsysNames, name_rows, open_database, start_unix_ns
-from phasepoint.sources.nsys.tables import LAUNCH_COLUMNS, MEMORY, METRICS, NsysTables
+from phasepoint.sources.nsys.tables import MEMORY, METRICS, NsysTables
 
 Rows = tuple[Mapping[str, Any], list[Account]]
 
@@ -43,7 +43,7 @@ _RELEASE = 1
 _HOST_KINDS = (0, 1)
 """Pageable and pinned memory is the host's. Source: `ENUM_CUDA_MEM_KIND` of the same export."""
 
-_GPU_BITS = 0xFF
+_GPU_BITS = 0xFF  # of a metric's typeId: the GPU, as in "typeId & 0xFF" of the documentation's queries
 
 
 def read_allocations(database: NsysDatabase, names: NsysNames, origin_ns: int) -> Rows:
@@ -151,10 +151,7 @@ def read_nsys(
 
     Args:
         source: the file, which is read piece by piece, or its bytes.
-        window: number of the window.
-        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
-        steps: rows of `steps` (step, start_ps, dur_ps), for exports whose ranges mark none.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -208,7 +205,7 @@ def _trace_events(
         apart,
         columns=_more_columns(tables, placed, kinds),
         tables={
-            "launches": _launches(tables, placed),
+            "launches": launches_of(tables.events, placed),
             "collectives": collectives_of_kernels(kinds, placed.kind),
             "allocations": allocations,
             "counters": counters,
@@ -224,17 +221,3 @@ def _more_columns(tables: NsysTables, placed: PlacedEvents, kinds: list[Kind]) -
     }
     layer = layer_paths(placed, kinds)
     return columns if layer is None else columns | {"layer": layer}
-
-
-def _launches(tables: NsysTables, placed: PlacedEvents) -> Mapping[str, Any]:
-    rows, columns = tables.events.detail(*LAUNCH_COLUMNS)
-    of = dict(zip(LAUNCH_COLUMNS, columns, strict=True))
-    static, dynamic = of["staticSharedMemory"], of["dynamicSharedMemory"]
-    return launch_columns(
-        placed.place[rows],
-        grid=[of[name] for name in ("gridX", "gridY", "gridZ")],
-        block=[of[name] for name in ("blockX", "blockY", "blockZ")],
-        registers=of["registersPerThread"],
-        shared_bytes=np.where((static == MISSING) | (dynamic == MISSING), MISSING, static + dynamic),
-        graph=[of["graphId"], of["graphNodeId"]],
-    )

@@ -17,7 +17,6 @@ DEVICE_TABLES = (KERNELS, COPIES, FILLS, GRAPHS)
 NVTX = "NVTX_EVENTS"
 MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 METRICS = "GPU_METRICS"
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 SKIPPED = {
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": "repeats the time of the call that waits",
@@ -32,10 +31,16 @@ SKIPPED = {
 }
 """Tables of events that become no span, and why."""
 
-LAUNCH_COLUMNS = (
-    *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread"),
-    *("staticSharedMemory", "dynamicSharedMemory", "graphId", "graphNodeId"),
-)
+_DETAILS = {
+    "bytes": "bytes",
+    **{f"{part}{axis.upper()}": f"{part}_{axis}" for part in ("grid", "block") for axis in "xyz"},
+    "registersPerThread": "registers",
+    "graphId": "graph",
+    "graphNodeId": "node",
+}
+"""Columns of executions, and the details of events that they are."""
+
+_SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 _PLACE = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "contextId")
 _COPY_KINDS = {
     0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA",
@@ -105,7 +110,7 @@ class NsysTables:
 
     def _read_device(self, table: str) -> None:
         more: Mapping[str, Sequence[str]] = {
-            KERNELS: ("demangledName", "shortName", *LAUNCH_COLUMNS),
+            KERNELS: ("demangledName", "shortName", *_SHARED, *list(_DETAILS)[1:]),
             COPIES: ("bytes", "copyKind", "graphNodeId"),
             FILLS: ("bytes", "graphNodeId"),
             GRAPHS: ("graphId",),
@@ -119,7 +124,7 @@ class NsysTables:
                 name_rows(self._stream, *place),
                 correlation=_identified(block["correlationId"]),
                 scope=block["globalPid"],
-                details={name: block[name] for name in ("bytes", *LAUNCH_COLUMNS) if name in block},
+                details=_device_details(block),
             )
 
     def _device_kinds(self, table: str, block: Block) -> Int64s:
@@ -254,10 +259,21 @@ def _blocks(name: str) -> bool:
     return name.startswith(_BLOCKING)
 
 
+def _device_details(block: Block) -> dict[str, Int64s]:
+    """Bytes and launch parameters, as far as the table has them."""
+    details = {detail: block[name] for name, detail in _DETAILS.items() if name in block}
+    if _SHARED[0] in block:
+        static, dynamic = (block[name] for name in _SHARED)
+        known = (static != MISSING) & (dynamic != MISSING)
+        details["shared_bytes"] = np.where(known, static + dynamic, MISSING)
+    return details
+
+
 def _identified(correlation: Int64s) -> Int64s:
     """CUDA numbers its calls from 1; older exports write 0 where there is no number."""
     return np.where(correlation == 0, MISSING, correlation)
 
 
 def _process_of(global_tid: Int64s) -> Int64s:
+    """A thread's process: its global id without the last 24 bits."""
     return np.where(global_tid == MISSING, MISSING, global_tid >> 24 << 24)

@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from phasepoint.core.units import PS_PER_NS
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, mark_steps
 from phasepoint.sources.events.rows import (
     LIMIT_NS,
     MISSING,
-    PS_PER_NS,
     PlacedEvents,
     events_of_rows,
     integer_column,
-    launch_columns,
+    launches_of,
     spread,
 )
 from phasepoint.sources.events.tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
 from phasepoint.sources.rocprof.records import RocprofNames, read_processes
-from phasepoint.sources.rocprof.sections import LAUNCH_DETAILS, UNREADABLE, RocprofSections
+from phasepoint.sources.rocprof.sections import UNREADABLE, RocprofSections
 
 
 def read_rocprof(
@@ -42,10 +42,8 @@ def read_rocprof(
 
     Args:
         data: the JSON.
-        window: number of the window.
-        epoch_unix_ns: the session's epoch in Unix ns; the file cannot be held against it, which is said.
-        steps: rows of `steps` (step, start_ps, dur_ps), for files whose ranges mark none.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        epoch_unix_ns: the file cannot be held against it, which is said.
+        window, steps, keep_spans: as in `CaptureRequest`.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -88,24 +86,11 @@ def _trace_events(sections: RocprofSections, placed: PlacedEvents, kinds: list[K
         damaged=damaged,
         columns=columns if layer is None else columns | {"layer": layer},
         tables={
-            "launches": _launches(sections, placed),
+            "launches": launches_of(sections.events, placed),
             "collectives": collectives_of_kernels(kinds, placed.kind),
             "allocations": allocations,
             "metrics": _metrics(sections, placed),
         },
-    )
-
-
-def _launches(sections: RocprofSections, placed: PlacedEvents) -> Mapping[str, Any]:
-    rows, columns = sections.events.detail(*LAUNCH_DETAILS)
-    of = dict(zip(LAUNCH_DETAILS, columns, strict=True))
-    return launch_columns(
-        placed.place[rows],
-        grid=[of[f"grid_{axis}"] for axis in "xyz"],
-        block=[of[f"block_{axis}"] for axis in "xyz"],
-        registers=of["registers"],
-        shared_bytes=of["shared_bytes"],
-        graph=[of["graph"], of["node"]],
     )
 
 

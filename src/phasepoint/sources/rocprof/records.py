@@ -152,6 +152,7 @@ def handle_of(value: Any) -> int | None:
 
 
 def _converted(value: Any, shape: Any) -> Any:
+    """A value as a record; None where it does not fit."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError:

@@ -8,14 +8,10 @@ import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.sources.events.operator_names import category_of_kernel, is_wait
-from phasepoint.sources.events.rows import MISSING, EventRows
+from phasepoint.sources.events.rows import LAUNCH_DETAILS, MISSING, EventRows
 from phasepoint.sources.events.tables import Account, Kind
 from phasepoint.sources.rocprof.records import CountedDispatch, Handle, Process, Record, RocprofNames, read_section
 
-LAUNCH_DETAILS = (
-    *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"),
-    *("registers", "shared_bytes", "graph", "node"),
-)
 _COPIES = {
     "MEMORY_COPY_HOST_TO_HOST": "Memcpy HtoH",
     "MEMORY_COPY_HOST_TO_DEVICE": "Memcpy HtoD",
@@ -194,9 +190,10 @@ class RocprofSections:
             self.apart.append(Account("skipped", section, UNREADABLE, unreadable))
         kept = 0
         for one in collected:
-            dispatch = one.dispatch_data.dispatch_info.dispatch_id if _has_dispatch(one) else None
-            if dispatch is None:
+            info = one.dispatch_data.dispatch_info if one.dispatch_data else None
+            if info is None or info.dispatch_id is None:
                 continue
+            dispatch = info.dispatch_id
             kept += 1
             sums: dict[str, float] = {}
             for value in one.records:
@@ -241,10 +238,6 @@ def _launch_details(records: Sequence[Record], names: RocprofNames) -> dict[str,
 
 def _fits(value: int | None) -> bool:
     return value is not None and abs(value) < 1 << 62
-
-
-def _has_dispatch(one: CountedDispatch) -> bool:
-    return one.dispatch_data is not None and one.dispatch_data.dispatch_info is not None
 
 
 def _handle(handle: Handle | None) -> int | None:

@@ -3,6 +3,7 @@
 Tracks for spans of distributed tracing, which say whose children they are but not where they ran.
 """
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.units import PS_PER_NS
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, mark_steps
@@ -21,11 +23,11 @@ from phasepoint.sources.events.rows import (
     PlacedEvents,
     events_of_rows,
     integer_column,
-    launch_columns,
+    launches_of,
     spread,
 )
 from phasepoint.sources.events.step_bounds import StepBounds, order_bounds
-from phasepoint.sources.events.tables import NO_ID, Account, Kind, TraceEvents, capture_of_events, text_column
+from phasepoint.sources.events.tables import NO_ID, Account, Kind, capture_of_events, text_column
 from phasepoint.sources.tracing.facts import LEVEL_TAG, SpanFacts, span_facts, step_tag
 
 
@@ -91,7 +93,6 @@ def unloop(parent: Int64s) -> tuple[Int64s, int]:
 Key = tuple[str, str]
 """Trace and span."""
 
-_DETAILS = ("bytes", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_bytes")
 _OVERLAPPING_LAYERS = 8
 """The layer that a call belongs to is looked for in this many layers that began before it."""
 
@@ -119,33 +120,25 @@ class TracedSpan:
     tags: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class SpanForest:
-    """Spans, placed.
-
-    Attributes:
-        events: as every reader gives them.
-        bounds: the steps.
-        problems: what was wrong with the spans, in words.
-        start_unix_ns: Unix ns of time 0.
-    """
-
-    events: TraceEvents
-    bounds: StepBounds
-    problems: tuple[str, ...]
-    start_unix_ns: int | None
-
-
-def plant(
-    spans: Sequence[TracedSpan], apart: Sequence[Account], *, epoch_unix_ns: int | None, steps: pa.Table | None
-) -> SpanForest:
-    """Place spans.
+def capture_of_spans(
+    spans: Sequence[TracedSpan],
+    apart: Sequence[Account],
+    *,
+    window: int,
+    epoch_unix_ns: int | None,
+    steps: pa.Table | None,
+    keep_spans: bool,
+    problem: str | None,
+    started_ns: int,
+) -> Capture:
+    """Place spans, and make the tables of one window.
 
     Args:
         spans: the spans, in any order.
         apart: what became of the file's other events.
-        epoch_unix_ns: the session's epoch in Unix ns; None to count from the first span.
-        steps: rows of `steps`, for files whose spans mark none.
+        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
+        problem: what was wrong with the file's text, None where nothing was.
+        started_ns: the thread's CPU time when reading began.
     """
     spans = sorted(spans, key=lambda one: (one.start_ns, -one.end_ns))
     leveled = any(LEVEL_TAG in one.tags for one in spans)
@@ -166,35 +159,20 @@ def plant(
         parent=above,
         columns=columns,
         tables={
-            "launches": _launches(rows, placed),
+            "launches": launches_of(rows, placed),
             "collectives": collectives_of_kernels(kinds, placed.kind),
             "metrics": _metrics(placed, facts),
         },
     )
-    return SpanForest(events, bounds, (*problems, *placed.notes), placed.start_unix_ns)
-
-
-def capture_of_forest(
-    forest: SpanForest, *, window: int, keep_spans: bool, problem: str | None, cost_ps: int
-) -> Capture:
-    """The tables of one window.
-
-    Args:
-        forest: the spans.
-        window: number of the window.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
-        problem: what was wrong with the file's text, None where nothing was.
-        cost_ps: CPU time of reading.
-    """
     capture = capture_of_events(
-        forest.events,
-        forest.bounds,
+        events,
+        bounds,
         window=window,
         keep_spans=keep_spans,
-        problem="; ".join(text for text in (problem, *forest.problems) if text) or None,
-        cost_ps=cost_ps,
+        problem="; ".join(text for text in (problem, *problems, *placed.notes) if text) or None,
+        cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
     )
-    return replace(capture, start_unix_ns=forest.start_unix_ns)
+    return replace(capture, start_unix_ns=placed.start_unix_ns)
 
 
 def _parents(spans: Sequence[TracedSpan]) -> tuple[Int64s, list[str]]:
@@ -253,6 +231,7 @@ def _rows(
 
 
 def _bounds(placed: PlacedEvents, numbered: Mapping[int, int]) -> StepBounds:
+    """Bounds of the steps that spans mark, given the number of each such row."""
     marks = [(int(placed.place[row]), number) for row, number in numbered.items() if placed.place[row] >= 0]
     at = np.array([event for event, _ in marks], np.int64)
     return order_bounds(np.array([number for _, number in marks], np.int64), placed.start_ps[at], placed.end_ps[at])
@@ -303,20 +282,6 @@ def _texts(placed: PlacedEvents, of_row: Sequence[str]) -> tuple[Int64s, list[st
         if placed.place[row] >= 0:
             codes[placed.place[row]] = number.get(text, NO_ID)
     return codes, texts
-
-
-def _launches(rows: EventRows, placed: PlacedEvents) -> Mapping[str, Any]:
-    given, columns = rows.detail(*_DETAILS)
-    of = dict(zip(_DETAILS, columns, strict=True))
-    nothing = np.full(len(given), MISSING, np.int64)
-    return launch_columns(
-        placed.place[given],
-        grid=[of[f"grid_{letter}"] for letter in "xyz"],
-        block=[of[f"block_{letter}"] for letter in "xyz"],
-        registers=nothing,
-        shared_bytes=of["shared_bytes"],
-        graph=[nothing, nothing],
-    )
 
 
 def _metrics(placed: PlacedEvents, facts: Sequence[SpanFacts]) -> Mapping[str, Any]:

@@ -12,13 +12,13 @@ import msgspec
 import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.units import PS_PER_NS, PS_PER_US
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.damaged_json import read_json
-from phasepoint.sources.events.rows import MISSING, PS_PER_NS
+from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
-from phasepoint.sources.tracing.forest import Key, TracedSpan, capture_of_forest, plant
+from phasepoint.sources.tracing.forest import Key, TracedSpan, capture_of_spans
 
-_NS_PER_US = 1000
 _EXPECTED = 'expected {"data": [{"traceID": …, "spans": […], "processes": {…}}]}, as Jaeger\'s UI saves it'
 
 
@@ -34,10 +34,7 @@ def read_jaeger(
 
     Args:
         data: the JSON: traces, one trace, or spans.
-        window: number of the window.
-        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first span.
-        steps: rows of `steps` (step, start_ps, dur_ps), for files whose spans mark none.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -52,9 +49,16 @@ def read_jaeger(
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SourceError(f"no JSON: {error}; {_EXPECTED}") from error
     spans, apart = _read_traces(document)
-    forest = plant(spans, apart, epoch_unix_ns=epoch_unix_ns, steps=steps)
-    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
-    return capture_of_forest(forest, window=window, keep_spans=keep_spans, problem=problem, cost_ps=cost_ps)
+    return capture_of_spans(
+        spans,
+        apart,
+        window=window,
+        epoch_unix_ns=epoch_unix_ns,
+        steps=steps,
+        keep_spans=keep_spans,
+        problem=problem,
+        started_ns=started_ns,
+    )
 
 
 def _read_traces(document: Any) -> tuple[list[TracedSpan], list[Account]]:
@@ -119,6 +123,7 @@ def _parent(span: Mapping[str, Any], trace: str) -> Key | None:
 
 
 def _tags(tags: Any) -> dict[str, Any]:
+    """Tags by key: Jaeger lists them as `{"key": …, "value": …}`, MLModelScope has an object of them."""
     if isinstance(tags, dict):
         return tags
     listed = (one for one in tags if isinstance(one, dict)) if isinstance(tags, list) else ()
@@ -130,7 +135,7 @@ def _nanoseconds(microseconds: Any) -> int:
     if isinstance(microseconds, bool) or not isinstance(microseconds, int | float | str):
         return MISSING
     try:
-        number = int(Decimal(str(microseconds)) * _NS_PER_US)
+        number = int(Decimal(str(microseconds)) * (PS_PER_US // PS_PER_NS))
     except (InvalidOperation, ValueError, OverflowError):
         return MISSING
     return number if abs(number) < 1 << 62 else MISSING

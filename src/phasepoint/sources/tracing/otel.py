@@ -14,9 +14,9 @@ import pyarrow as pa
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.damaged_json import read_json
-from phasepoint.sources.events.rows import MISSING, PS_PER_NS
+from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
-from phasepoint.sources.tracing.forest import TracedSpan, capture_of_forest, plant
+from phasepoint.sources.tracing.forest import TracedSpan, capture_of_spans
 
 _RESOURCES = ("resourceSpans", "resource_spans")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
@@ -38,10 +38,7 @@ def read_otel(
 
     Args:
         data: the JSON: one object, or objects line by line.
-        window: number of the window.
-        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first span.
-        steps: rows of `steps` (step, start_ps, dur_ps), for files whose spans mark none.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -52,9 +49,16 @@ def read_otel(
     started_ns = time.thread_time_ns()
     documents, problem = _documents(data)
     spans, apart = _read_spans(documents)
-    forest = plant(spans, apart, epoch_unix_ns=epoch_unix_ns, steps=steps)
-    cost_ps = (time.thread_time_ns() - started_ns) * PS_PER_NS
-    return capture_of_forest(forest, window=window, keep_spans=keep_spans, problem=problem, cost_ps=cost_ps)
+    return capture_of_spans(
+        spans,
+        apart,
+        window=window,
+        epoch_unix_ns=epoch_unix_ns,
+        steps=steps,
+        keep_spans=keep_spans,
+        problem=problem,
+        started_ns=started_ns,
+    )
 
 
 def _documents(data: bytes) -> tuple[list[Any], str | None]:
@@ -97,7 +101,8 @@ def _read_spans(documents: list[Any]) -> tuple[list[TracedSpan], list[Account]]:
                 for span in _listed(scope, ("spans",)):
                     counts["event"] += len(span["events"]) if isinstance(span.get("events"), list) else 0
                     spans.append(_traced(span, process))
-                counts["span"] += _strange(scope)
+                others = scope.get("spans")
+                counts["span"] += sum(not isinstance(span, dict) for span in others) if isinstance(others, list) else 0
     if not found:
         raise SourceError(f"no spans of OpenTelemetry; {_EXPECTED}")
     reasons = {
@@ -115,11 +120,6 @@ def _listed(holder: Any, keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
         if isinstance(found, list):
             return (one for one in found if isinstance(one, dict))
     return iter(())
-
-
-def _strange(scope: Mapping[str, Any]) -> int:
-    spans = scope.get("spans")
-    return sum(not isinstance(one, dict) for one in spans) if isinstance(spans, list) else 0
 
 
 def _process(resource: Mapping[str, Any]) -> str:

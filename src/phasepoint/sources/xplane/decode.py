@@ -18,7 +18,7 @@ from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.sources.xplane.events import LIMIT_PS, SLOTS, decode_lines
 from phasepoint.sources.xplane.planes import Plane
 
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # bytes of a cache line
 
 
 class Scratch:

@@ -30,6 +30,9 @@ _NUMBER = re.compile(r"\b(regs|static_shared|dynamic_shared|group_mem|size|num_b
 _THREE = re.compile(r"\b(grid|block):(\d{1,18}),(\d{1,18}),(\d{1,18})")
 _OCCUPANCY = re.compile(r"\bocc_pct:([0-9.eE+-]+)")
 
+_INT64_DIGITS = 19
+"""A number of fewer digits fits an int64."""
+
 _MOST_REGISTERS = 1024
 """No GPU has as many for a thread. AMD's profiler of 2025 left this and the shared memory as they lay in memory."""
 
@@ -106,7 +109,10 @@ def _details(found: Sequence[tuple[Int64s, Int64s, Int64s, list[str]]], n_events
         ratios = np.array([_occupancy(text) for text in texts])[number]
         occupancy[row[ratios > 0]] = ratios[ratios > 0]
         graphs = np.flatnonzero(stat == _GRAPH)
-        columns["graph"][row[graphs]] = [_as_number(texts[at]) for at in number[graphs].tolist()]
+        columns["graph"][row[graphs]] = [
+            int(texts[at]) if texts[at].isdecimal() and len(texts[at]) < _INT64_DIGITS else MISSING
+            for at in number[graphs].tolist()
+        ]
     if not found:
         return Details({}, None, problems)
     moved = columns["bytes"]
@@ -142,10 +148,6 @@ def _occupancy(text: str) -> float:
         return float(match[1]) / 100 if match else 0.0
     except ValueError:
         return 0.0
-
-
-def _as_number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 19 else MISSING
 
 
 def _launches(columns: Mapping[str, Int64s], occupancy: NDArray[np.float64]) -> Mapping[str, Any]:

@@ -41,7 +41,7 @@ HAS_DEVICE_ID = 1 << SLOTS["device_id"]
 
 _SLOT_OP, _SLOT_PROGRAM, _SLOT_RUN, _SLOT_ORDINAL, _SLOT_CORRELATION, _SLOT_STEP, _SLOT_P, _SLOT_C = range(1, 9)
 _OP, _PROGRAM, _RUN, _ORDINAL, _CORRELATION, _STEP, _P, _C = (1 << slot for slot in range(1, 9))
-_DEVICE_TIME = 1 << 9 | 1 << 10
+_DEVICE_TIME = 1 << 9 | 1 << 10  # slots 9 and 10: offset and duration on the device's own clock
 _KIND_MASK = _OP | _PROGRAM | _RUN | _CORRELATION | _STEP | IS_ROOT | HAS_DEVICE_ID
 """The plain names of slots and their bits, as compiled loops want constants."""
 

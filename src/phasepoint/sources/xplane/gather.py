@@ -122,9 +122,9 @@ def gather_events(data: Bytes, planes: Sequence[Plane], profile_start_ns: int | 
     event_0 = np.cumsum([0] + [len(part.kind) for part in parts])
     kind_0 = np.cumsum([0] + [len(part.kinds) for part in parts])
     ignored, dropped = sum(part.ignored for part in parts), sum(part.dropped for part in parts)
-    kind = _join([_shift(part.kind, int(kind_0[i])) for i, part in enumerate(parts)], np.int32)
+    kind = _join([part.kind + np.int32(kind_0[i]) if i else part.kind for i, part in enumerate(parts)], np.int32)
     kinds = [one for plane, part in pairs for one in _describe_kinds(data, plane, part, accelerated=accelerated)]
-    marks = _gather_pairs([_host_marks(*pair) for pair in pairs], event_0)
+    marks = _gather_pairs([part.marks if is_host(plane) else part.marks[:0] for plane, part in pairs], event_0)
     return Events(
         kind=kind,
         start_ps=_join([_device_times(part) for part in parts], np.int64),
@@ -157,11 +157,8 @@ def _join(arrays: list[NDArray], dtype: type) -> NDArray:  # type: ignore[type-a
     return full[0] if len(full) == 1 else np.concatenate(full or [np.empty(0, dtype)])
 
 
-def _shift(kind: NDArray[np.int32], by: int) -> NDArray[np.int32]:
-    return kind + np.int32(by) if by else kind
-
-
 def _absolute_base_ns(planes: Sequence[Plane], profile_start_ns: int | None) -> int:
+    """From when lines that are stamped with Unix times count; 0 where none is."""
     stamps = [line.timestamp_ns for plane in planes for line in plane.lines if line.timestamp_ns > _UNIX_NS]
     if not stamps:
         return 0
@@ -176,6 +173,7 @@ def _track_name(plane: Plane, line: int) -> str:
 
 
 def _damage(plane: Plane, events: PlaneEvents) -> list[str]:
+    """What is wrong with a plane's lines, in words."""
     return [
         f"plane {plane.name!r}, line {plane.lines[line].name!r} is damaged at byte {offset}; its later events are lost"
         for line, offset in events.damaged
@@ -193,10 +191,6 @@ def _read_part(data: Bytes, plane: Plane, base_ns: int, scratch: Scratch) -> Pla
         line_level=np.array(levels, np.int8),
         scratch=scratch,
     )
-
-
-def _host_marks(plane: Plane, events: PlaneEvents) -> Int64s:
-    return events.marks if is_host(plane) else events.marks[:0]
 
 
 def _named_marks(kind: NDArray[np.int32], kinds: Sequence[XPlaneKind]) -> Int64s:
@@ -258,6 +252,7 @@ class _MetaTexts:
 
 
 def _describe_kinds(data: Bytes, plane: Plane, events: PlaneEvents, *, accelerated: bool) -> list[XPlaneKind]:
+    """The kinds of a plane's events, by number."""
     texts = _MetaTexts(data, plane)
     rows = events.kinds.tolist()
     kinds = [_describe(data, plane, dict(zip(KIND_COLUMNS, row, strict=True)), texts) for row in rows]
@@ -293,6 +288,7 @@ def _describe(data: Bytes, plane: Plane, key: Mapping[str, int], texts: _MetaTex
 
 
 def _op_text(data: Bytes, plane: Plane, key: Mapping[str, int]) -> str:
+    """An event's `hlo_op`: in place, or as the name of a stat."""
     if key["op_bytes"] > 0:
         return read_text(data, (key["op"], key["op"] + key["op_bytes"]))
     return plane.stat_name.get(key["op"], "")

@@ -91,7 +91,8 @@ def _find_launches(events: Events) -> _Launches:
     calls_track = events.track_of(calls)
     label = np.zeros(len(rows), np.int64)
     labels = {"": 0}
-    of_kind = np.array([labels.setdefault(_call_label(k.name), len(labels)) for k in events.kinds], np.int64)
+    names = [_label(k.name[len(_CALL) : -1]) if k.name.startswith(_CALL) else "" for k in events.kinds]
+    of_kind = np.array([labels.setdefault(name, len(labels)) for name in names], np.int64)
     for one in np.unique(track):
         own = np.flatnonzero(track == one)
         call = _innermost(events, calls[calls_track == one], events.start_ps[rows[own]])
@@ -111,10 +112,6 @@ def _innermost(events: Events, around: Int64s, time_ps: Int64s) -> Int64s:
         found[inside] = around[place[inside]]
         place -= 1
     return found
-
-
-def _call_label(name: str) -> str:
-    return _label(name[len(_CALL) : -1]) if name.startswith(_CALL) else ""
 
 
 def _label(name: str) -> str:

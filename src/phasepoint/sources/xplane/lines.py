@@ -234,6 +234,7 @@ def is_control_flow(opcode: str) -> bool:
 
 
 def _class_of_name(name: str) -> int:
+    """What is to be done with events of a name: `END`, `IGNORE`, `KEEP`, …"""
     if name.startswith("end: "):
         return END
     return _CLASS_OF_NAME.get(name, IGNORE if name.startswith("ThreadpoolListener::") else KEEP)

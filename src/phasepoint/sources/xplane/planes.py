@@ -165,6 +165,7 @@ def hlo_protos(data: Bytes, planes: list[Plane]) -> dict[int, bytes]:
 
 
 def _as_int64(value: int) -> int:
+    """Two's complement: (value + 2⁶³) mod 2⁶⁴ − 2⁶³."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -189,6 +190,7 @@ def _read_plane(data: Bytes, start: int, end: int) -> Plane:
 
 
 def _read_line(data: Bytes, start: int, end: int) -> Line:
+    """An XLine, by its bytes."""
     timestamp_ns, spans, events = _scan_line(data, start, end)
     name = read_text(data, (spans[0], spans[1]))
     display = read_text(data, (spans[2], spans[3]))

@@ -48,7 +48,7 @@ ReadPrograms = Callable[..., HloTables]
 
 _MOVING_WORDS = ("data formatting", "copy", "infeed", "outfeed", "host send", "host recv")
 _TALKING_WORDS = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv", "megascale")
-_PROBLEM_CHARACTERS = 1000
+_PROBLEM_CHARACTERS = 1000  # a choice: a note for a reader; a damaged file may name thousands of lines
 _SCRATCH_BYTES = 72
 """Of an event: what intermediate arrays and then the columns of `spans` and `ops` take at most."""
 _LIMIT_OFFSET_PS = (1 << 63) - 3 * LIMIT_PS
@@ -271,6 +271,7 @@ def _category(kind: XPlaneKind, of_instruction: str | None) -> str:
 
 
 def _layer(kind: XPlaneKind, of_instruction: str | None) -> str | None:
+    """Module path of a kind: its instruction's, else as its own op name has it."""
     if of_instruction is not None or not kind.op_name:
         return of_instruction
     return layer_of_op_name(kind.op_name)

@@ -202,7 +202,7 @@ def _segment_labels(kinds: Sequence[XPlaneKind], category: Sequence[str]) -> NDA
     return labels
 
 
-_CHUNK_ROWS = 1 << 16
+_CHUNK_ROWS = 1 << 16  # a choice: half a MB of int64, which all chunks of a constant column share
 
 
 def spans_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
