@@ -13,7 +13,7 @@ from phasepoint.core.tables import TABLES
 from phasepoint.sources.events.capture import WINDOW_TABLES, CaptureRequest
 from phasepoint.sources.events.programs import read_programs
 from phasepoint.sources.ingest.formats import (
-    FORMATS,
+    FORMAT_OF,
     HEAD_BYTES,
     describe_formats,
     detect_format,
@@ -22,12 +22,12 @@ from phasepoint.sources.ingest.formats import (
 from phasepoint.sources.ingest.import_run import import_traces
 from phasepoint.store import open_run
 
-EACH = pytest.mark.parametrize("name", FORMATS)
+EACH = pytest.mark.parametrize("name", FORMAT_OF)
 
 
 @pytest.fixture(scope="module")
 def samples():
-    assert SAMPLES.keys() == FORMATS.keys(), "every format has a sample in trace_samples.py"
+    assert SAMPLES.keys() == FORMAT_OF.keys(), "every format has a sample in trace_samples.py"
     return {name: make() for name, make in SAMPLES.items()}
 
 
@@ -77,14 +77,14 @@ def refuse(load, tmp_path, data):
 @EACH
 def test_it_knows_its_own_files_and_no_other(samples, name):
     assert detect_format(samples[name][:HEAD_BYTES]) == name
-    others = {other for other, data in samples.items() if other != name and FORMATS[name].detect(data[:HEAD_BYTES])}
+    others = {other for other, data in samples.items() if other != name and FORMAT_OF[name].detect(data[:HEAD_BYTES])}
     assert others <= ({"kineto", "rocprof"} if name == "chrome" else set())
-    assert not FORMATS[name].detect(b"")
+    assert not FORMAT_OF[name].detect(b"")
 
 
 @EACH
 def test_a_row_says_what_messages_need(name):
-    row = FORMATS[name]
+    row = FORMAT_OF[name]
     assert row.name == name
     assert row.words in describe_formats()
     assert row.suffixes
@@ -94,7 +94,7 @@ def test_a_row_says_what_messages_need(name):
 
 @EACH
 def test_messages_and_help_name_it(load, tmp_path, capsys, name):
-    row = FORMATS[name]
+    row = FORMAT_OF[name]
     assert row.words in refuse(load, tmp_path, b"step,loss\n1,2\n")
     assert run_command(["import", "--help"]) == 0
     assert row.words in " ".join(capsys.readouterr().out.split())
@@ -112,7 +112,7 @@ def test_every_event_is_accounted_for(samples, load, name):
     assert row["orphan_events"] == file.orphans <= file.spans
     accounts = run.table("accounts").to_pylist()
     assert sum(one["events"] for one in accounts if one["fate"] != "kept") == file.ignored + file.dropped
-    assert run.manifest.frameworks.keys() == ({FORMATS[name].framework} - {None})
+    assert run.manifest.frameworks.keys() == ({FORMAT_OF[name].framework} - {None})
 
 
 @EACH

@@ -81,7 +81,7 @@ _PLANE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f]")
 
 _DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*\{.{0,65536}?"rank"\s*:\s*"?(\d{1,9})\b', re.DOTALL)
 
-_ROWS = (
+FORMATS: tuple[TraceFormat, ...] = (
     TraceFormat(
         "xplane",
         words="XPlane of jax.profiler or TensorFlow",
@@ -146,8 +146,10 @@ _ROWS = (
     ),
 )
 
-FORMATS: Mapping[str, TraceFormat] = {row.name: row for row in _ROWS}
-"""By name. The first that recognises a file reads it: Chrome's, which almost any JSON of events fits, is last."""
+"""The first that recognises a file reads it: Chrome's, which almost any JSON of events fits, stands behind the others."""
+
+FORMAT_OF: Mapping[str, TraceFormat] = {row.name: row for row in FORMATS}
+"""The rows by name."""
 
 
 def detect_format(head: bytes) -> str | None:
@@ -156,31 +158,31 @@ def detect_format(head: bytes) -> str | None:
     Args:
         head: the beginning of the file, unpacked; `HEAD_BYTES` are enough.
     """
-    return next((name for name, row in FORMATS.items() if row.detect(head)), None)
+    return next((row.name for row in FORMATS if row.detect(head)), None)
 
 
 def describe_formats() -> str:
     """What can be read, for messages and help: each format's words and how its files are called."""
-    return ", ".join(f"{row.words} ({', '.join(f'*{suffix}' for suffix in row.suffixes)})" for row in FORMATS.values())
+    return ", ".join(f"{row.words} ({', '.join(f'*{suffix}' for suffix in row.suffixes)})" for row in FORMATS)
 
 
 def read_capture(capture_format: str, data: bytes | Path, request: "CaptureRequest") -> "Capture":
     """Decode a raw capture of a known format.
 
     Args:
-        capture_format: a name of `FORMATS`.
+        capture_format: a name of `FORMAT_OF`.
         data: its bytes, unpacked; or, for a format that `takes_files`, the file that holds them.
         request: what else the reader is told.
 
     Raises:
         SourceError: the format is unknown, or the bytes cannot be decoded.
     """
-    if capture_format not in FORMATS:
+    if capture_format not in FORMAT_OF:
         raise SourceError(
             f"window {request.window}: no reader for captures of format {capture_format!r}; there are readers for "
-            f"{', '.join(FORMATS)}. The run was recorded by a newer Phasepoint: upgrade to read it"
+            f"{', '.join(FORMAT_OF)}. The run was recorded by a newer Phasepoint: upgrade to read it"
         )
-    return FORMATS[capture_format].read(data, request)
+    return FORMAT_OF[capture_format].read(data, request)
 
 
 def is_packed(head: bytes) -> bool:

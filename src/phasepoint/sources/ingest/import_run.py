@@ -22,7 +22,7 @@ from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.core.tables import table_from_columns
 from phasepoint.core.workers import default_workers, map_tasks
 from phasepoint.sources.events.capture import ReadFile
-from phasepoint.sources.ingest.formats import FORMATS
+from phasepoint.sources.ingest.formats import FORMAT_OF
 from phasepoint.sources.ingest.trace_file import read_file
 from phasepoint.sources.ingest.trace_folders import SkippedFile, assign_hosts, find_traces
 from phasepoint.store import ShardWriter, create_run, open_shard
@@ -44,7 +44,7 @@ class ImportedFile:
 
     Attributes:
         path: the file.
-        format: a name of `FORMATS`.
+        format: a name of `FORMAT_OF`.
         host: the shard that it became.
         steps: steps that it marks; 0 where the whole file is taken as one.
         events, spans, ignored, dropped, orphans: see the table `conversions`.
@@ -70,7 +70,7 @@ def import_file(
 
     Args:
         file: the trace, packed with gzip or not.
-        format: a name of `FORMATS`.
+        format: a name of `FORMAT_OF`.
         out: the run.
         host: number of the shard; nobody else may write it.
         command: what the run's manifest shall say that made it.
@@ -113,7 +113,7 @@ def _write(
         "bytes": [read.size],
         **{name: [0] for name in _COSTS},
     }
-    framework = FORMATS[format].framework
+    framework = FORMAT_OF[format].framework
     closed_ns = read.epoch_unix_ns + end_ps // 1000 + 1
     create_run(out, command=command, frameworks={framework: ""} if framework else {}, devices=read.devices)
     times = iter((read.epoch_unix_ns,))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.events.capture import NO_WORK, Capture, CaptureRequest, ReadFile
-from phasepoint.sources.ingest.formats import FORMATS, HEAD_BYTES, TraceFormat, is_packed, unpack
+from phasepoint.sources.ingest.formats import FORMAT_OF, HEAD_BYTES, TraceFormat, is_packed, unpack
 
 
 def read_file(file: Path, format: str) -> ReadFile:
@@ -17,13 +17,13 @@ def read_file(file: Path, format: str) -> ReadFile:
 
     Args:
         file: the file, packed with gzip or not.
-        format: a name of `FORMATS`.
+        format: a name of `FORMAT_OF`.
 
     Raises:
         SourceError: it cannot be read, or holds nothing that is a stretch of work.
     """
     try:
-        row = FORMATS[format]
+        row = FORMAT_OF[format]
         return row.stream(file) if row.streamed else _WholeFile(file, row)
     except SourceError as error:
         message = str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phasepoint.core.errors import SourceError, UsageError
-from phasepoint.sources.ingest.formats import FORMATS, HEAD_BYTES, describe_formats, detect_format, unpack
+from phasepoint.sources.ingest.formats import FORMAT_OF, HEAD_BYTES, describe_formats, detect_format, unpack
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank[-_]?|w-)(\d{1,9})(?!\d)", re.IGNORECASE)
 """`rank0`, `trace_rank_12`, `rank-3.json.gz`; `w-3` is how TPU machines of a slice are named."""
@@ -20,7 +20,7 @@ class FoundTrace:
 
     Attributes:
         path: where it is.
-        format: a name of `FORMATS`.
+        format: a name of `FORMAT_OF`.
         size_bytes: as it lies there, packed or not.
         rank: of its process within the job as the content says, None where it does not.
     """
@@ -62,7 +62,7 @@ def look_at(file: Path) -> FoundTrace:
         raise SourceError(
             f"{file}: no trace that is known: it begins with {head[:16]!r}; expected one of: {describe_formats()}"
         )
-    rank = FORMATS[found].rank
+    rank = FORMAT_OF[found].rank
     match = rank and (rank.search(head) or rank.search(tail))
     return FoundTrace(file, found, size, None if match is None else int(match[1]))
 
