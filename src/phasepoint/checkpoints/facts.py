@@ -7,8 +7,10 @@ import io
 import os
 import re
 import stat
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -46,6 +48,11 @@ class CheckpointPlace:
         return "" in self.files
 
     @property
+    def is_local(self) -> bool:
+        """Whether it lies on this machine's file systems."""
+        return self._location.is_local
+
+    @property
     def base_name(self) -> str:
         """Last part of its path."""
         return self._location.root.rpartition("/")[2]
@@ -55,9 +62,18 @@ class CheckpointPlace:
         """Bytes of all its files; None where not all were looked at."""
         return None if self.truncated else sum(self.files.values())
 
+    def below(self, folder: str) -> list[str]:
+        """Paths of the files below one of its folders, sorted."""
+        begin, end = (bisect_left(self._sorted, folder + mark) for mark in "/0")  # "0" comes after "/"
+        return self._sorted[begin:end]
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.files)
+
     def kvstore(self, relative: str) -> dict[str, str] | str:
         """Where TensorStore finds a folder of it."""
-        if self._location.filesystem is None:
+        if self.is_local:
             return {"driver": "file", "path": f"{Path(self._location.path(relative)).absolute()}/"}
         return f"{self._location.show(relative)}/"
 

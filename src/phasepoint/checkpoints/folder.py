@@ -2,7 +2,7 @@
 
 What is in one is told by its files' names (`optimizer.pt`, `rng_state.pth`), and by the keys in a file whose name tells
 nothing. Whether it is whole is told file by file, as for a file alone, by the lists of shards, and by what each
-framework writes last or never without the other. Nothing is unpickled.
+framework writes last or never without the other. Nothing in them is run.
 
 Source: what `Trainer._save_checkpoint` of transformers 4.40 to 5.23 and `Accelerator.save_state` of accelerate 0.30 to
 1.15 write.

@@ -1,4 +1,4 @@
-"""The formats of checkpoints. A new format is one module and one row of `FORMATS`. Nothing in them is unpickled.
+"""The formats of checkpoints. A new format is one module and one row of `FORMATS`. Nothing in them is run.
 
 A checkpoint of no format that is known here: it is there, and how large; whether it is whole cannot be told.
 """

@@ -66,12 +66,14 @@ def outline_pickle(data: bytes) -> Outline:
         for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
             if count >= MOST_OPCODES:
                 raise SourceError(f"a pickle of more than {MOST_OPCODES:,} opcodes: not read")
-            if opcode.name in _PUTS:
+            if opcode.name in _LITERALS:
+                stack.append(argument)
+            elif opcode.name in _PUTS:
                 memo[len(memo) if argument is None else argument] = stack[-1]
             elif opcode.name in _GETS:
                 stack.append(memo[argument])
             else:
-                stack += _results(opcode, argument, _take(stack, opcode))
+                stack += _results(opcode, _take(stack, opcode))
             end = (position or 0) + 1
         return Outline(stack.pop(), end)
     # What `genops` says of bytes that are no pickle, and what the stack says of opcodes that do not fit together.
@@ -86,19 +88,27 @@ _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
 def _take(stack: list[Any], opcode: pickletools.OpcodeInfo) -> list[Any]:
     """Takes off the stack what an opcode is declared to take; where that is all above a mark, the mark too."""
-    before = list(opcode.stack_before)
+    to_mark, below = _TAKES[opcode.name]
     taken: list[Any] = []
-    if pickletools.markobject in before:
+    if to_mark:
         while (value := stack.pop()) is not _MARK:
             taken.append(value)
-        del before[before.index(pickletools.markobject) :]
-    taken += [stack.pop() for _ in before]
+    taken += [stack.pop() for _ in range(below)]
     taken.reverse()
     return taken
 
 
-def _results(opcode: pickletools.OpcodeInfo, argument: Any, taken: list[Any]) -> list[Any]:
-    """What an opcode leaves on the stack."""
+def _takes(before: list[pickletools.StackObject]) -> tuple[bool, int]:
+    """Whether an opcode takes what is above the last mark, and how many values below that, or in all."""
+    to_mark = pickletools.markobject in before
+    return to_mark, before.index(pickletools.markobject) if to_mark else len(before)
+
+
+_TAKES = {one.name: _takes(one.stack_before) for one in pickletools.opcodes}
+
+
+def _results(opcode: pickletools.OpcodeInfo, taken: list[Any]) -> list[Any]:
+    """What an opcode leaves on the stack of what it took."""
     if opcode.name in _NEW:
         return [_NEW[opcode.name](taken)]
     if opcode.name in _INTO:
@@ -107,7 +117,7 @@ def _results(opcode: pickletools.OpcodeInfo, argument: Any, taken: list[Any]) ->
         return [target]
     if opcode.name in {"STOP", "DUP"}:
         return taken * max(len(opcode.stack_after), 1)
-    return [argument] if opcode.stack_after else []
+    return taken if opcode.stack_after else []
 
 
 def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
@@ -148,3 +158,7 @@ _INTO: Mapping[str, Callable[[Any, list[Any]], None]] = {
     "BUILD": _set_state,
 }
 """Opcodes that leave the first value that they take, with the others put into it."""
+
+_LITERALS = frozenset(one.name for one in pickletools.opcodes if one.stack_after and not one.stack_before)
+_LITERALS -= _NEW.keys() | _GETS
+"""Opcodes that leave their argument: texts, numbers, bytes, None."""

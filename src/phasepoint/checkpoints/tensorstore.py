@@ -114,6 +114,8 @@ def find_gap(place: CheckpointPlace, folder: str, *, fills: bool) -> str | None:
         array = ts.open({"driver": "zarr3" if v3 else "zarr", "kvstore": place.kvstore(folder)}).result()
         metadata = array.spec().to_json()["metadata"]
     except (ValueError, OSError) as error:
+        if not place.is_local:  # the job's credentials and endpoints are pyarrow's, which TensorStore may not have
+            raise UncheckedError(f"TensorStore cannot open {name}: {_first_line(error)}") from error
         raise SourceError(f"{name}: cannot be read: {_first_line(error)}") from error
     chunk = array.chunk_layout.write_chunk.shape or ()  # None of a scalar
     count = math.prod(-(-whole // part) for whole, part in zip(array.shape, chunk, strict=True))
@@ -127,10 +129,9 @@ def find_gap(place: CheckpointPlace, folder: str, *, fills: bool) -> str | None:
         return f"a chunk of {folder} is not there"
     packing = metadata["codecs"][-1]["name"] if v3 else (metadata["compressor"] or {"id": "bytes"})["id"]
     chunk_bytes = math.prod(chunk) * array.dtype.numpy_dtype.itemsize
-    for path in place.files:
-        if path.startswith(f"{folder}/") and path != name and not _ends_well(place, path, packing, chunk_bytes):
-            return f"{path} is cut off or damaged"
-    return None
+    chunks = (path for path in place.below(folder) if not path.rpartition("/")[2].startswith((".", "zarr.json")))
+    damaged = (path for path in chunks if not _ends_well(place, path, packing, chunk_bytes))
+    return next((f"{path} is cut off or damaged" for path in damaged), None)
 
 
 def _ends_well(place: CheckpointPlace, path: str, packing: str, chunk_bytes: int) -> bool:

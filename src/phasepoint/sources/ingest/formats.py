@@ -145,8 +145,7 @@ FORMATS: tuple[TraceFormat, ...] = (
         rank=_DISTRIBUTED,
     ),
 )
-
-"""The first that recognises a file reads it: Chrome's, which almost any JSON of events fits, stands behind the others."""
+"""The first that recognises a file reads it: Chrome's, which fits almost any JSON of events, is behind the others."""
 
 FORMAT_OF: Mapping[str, TraceFormat] = {row.name: row for row in FORMATS}
 """The rows by name."""
