@@ -1,5 +1,6 @@
 """The recipes of CONTRIBUTING.md, carried out as they are written there on a copy of the package, work."""
 
+import json
 import os
 import re
 import shlex
@@ -16,6 +17,13 @@ ROOT = Path(__file__).parents[2]
 SECTION = (ROOT / "CONTRIBUTING.md").read_text().partition("## Five recipes")[2].partition("\n## ")[0]
 RECIPES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", SECTION, re.M | re.S))
 BLOCK = re.compile(r"(?:row in `(\w+)` of )?`(src/phasepoint/\S+)`:\n\n```\w+\n(.*?)```", re.S)
+
+TIMINGS = """# timings
+step 0,0,1000
+forward,0,600
+step 1,1000,2000
+forward,1000,1500
+"""
 
 HLO = """HloModule dense, is_scheduled=true
 ENTRY main { x = f32[256,1024]{1,0} parameter(0)
@@ -46,6 +54,7 @@ def workplace(tmp_path_factory):
     for recipe in RECIPES.values():
         follow(recipe, folder)
     made_run(folder / "runs" / "my-job")
+    (folder / "timings.csv").write_text(TIMINGS)
     (folder / "dense.hlo").write_text(HLO)
     return folder
 
@@ -68,6 +77,16 @@ def commands(title):
     """What the recipe says to run, without `phasepoint`."""
     (console,) = re.findall(r"```console\n(.*?)```", RECIPES[title], re.S)
     return [shlex.split(line.removeprefix("$ phasepoint ")) for line in console.splitlines()]
+
+
+def test_a_trace_format(phasepoint, workplace):
+    (command,) = commands("A trace format")
+    (file,) = json.loads(phasepoint(*command, "--json"))["files"]
+    assert (file["format"], file["steps"], file["spans"], file["dropped"]) == ("timings", 2, 4, 0)
+    (workplace / "broken.csv").write_text("# timings\nforward,soon,later\n")
+    assert "expected lines name,start_ns,end_ns" in phasepoint("import", "broken.csv", "--out", "runs/broken", code=7)
+    (workplace / "notes.txt").write_text("no trace")
+    assert "timings of stretches on the host (*.csv)" in phasepoint("import", "notes.txt", "--out", "runs/no", code=7)
 
 
 def test_a_rule(phasepoint):
