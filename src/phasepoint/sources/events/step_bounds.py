@@ -1,4 +1,7 @@
-"""Where the steps of a capture begin and end, whatever its format is."""
+"""Where the steps of a capture begin and end, whatever its format is.
+
+Its own file: readers, and what makes tables of events, share it.
+"""
 
 from dataclasses import dataclass
 

@@ -3,7 +3,7 @@
 What every analysis of the stack returns: a table whose columns say what they hold, and what is missing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
