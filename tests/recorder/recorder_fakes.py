@@ -1,7 +1,11 @@
 """A clock that moves when told, a profiler that captures nothing, and a recording without a thread."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from phasepoint.recorder.background import Flusher
@@ -155,3 +159,11 @@ class StillFlusher(Flusher):
 
 def fake_record(path: Any, clock: FakeClock, session: FakeSession, **options: Any) -> Recording:
     return record(path, clock=clock.as_clock(), session=session, **options)
+
+
+def run_script(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A script in a process of its own, which may import this module."""
+    search = [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(search)}
+    words = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=environ, check=False)

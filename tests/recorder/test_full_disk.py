@@ -3,11 +3,13 @@
 import errno
 import os
 import subprocess
-import sys
+from functools import partial
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, run_script
 
+from phasepoint.recorder import assembly
+from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.store import filesystem, open_run
 
 pytestmark = pytest.mark.usefixtures("still")
@@ -42,12 +44,12 @@ def record_steps(path, disk, is_full, *, steps=2000, **options):
 
 def test_a_disk_that_is_full_from_the_start(tmp_path, capsys, disk):
     disk["full"] = True
-    run = record_steps(tmp_path / "run", disk, lambda _: True)
+    run = record_steps(tmp_path / "run", disk, lambda _: True, steps=500)
     assert run.off_reason is None
     assert disk["refused"] > 10  # it keeps trying
     err = capsys.readouterr().err
     assert err.count("\n") == 1
-    assert "2000 of 2000 steps could not be written" in err
+    assert "500 of 500 steps could not be written" in err
     assert f"{tmp_path / 'run'}/run.json cannot be written: the disk is full: free space there" in err
     assert not (tmp_path / "run" / "run.json").exists()
 
@@ -81,16 +83,18 @@ def test_captures_that_were_lost_are_told_when_all_steps_were_kept(tmp_path, cap
     assert "the disk is full" in lost[0]["unknown"]
 
 
-def test_steps_that_were_overwritten_while_the_disk_was_full_are_a_gap(tmp_path, capsys, disk):
-    run = record_steps(tmp_path / "run", disk, lambda index: 1000 <= index < 40_000, steps=45_000)
+def test_steps_that_were_overwritten_while_the_disk_was_full_are_a_gap(tmp_path, capsys, disk, monkeypatch):
+    """With a ring of a thousand steps, which is full thirty times as soon."""
+    monkeypatch.setattr(assembly, "StepClock", partial(StepClock, capacity=1024))
+    run = record_steps(tmp_path / "run", disk, lambda index: 1000 <= index < 4000, steps=5000)
     opened = open_run(tmp_path / "run")
     kept = set(opened.table("steps").column("step").to_pylist())
     gaps = [gap for gap in opened.table("gaps").to_pylist() if gap["why"] == "lost-part"]
     lost = {step for gap in gaps for step in range(gap["first_step"], gap["last_step"] + 1)}
     assert lost
     assert kept.isdisjoint(lost)
-    assert kept | lost == set(range(45_000))
-    assert f"{len(lost)} of 45000 steps could not be written" in capsys.readouterr().err
+    assert kept | lost == set(range(5000))
+    assert f"{len(lost)} of 5000 steps could not be written" in capsys.readouterr().err
     assert run.off_reason is None
 
 
@@ -114,10 +118,7 @@ def test_a_small_file_system_that_is_really_full(tmp_path):
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting a small file system needs the rights to do so")
     try:
-        here = os.path.dirname(__file__)  # noqa: PTH120
-        environ = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
-        job = [sys.executable, "-c", JOB, str(folder / "run")]
-        done = subprocess.run(job, capture_output=True, text=True, timeout=120, env=environ, check=False)
+        done = run_script(JOB, str(folder / "run"))
         kept = open_run(folder / "run").table("steps").num_rows
     finally:
         subprocess.run(["umount", str(folder)], check=True)

@@ -4,12 +4,20 @@ import io
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
-from phasepoint.recorder.hooks.checkpoints import watch_checkpoints
+from phasepoint.recorder import hooks
+from phasepoint.recorder.hooks.checkpoints import FRAMEWORKS, watch_checkpoints
 from phasepoint.recorder.hooks.saves import LEAST_WAIT_NS, Saved, SaveWatch
 from phasepoint.recorder.seam.guard import Guard
+
+
+def test_every_framework_has_a_row():
+    folder = Path(hooks.__path__[0])
+    able = {path.stem for path in folder.glob("*.py") if "def save_points(" in path.read_text()}
+    assert able == set(FRAMEWORKS.values())
 
 
 class Ticks:

@@ -1,11 +1,9 @@
 """However a job ends, what was recorded is there; one that begins while the interpreter ends keeps all its steps."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+import functools
 
 import pytest
+from recorder_fakes import run_script
 
 from phasepoint.recorder.background import Flusher
 from phasepoint.store import open_run
@@ -78,15 +76,8 @@ CODES = {"sys.exit": 3, "os._exit": 3, "exception": 1, "SIGTERM": -15, "SIGKILL"
 STATES = {"os._exit": "killed", "SIGTERM": "killed", "SIGKILL": "killed"}
 
 
-def run_job(code, path):
-    here = str(Path(__file__).parent)
-    environ = os.environ | {"PYTHONPATH": os.pathsep.join([here, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])}
-    command = [sys.executable, "-c", HEAD + code, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ, check=False)
-
-
 def test_a_recording_that_begins_at_exit_keeps_every_step_without_a_thread(tmp_path):
-    done = run_job(AT_EXIT, tmp_path / "run")
+    done = run_script(HEAD + AT_EXIT, str(tmp_path / "run"))
     assert done.stdout == "None 1\n", done.stderr
     run = open_run(tmp_path / "run")
     assert run.table("steps").column("step").to_pylist() == list(range(100_005))
@@ -94,24 +85,34 @@ def test_a_recording_that_begins_at_exit_keeps_every_step_without_a_thread(tmp_p
 
 
 def test_a_process_that_may_have_no_more_threads_is_recorded(tmp_path):
-    done = run_job(NO_MORE_THREADS, tmp_path / "run")
+    done = run_script(HEAD + NO_MORE_THREADS, str(tmp_path / "run"))
     assert done.stdout == "None\n", done.stderr
     assert open_run(tmp_path / "run").table("steps").num_rows == 300
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """Gives how a job ended, and its run, by the name of the ending."""
+
+    @functools.cache
+    def end(ending):
+        path = tmp_path_factory.mktemp("ended") / "run"
+        return run_script(HEAD + FLUSH + ENDINGS[ending], str(path)), open_run(path)
+
+    return end
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_was_recorded_is_there_however_a_job_ends(tmp_path, ending):
-    done = run_job(FLUSH + ENDINGS[ending], tmp_path / "run")
+def test_what_was_recorded_is_there_however_a_job_ends(ended, ending):
+    done, run = ended(ending)
     assert done.returncode == CODES.get(ending, 0), done.stderr
     assert "phasepoint" not in done.stderr.replace("phasepoint/", "")
-    run = open_run(tmp_path / "run")
     assert run.table("steps").column("step").to_pylist()[:300] == list(range(300))
     assert [shard.state for shard in run.shards] == [STATES.get(ending, "closed")]
 
 
-def test_a_killed_run_says_what_it_cost_up_to_its_last_flush(tmp_path):
-    run_job(FLUSH + ENDINGS["SIGKILL"], tmp_path / "run")
-    run = open_run(tmp_path / "run")
+def test_a_killed_run_says_what_it_cost_up_to_its_last_flush(ended):
+    _, run = ended("SIGKILL")
     counters = {row["name"]: row["value"] for row in run.table("counters").to_pylist()}
     assert {"recorder.cost.entry", "recorder.cost.clock", "recorder.cost.flush", "recorder.elapsed"} <= set(counters)
     assert counters["recorder.elapsed"] == 1.3e12  # 300 ms of steps, and a second

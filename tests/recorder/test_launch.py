@@ -118,22 +118,21 @@ def test_a_jax_job(tmp_path):
     assert [shard.session.framework for shard in run.shards] == ["jax"]
 
 
-@pytest.mark.torch
+@pytest.mark.jax
 def test_a_script_with_a_recording_of_its_own_is_left_to_it(tmp_path):
-    pytest.importorskip("torch")
+    pytest.importorskip("jax")
     own = tmp_path / "own"
     job = write(
         tmp_path,
         f"""
-        import torch
+        import jax
         from phasepoint import record
 
-        weight = torch.ones(2, requires_grad=True)
-        optimizer = torch.optim.SGD([weight], lr=0.1)
+        step = jax.jit(lambda w: w - 0.1 * jax.grad(lambda w: (w * w).sum())(w))
+        weight = jax.numpy.ones(2)
         with record({str(own)!r}) as run:
             for batch in run.steps(range(7)):
-                weight.sum().backward()
-                optimizer.step()
+                weight = step(weight)
         """,
     )
     done = record(tmp_path / "run", sys.executable, job)

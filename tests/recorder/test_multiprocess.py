@@ -42,7 +42,7 @@ FAMILY = """
     import sys
 
     if sys.argv[1:] == ["fork"]:
-        import torch  # once for all children; also a process with torch that makes no step
+        import torch, torch._dynamo  # once for all children; also a process with torch that makes no step
 
     def train(steps):
         import torch

@@ -2,13 +2,10 @@
 
 import hashlib
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record, run_script
 
 from phasepoint.core.errors import StoreError
 from phasepoint.recorder import output
@@ -286,10 +283,7 @@ with fake_record(sys.argv[1], clock, FakeSession(clock), budget=0) as run:
 
 def test_a_forked_child_leaves_the_parents_run_alone(tmp_path):
     """In a process of its own: one that other tests filled with a framework's threads should not be forked."""
-    here = Path(__file__).parent
-    search = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
-    job = [sys.executable, "-c", FORKING_JOB, str(tmp_path / "run")]
-    subprocess.run(job, env=os.environ | {"PYTHONPATH": search}, timeout=60, check=True)
+    assert run_script(FORKING_JOB, str(tmp_path / "run")).returncode == 0
     opened = open_run(tmp_path / "run")
     assert opened.table("steps").num_rows == 4
     assert [shard.state for shard in opened.shards] == ["closed"]

@@ -17,7 +17,13 @@ from phasepoint.recorder.clock.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.clock.gc_clock import GcClock
 from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.recorder.output import RunOutput
-from phasepoint.recorder.process.identity import framework_versions, git_commit, job_command, job_folder
+from phasepoint.recorder.process.identity import (
+    framework_versions,
+    git_commit,
+    jax_backends_started,
+    job_command,
+    job_folder,
+)
 from phasepoint.recorder.process.idle_converter import IdleConverter
 from phasepoint.recorder.profilers.late import late_session
 from phasepoint.recorder.recorder import Recorder
@@ -157,9 +163,7 @@ def _framework_session(framework: str | None, guard: Guard) -> ProfilerSession:
 
 def _used_framework() -> str:
     """Of JAX and PyTorch, both imported, the one that works: JAX once its backends run."""
-    from phasepoint.recorder.profilers.jax import backends_started
-
-    return "jax" if backends_started() else "torch"
+    return "jax" if jax_backends_started() else "torch"
 
 
 def _jax_session() -> ProfilerSession:

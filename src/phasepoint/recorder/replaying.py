@@ -5,7 +5,7 @@ It stands beside the ordinary loop (`recording.Steps`) and not inside of it, so 
 Takes the loops of a replay to its first step, without doing their bodies.
 
 Loops with `resume=True` are taken to run as they did in the original job, from its first loop on. Batches are drawn and
-thrown away, loop after loop, as many from each as the original took (`recorder.loop_place`). Where the loader's state
+thrown away, loop after loop, as many from each as the original took (`resume/loop_place.py`). Where the loader's state
 was recorded it is put back in the loop in which it was taken, and the loops before it are empty.
 
 Batches of the loop that goes on are drawn with the global generators of random numbers as they were when it began in

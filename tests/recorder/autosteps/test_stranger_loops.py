@@ -256,8 +256,8 @@ JOBS = {
 }
 """Name of a job: how it begins, its loop, its steps, and what the session must say of them."""
 
-IMPORTS = {JAX: "import jax, jax.numpy as jnp", TORCH: "import torch"}
-"""What jobs that begin so import before they are forked; the others are processes by themselves."""
+IMPORTS = {JAX: "import jax, jax.numpy as jnp", TORCH: "import torch, torch._dynamo"}
+"""What jobs that begin so import before they are forked (Dynamo: every optimizer does); the others are not forked."""
 
 LIBRARIES = {"keras on jax, several batches at a time": "keras", "keras on torch": "keras", "lightning": "lightning"}
 

@@ -1,4 +1,7 @@
-"""What tells that a training step has ended, from the strongest to the weakest."""
+"""What tells that a training step has ended, from the strongest to the weakest.
+
+Its own file: it is the ranking, which every source names its place in and which knows nothing of a recording.
+"""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -95,7 +95,7 @@ class Clock(Struct, frozen=True):
         now_ns: monotonic nanoseconds (`time.perf_counter_ns`); every time in a run is a difference of two of these.
         unix_ns: Unix nanoseconds, read once for the epoch and then to notice that the machine's clock was set.
         cpu_ns: CPU nanoseconds of the calling thread.
-        busy_ns: nanoseconds by which the calling thread's share of the recorder's costs is timed (`busy.busy_ns`);
+        busy_ns: nanoseconds by which the calling thread's share of the recorder's costs is timed (`busy_ns`);
             unlike `now_ns` never made to stand.
         process_age_ps: time since the process began, None where that is not known.
     """

@@ -1,1 +1,1 @@
-"""Checkpoints noticed as the frameworks save them: a file for each framework, a row in `checkpoints.py`."""
+"""Checkpoints noticed as the frameworks save them: a file for each framework, and a row in `checkpoints.FRAMEWORKS`."""

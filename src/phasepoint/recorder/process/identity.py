@@ -112,13 +112,18 @@ def _jax_rank() -> int | None:
     state = getattr(distributed, "global_state", None)
     if getattr(state, "client", None) is not None:
         return int(state.process_id)  # type: ignore[union-attr]
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    started = getattr(bridge, "backends_are_initialized", None)
-    if started is None or not started():
+    if not jax_backends_started():
         return None
     import jax
 
     return int(jax.process_index()) if jax.process_count() > 1 else None
+
+
+def jax_backends_started() -> bool:
+    """Whether asking JAX for devices is harmless: it would start the backends, before `jax.distributed.initialize`."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", None)
+    return bool(started()) if started is not None else False
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from phasepoint.core.errors import RecordError
+from phasepoint.recorder.process.identity import jax_backends_started
 from phasepoint.recorder.seam.session import (
     CaptureFormat,
     CompiledProgram,
@@ -137,7 +138,7 @@ class JaxSession:
         """Local devices, `cpu:0 cpu`; empty until JAX has started its backends, which is not ours to do."""
         import jax
 
-        if not backends_started():
+        if not jax_backends_started():
             return []
         return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.local_devices()]
 
@@ -145,7 +146,7 @@ class JaxSession:
         """Bytes in use on the first device; None on CPU, which keeps no account."""
         import jax
 
-        if not self._has_memory_stats or not backends_started():
+        if not self._has_memory_stats or not jax_backends_started():
             return None
         stats = jax.local_devices()[0].memory_stats()
         self._has_memory_stats = bool(stats)
@@ -266,10 +267,3 @@ def _options(options: Any, with_programs: bool, levels: tuple[int, int]) -> Any:
     options.host_tracer_level, options.python_tracer_level = levels
     options.enable_hlo_proto = with_programs
     return options
-
-
-def backends_started() -> bool:
-    """Whether asking for devices is harmless: it would start the backends, before `jax.distributed.initialize`."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    started = getattr(bridge, "backends_are_initialized", None)
-    return bool(started()) if started is not None else False

@@ -52,11 +52,11 @@ class ReplayRequest:
         first_step: number of the first step to do: the one after `checkpoint_step`, else 0.
         target_first, target_last: steps to capture.
         last_step: the loop ends after it.
-        iterator_state: state of the loader after `checkpoint_step`, as `recorder.loader_state` writes it; or None.
+        iterator_state: state of the loader after `checkpoint_step`, as `loader_state.LoaderState` writes it; or None.
         handshake: file to which this process appends what it has seen of the request, a JSON object a line.
         protected: folders and files that saves may not touch.
         saves: folder where such saves go instead.
-        loop_place: batches that the loops had taken after `checkpoint_step`, as `recorder.loop_place` writes it; None
+        loop_place: batches that the loops had taken after `checkpoint_step`, as `loop_place.LoopPlace` writes it; None
             where it was not recorded: a batch is a step then.
     """
 

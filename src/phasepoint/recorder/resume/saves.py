@@ -9,7 +9,7 @@ In a replay, files of the original are neither written over nor deleted by Pytho
 Programs rotate checkpoints by hand, write them beside and rename them, keep a file that names the latest. Below a
 protected place, what stood there before this process began is the original's: it is not deleted, and what would be
 written or moved over it goes elsewhere. Other files there are the program's own. Writes of libraries that open files
-by themselves, in C++, are not seen here; those of the frameworks have hooks of their own (`recorder/resume/saves.py`).
+by themselves, in C++, are not seen here; those of the frameworks have hooks of their own (`recorder/hooks/`).
 """
 
 import os

@@ -1,4 +1,7 @@
-"""What `phasepoint record` asks of the processes that it starts, passed on in their environment."""
+"""What `phasepoint record` asks of the processes that it starts, passed on in their environment.
+
+Its own file: the launcher writes it and the processes read it, and neither imports the other.
+"""
 
 import json
 from dataclasses import asdict, dataclass

@@ -1,1 +1,1 @@
-"""What tells of steps, a file for each source and a row in `start.py`."""
+"""What tells of steps: a file for each source, and a row in `start.SOURCES`."""
