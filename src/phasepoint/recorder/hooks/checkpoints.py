@@ -14,7 +14,7 @@ from importlib import import_module
 from phasepoint.recorder.hooks.saves import SavePoint, SaveWatch
 from phasepoint.recorder.seam.guard import Guard
 from phasepoint.recorder.seam.import_watch import when_imported
-from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, Remove
+from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, Remove, remove_all
 
 Hook = Callable[[str], list[Remove]]
 """Puts the hooks of a module in, by its name; returns what takes each out."""
@@ -103,10 +103,4 @@ def watch_checkpoints(
     Returns:
         What takes the hooks out again.
     """
-    removes = hook_frameworks(guard, SaveWatch(on_written, on_waited, guard).hook)
-
-    def remove() -> None:
-        for remove_one in removes:
-            remove_one()
-
-    return remove
+    return remove_all(hook_frameworks(guard, SaveWatch(on_written, on_waited, guard).hook))

@@ -45,6 +45,7 @@ from phasepoint.recorder.seam.session import (
     ProfilerBusyError,
     Remove,
     SessionProbe,
+    remove_all,
 )
 from phasepoint.recorder.windows.runner import FileCapture
 
@@ -221,14 +222,7 @@ class TorchSession:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
         forget = when_imported("torch._dynamo.callback", watch.install)
-        forget_layers = self._layers.watch()
-
-        def remove() -> None:
-            forget()
-            forget_layers()
-            watch.remove()
-
-        return remove
+        return remove_all([forget, self._layers.watch(), watch.remove])
 
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
         """Call `before_start()` before any of torch's own profilers is prepared or started, on the thread that does."""

@@ -25,7 +25,7 @@ from typing import Any
 
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.patch import patch_attribute
-from phasepoint.recorder.seam.session import Remove
+from phasepoint.recorder.seam.session import Remove, remove_all
 
 
 class UserProfiler:
@@ -63,19 +63,15 @@ class UserProfiler:
         import torch.autograd.profiler_legacy as legacy
 
         self._before_start = before_start
-        removes = [
-            patch_attribute(current, "_prepare_profiler", self._wrap_prepare),
-            patch_attribute(current, "_enable_profiler", self._wrap_enable),
-            patch_attribute(current, "_disable_profiler", self._wrap_disable),
-            patch_attribute(legacy, "_enable_profiler_legacy", self._wrap_prepare),
-            patch_attribute(legacy, "_disable_profiler_legacy", self._wrap_disable),
-        ]
-
-        def remove() -> None:
-            for undo in removes:
-                undo()
-
-        return remove
+        return remove_all(
+            [
+                patch_attribute(current, "_prepare_profiler", self._wrap_prepare),
+                patch_attribute(current, "_enable_profiler", self._wrap_enable),
+                patch_attribute(current, "_disable_profiler", self._wrap_disable),
+                patch_attribute(legacy, "_enable_profiler_legacy", self._wrap_prepare),
+                patch_attribute(legacy, "_disable_profiler_legacy", self._wrap_disable),
+            ]
+        )
 
     def _announce(self) -> None:
         if self._prepared:
@@ -151,12 +147,7 @@ class LayerEvents:
                 removes.append(patch_attribute(context, "__init__", self._wrap_compile))
 
         removes.append(when_imported(_DYNAMO, watch_dynamo))
-
-        def remove() -> None:
-            for undo in removes:
-                undo()
-
-        return remove
+        return remove_all(removes)
 
     def install(self) -> None:
         """Mark the forward passes that begin from now on, unless the job compiles or torch has no such hooks."""

@@ -5,7 +5,7 @@ names a framework. Every method is called on the job's thread unless it says oth
 recorder's guard keeps what it raises away from the job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
@@ -15,6 +15,17 @@ from phasepoint.core.errors import RecordError
 
 Remove = Callable[[], None]
 """Undoes one installation. Calling it twice is harmless."""
+
+
+def remove_all(removes: Sequence[Remove]) -> Remove:
+    """What undoes them all, those included that come to the sequence later."""
+
+    def remove() -> None:
+        for remove_one in removes:
+            remove_one()
+
+    return remove
+
 
 PendingCapture = Callable[[], bytes]
 """Gives the raw capture. Called once, on the flusher's thread, so that turning it into bytes costs the job no wait.
