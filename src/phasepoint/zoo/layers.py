@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from phasepoint.zoo.specs import f32
+from phasepoint.zoo.specs import f32, jax, jnp, lax
 
 
 def dense_of(inputs: int, outputs: int) -> dict[str, Any]:
@@ -33,8 +33,6 @@ def stack(layers: Any, x: Any, *, act: str = "relu") -> Any:
 
 def activate(name: str, x: Any) -> Any:
     """An activation of jax.nn, by name."""
-    import jax
-
     return getattr(jax.nn, name)(x)
 
 
@@ -46,8 +44,6 @@ def conv_of(inputs: int, outputs: int, *, kernel: int | tuple[int, ...] = 3, ran
 
 def conv(layer: Any, x: Any, *, stride: int = 1, padding: Any = "SAME", dilation: int = 1, groups: int = 1) -> Any:
     """A convolution of one or two spatial axes."""
-    from jax import lax
-
     rank = x.ndim - 2
     numbers = ("NWC", "WIO", "NWC") if rank == 1 else ("NHWC", "HWIO", "NHWC")
     y = lax.conv_general_dilated(
@@ -64,16 +60,11 @@ def conv(layer: Any, x: Any, *, stride: int = 1, padding: Any = "SAME", dilation
 
 def conv_transposed(layer: Any, x: Any, *, stride: int = 2) -> Any:
     """A convolution that enlarges an image by its stride."""
-    from jax import lax
-
     return lax.conv_transpose(x, layer["w"], (stride, stride), "SAME") + layer["b"]
 
 
 def pool(x: Any, *, kind: str = "max", window: int = 2, stride: int = 2, padding: str = "VALID") -> Any:
     """Maximum or mean over windows of an image."""
-    import jax.numpy as jnp
-    from jax import lax
-
     shape, steps = (1, window, window, 1), (1, stride, stride, 1)
     if kind == "max":
         return lax.reduce_window(x, -jnp.inf, lax.max, shape, steps, padding)
@@ -82,8 +73,6 @@ def pool(x: Any, *, kind: str = "max", window: int = 2, stride: int = 2, padding
 
 def enlarge(x: Any, *, times: int = 2) -> Any:
     """An image with each pixel repeated."""
-    import jax.numpy as jnp
-
     return jnp.repeat(jnp.repeat(x, times, axis=1), times, axis=2)
 
 
@@ -94,9 +83,6 @@ def norm_of(width: int) -> dict[str, Any]:
 
 def norm(layer: Any, x: Any, *, axes: int | tuple[int, ...] = -1) -> Any:
     """Mean 0, variance 1 over axes (-1: layer norm), then scale and shift of the last axis."""
-    import jax.numpy as jnp
-    from jax import lax
-
     centred = x - jnp.mean(x, axes, keepdims=True)
     spread = jnp.mean(jnp.square(centred), axes, keepdims=True)
     return centred * lax.rsqrt(spread + 1e-5) * layer["scale"] + layer["shift"]
@@ -109,17 +95,11 @@ def batch_norm(layer: Any, x: Any) -> Any:
 
 def rms_norm(layer: Any, x: Any) -> Any:
     """Root mean square 1 over the last axis, then scale."""
-    import jax.numpy as jnp
-    from jax import lax
-
     return x * lax.rsqrt(jnp.mean(jnp.square(x), -1, keepdims=True) + 1e-5) * layer["scale"]
 
 
 def group_norm(layer: Any, x: Any, *, groups: int) -> Any:
     """Normalisation over space and the channels of a group."""
-    import jax.numpy as jnp
-    from jax import lax
-
     parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
     mean = jnp.mean(parts, (1, 3), keepdims=True)
     spread = jnp.var(parts, (1, 3), keepdims=True)
@@ -143,9 +123,6 @@ def joined(x: Any) -> Any:
 
 def attend(query: Any, key: Any, value: Any, *, causal: bool = False, bias: Any = None) -> Any:
     """Softmax attention over [batch, heads, length, part]."""
-    import jax
-    import jax.numpy as jnp
-
     scores = jnp.einsum("bhqd,bhkd->bhqk", query, key) / query.shape[-1] ** 0.5
     if bias is not None:
         scores = scores + bias
@@ -165,8 +142,5 @@ def attention(layer: Any, x: Any, *, heads: int, context: Any = None, causal: bo
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
     """Mean cross-entropy of scores [..., classes] and integer labels [...]."""
-    import jax
-    import jax.numpy as jnp
-
     log_chances = jax.nn.log_softmax(scores, -1)
     return -jnp.mean(jnp.take_along_axis(log_chances, labels[..., None], -1))

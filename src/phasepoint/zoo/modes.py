@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from phasepoint.zoo.specs import Net
+from phasepoint.zoo.specs import Net, jax, jnp
 
 UPDATES = ("none", "sgd", "adam", "momentum")
 RATE, DECAY, SQUARE_DECAY, EPSILON = 1e-3, 0.9, 0.999, 1e-8
@@ -18,8 +18,6 @@ def forward_program(net: Net) -> Program:
 
 def train_program(net: Net, *, update: str) -> Program:
     """Loss and gradients by the parameters (by the first input where there are none), then the update."""
-    import jax
-
     if not net.parameters:
         return jax.value_and_grad(lambda first, *rest: _loss(net.forward({}, first, *rest))), net.inputs
     graded = jax.value_and_grad(lambda parameters, *inputs: _loss(net.forward(parameters, *inputs)))
@@ -35,16 +33,11 @@ def train_program(net: Net, *, update: str) -> Program:
 
 
 def _loss(outputs: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     leaves = [leaf for leaf in jax.tree.leaves(outputs) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     return sum(leaf if leaf.ndim == 0 else jnp.mean(jnp.square(leaf)) for leaf in leaves)
 
 
 def _sgd(graded: Callable[..., Any]) -> Callable[..., Any]:
-    import jax
-
     def step(parameters: Any, *inputs: Any) -> Any:
         loss, slopes = graded(parameters, *inputs)
         return loss, jax.tree.map(lambda value, slope: value - RATE * slope, parameters, slopes)
@@ -53,8 +46,6 @@ def _sgd(graded: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _momentum(graded: Callable[..., Any]) -> Callable[..., Any]:
-    import jax
-
     def step(parameters: Any, velocity: Any, *inputs: Any) -> Any:
         loss, slopes = graded(parameters, *inputs)
         velocity = jax.tree.map(lambda old, slope: DECAY * old + slope, velocity, slopes)
@@ -64,9 +55,6 @@ def _momentum(graded: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _adam(graded: Callable[..., Any]) -> Callable[..., Any]:
-    import jax
-    import jax.numpy as jnp
-
     def step(parameters: Any, moments: Any, *inputs: Any) -> Any:
         loss, slopes = graded(parameters, *inputs)
         mean = jax.tree.map(lambda old, slope: DECAY * old + (1 - DECAY) * slope, moments[0], slopes)

@@ -8,11 +8,26 @@ Arguments to run a program with: moderate values, so that no kernel meets denorm
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 LOW, HIGH = 0.1, 1.0
+"""Ends of what floats are drawn from: moderate, far from denormal."""
+
+
+class LateModule:
+    """A module that is imported when one of its names is first used: the zoo's tables are read where JAX is not."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
+
+jax, jnp, lax = (LateModule(name) for name in ("jax", "jax.numpy", "jax.lax"))
 
 
 def make_inputs(arguments: tuple[Any, ...], *, seed: int = 0, integer_bound: int = 2) -> tuple[Any, ...]:
@@ -31,7 +46,6 @@ def make_inputs(arguments: tuple[Any, ...], *, seed: int = 0, integer_bound: int
     Returns:
         The same trees with NumPy arrays for leaves.
     """
-    import jax
 
     def draw(path: Any, leaf: Any) -> Any:
         place = jax.tree_util.keystr(path)
@@ -72,15 +86,11 @@ def i8(*shape: int) -> Any:
 
 
 def _struct(shape: tuple[int, ...], dtype: str) -> Any:
-    import jax
-
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def in_bfloat16(tree: Any) -> Any:
     """The same tree of shapes with bfloat16 for float32."""
-    import jax
-
     return jax.tree.map(lambda leaf: _struct(leaf.shape, "bfloat16") if leaf.dtype == "float32" else leaf, tree)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from phasepoint.zoo.generated import moving_pieces as moving
 from phasepoint.zoo.generated import pieces
 from phasepoint.zoo.generated.moving_pieces import TABLE_ROWS
-from phasepoint.zoo.generated.pieces import Piece, Rng
-from phasepoint.zoo.generated.random_graphs import Graph, draw_graph, net_of_graph
+from phasepoint.zoo.generated.pieces import KernelPiece, Rng
+from phasepoint.zoo.generated.random_graphs import RandomGraph, draw_graph, net_of_graph
 from phasepoint.zoo.modes import UPDATES, Program, forward_program, train_program
 from phasepoint.zoo.specs import ProgramSpec, f32, i32
 
@@ -27,7 +27,7 @@ class PieceKind:
         weight: how often, beside the others. Set so that a corpus of networks gets more of what networks hold few of.
     """
 
-    draw: Callable[[Rng], Piece]
+    draw: Callable[[Rng], KernelPiece]
     weight: float
 
 
@@ -94,7 +94,7 @@ def _build(family: str, mode: str, *, seed: int, place: int) -> Program:
     return train_program(net, update=UPDATES[place // len(_TURN) % len(UPDATES)])
 
 
-def drawn_pieces(*, seed: int, place: int) -> tuple[Piece, ...]:
+def drawn_pieces(*, seed: int, place: int) -> tuple[KernelPiece, ...]:
     """The kernels of one program; needs no JAX."""
     rng = np.random.default_rng([seed, place])
     kinds = tuple(PIECE_KINDS.values())
@@ -103,12 +103,12 @@ def drawn_pieces(*, seed: int, place: int) -> tuple[Piece, ...]:
     return tuple(kinds[index].draw(rng) for index in chosen)
 
 
-def drawn_graph(*, seed: int, place: int) -> Graph:
+def drawn_graph(*, seed: int, place: int) -> RandomGraph:
     """The graph of one program; needs no JAX."""
     return draw_graph(np.random.default_rng([seed, place]))
 
 
-def _of_pieces(pieces: tuple[Piece, ...]) -> Program:
+def _of_pieces(pieces: tuple[KernelPiece, ...]) -> Program:
     def function(*arguments: Any) -> Any:
         return tuple(piece.apply(*values) for piece, values in zip(pieces, arguments, strict=True))
 

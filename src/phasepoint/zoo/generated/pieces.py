@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from phasepoint.zoo.specs import jax, jnp, lax
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,7 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Piece:
+class KernelPiece:
     """One kernel: what it computes of which arguments.
 
     Attributes:
@@ -67,7 +69,7 @@ def _product(rng: Rng, total: float, *, largest: float = LARGEST) -> tuple[int, 
             return rows, inner, columns
 
 
-def elementwise(rng: Rng) -> Piece:
+def elementwise(rng: Rng) -> KernelPiece:
     """A chain of 1 to 12 element-wise operations on 1 to 3 arrays."""
     count, arrays = log_uniform(rng, 1, 12), int(rng.integers(1, 4))
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST / (1 + count / 4)), int(rng.integers(1, 5)))
@@ -76,17 +78,15 @@ def elementwise(rng: Rng) -> Piece:
     ]
 
     def apply(*values: Any) -> Any:
-        import jax.numpy as jnp
-
         x = values[0]
         for unary, binary, other, two in steps:
             x = getattr(jnp, binary)(jnp.abs(x) + 0.1, values[other]) if two else getattr(jnp, unary)(jnp.abs(x) + 0.1)
         return x
 
-    return Piece(apply, (("f32", shape),) * arrays)
+    return KernelPiece(apply, (("f32", shape),) * arrays)
 
 
-def dot(rng: Rng) -> Piece:
+def dot(rng: Rng) -> KernelPiece:
     """A matrix product in one of the four transpositions, of any aspect ratio; vectors among them."""
     flop = log_uniform(rng, 3e5, 5e8)
     if rng.random() < 0.2:
@@ -96,10 +96,10 @@ def dot(rng: Rng) -> Piece:
     left, right = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
     first = (inner, rows) if left else (rows, inner)
     second = (columns, inner) if right else (inner, columns)
-    return Piece(lambda a, b: (a.T if left else a) @ (b.T if right else b), (("f32", first), ("f32", second)))
+    return KernelPiece(lambda a, b: (a.T if left else a) @ (b.T if right else b), (("f32", first), ("f32", second)))
 
 
-def batched_dot(rng: Rng) -> Piece:
+def batched_dot(rng: Rng) -> KernelPiece:
     """Many matrix products at once, as attention has them."""
     batch = log_uniform(rng, 2, 64)
     rows, inner, columns = _product(rng, log_uniform(rng, 3e5, 2e8) / 2 / batch, largest=LARGEST / batch)
@@ -108,27 +108,23 @@ def batched_dot(rng: Rng) -> Piece:
     first, second = (tuple(lengths[axis] for axis in term) for term in equation.split("->")[0].split(","))
 
     def apply(a: Any, b: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.einsum(equation, a, b)
 
-    return Piece(apply, (("f32", first), ("f32", second)))
+    return KernelPiece(apply, (("f32", first), ("f32", second)))
 
 
-def fused_dot(rng: Rng) -> Piece:
+def fused_dot(rng: Rng) -> KernelPiece:
     """A dense layer: product, bias and activation."""
     rows, inner, columns = _product(rng, log_uniform(rng, 1e5, 3e8) / 2)
     act = pick(rng, ("relu", "gelu", "tanh", "sigmoid", "silu"))
 
     def apply(x: Any, w: Any, b: Any) -> Any:
-        import jax
-
         return getattr(jax.nn, act)(x @ w + b)
 
-    return Piece(apply, (("f32", (rows, inner)), ("f32", (inner, columns)), ("f32", (columns,))))
+    return KernelPiece(apply, (("f32", (rows, inner)), ("f32", (inner, columns)), ("f32", (columns,))))
 
 
-def reduction(rng: Rng) -> Piece:
+def reduction(rng: Rng) -> KernelPiece:
     """A reduction over inner, outer, middle or all axes, with or without work before it."""
     rank = int(rng.integers(2, 5))
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST), rank)
@@ -137,24 +133,22 @@ def reduction(rng: Rng) -> Piece:
     kind, before = pick(rng, ("sum", "mean", "max", "min", "var", "sum")), pick(rng, ("", "", "exp", "square", "abs"))
 
     def apply(x: Any) -> Any:
-        import jax.numpy as jnp
-
         return getattr(jnp, kind)(getattr(jnp, before)(x) if before else x, axes)
 
-    return Piece(apply, (("f32", shape),))
+    return KernelPiece(apply, (("f32", shape),))
 
 
-def transposition(rng: Rng) -> Piece:
+def transposition(rng: Rng) -> KernelPiece:
     """A transposed copy, any permutation of 2 to 4 axes."""
     rank = int(rng.integers(2, 5))
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST), rank)
     order = tuple(int(axis) for axis in rng.permutation(rank))
     if order == tuple(range(rank)):
         order = order[::-1]
-    return Piece(lambda x: x.transpose(order), (("f32", shape),))
+    return KernelPiece(lambda x: x.transpose(order), (("f32", shape),))
 
 
-def broadcast(rng: Rng) -> Piece:
+def broadcast(rng: Rng) -> KernelPiece:
     """A small array against a large one, or two that span an outer product."""
     rank = int(rng.integers(2, 4))
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST), rank)
@@ -163,27 +157,23 @@ def broadcast(rng: Rng) -> Piece:
     kind = pick(rng, BINARY)
 
     def apply(a: Any, b: Any) -> Any:
-        import jax.numpy as jnp
-
         return getattr(jnp, kind)(a, b)
 
-    return Piece(apply, (("f32", small), ("f32", other)))
+    return KernelPiece(apply, (("f32", small), ("f32", other)))
 
 
-def normalisation(rng: Rng) -> Piece:
+def normalisation(rng: Rng) -> KernelPiece:
     """Softmax, log-softmax or a norm over the last or another axis."""
     shape = split_product(rng, log_uniform(rng, SMALLEST, LARGEST / 3), int(rng.integers(2, 4)))
     axis, kind = int(rng.integers(len(shape))), pick(rng, ("softmax", "log_softmax", "standardize", "logsumexp"))
 
     def apply(x: Any) -> Any:
-        import jax
-
         return getattr(jax.nn, kind)(x, axis=axis)
 
-    return Piece(apply, (("f32", shape),))
+    return KernelPiece(apply, (("f32", shape),))
 
 
-def convolution(rng: Rng) -> Piece:
+def convolution(rng: Rng) -> KernelPiece:
     """A convolution over one or two axes, varied in channels, kernel, stride, dilation and groups."""
     rank, kernel, batch = int(rng.integers(1, 3)), int(pick(rng, (1, 2, 3, 3, 3, 4, 5, 7))), log_uniform(rng, 1, 16)
     inputs, outputs = rounded(rng, log_uniform(rng, 1, 128)), rounded(rng, log_uniform(rng, 4, 128))
@@ -198,8 +188,6 @@ def convolution(rng: Rng) -> Piece:
     padding = pick(rng, ("SAME", "VALID"))
 
     def apply(x: Any, w: Any) -> Any:
-        from jax import lax
-
         numbers = ("NWC", "WIO", "NWC") if rank == 1 else ("NHWC", "HWIO", "NHWC")
         return lax.conv_general_dilated(
             x,
@@ -212,4 +200,4 @@ def convolution(rng: Rng) -> Piece:
         )
 
     window = (*(kernel,) * rank, inputs // groups, outputs)
-    return Piece(apply, (("f32", (batch, *(side,) * rank, inputs)), ("f32", window)))
+    return KernelPiece(apply, (("f32", (batch, *(side,) * rank, inputs)), ("f32", window)))

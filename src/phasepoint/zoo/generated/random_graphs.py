@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from phasepoint.zoo.generated.pieces import log_uniform, pick, rounded, split_product
-from phasepoint.zoo.specs import Net, f32, i32
+from phasepoint.zoo.specs import Net, f32, i32, jax, jnp, lax
 
 Rng = np.random.Generator
 Shape = tuple[int, ...]
@@ -48,8 +48,6 @@ def _activation(rng: Rng, shape: Shape) -> Operation:
     name = pick(rng, ACTIVATIONS)
 
     def apply(x: Any) -> Any:
-        import jax
-
         return getattr(jax.nn, name)(x)
 
     return Operation("activation", apply, shape)
@@ -61,8 +59,6 @@ def _chain(rng: Rng, shape: Shape) -> Operation:
     ]
 
     def apply(x: Any) -> Any:
-        import jax.numpy as jnp
-
         for name in names:
             x = getattr(jnp, name)(0.1 + jnp.abs(x) / (1 + jnp.abs(x)) if name != "abs" else x)
         return x
@@ -74,8 +70,6 @@ def _pair(rng: Rng, shape: Shape) -> Operation:
     name = pick(rng, ("add", "subtract", "multiply", "maximum", "minimum", "where"))
 
     def apply(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.where(x > y, x, 0.5 * y) if name == "where" else getattr(jnp, name)(x, y)
 
     return Operation("pair", apply, shape, pair=True)
@@ -85,8 +79,6 @@ def _joined(rng: Rng, shape: Shape) -> Operation | None:
     axis = int(rng.integers(len(shape)))
 
     def apply(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.concatenate([x, y], axis)
 
     return Operation("joined", apply, _with(shape, axis, 2 * shape[axis]), pair=True)
@@ -111,8 +103,6 @@ def _convolution(rng: Rng, shape: Shape) -> Operation | None:
         return None
 
     def apply(x: Any, w: Any) -> Any:
-        from jax import lax
-
         numbers = ("NWC", "WIO", "NWC") if rank == 1 else ("NHWC", "HWIO", "NHWC")
         return lax.conv_general_dilated(x, w, (stride,) * rank, "SAME", dimension_numbers=numbers)
 
@@ -126,8 +116,6 @@ def _normalised(rng: Rng, shape: Shape) -> Operation:
     axes = pick(rng, ((-1,), (-1,), tuple(range(len(shape) - 1))))
 
     def apply(x: Any, scale: Any, shift: Any) -> Any:
-        import jax.numpy as jnp
-
         centred = x - jnp.mean(x, axes, keepdims=True)
         return centred / jnp.sqrt(jnp.mean(centred**2, axes, keepdims=True) + 1e-3) * scale + shift
 
@@ -138,8 +126,6 @@ def _softmax(rng: Rng, shape: Shape) -> Operation:
     axis = int(rng.integers(len(shape)))
 
     def apply(x: Any) -> Any:
-        import jax
-
         return jax.nn.softmax(x, axis)
 
     return Operation("softmax", apply, shape)
@@ -188,8 +174,6 @@ def _padded(rng: Rng, shape: Shape) -> Operation:
     reach = [(before, after) if place == axis else (0, 0) for place in range(len(shape))]
 
     def apply(x: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.pad(x, reach)
 
     return Operation("padded", apply, _with(shape, axis, shape[axis] + before + after))
@@ -201,8 +185,6 @@ def _gathered(rng: Rng, shape: Shape) -> Operation | None:
     new = _with(shape, axis, count)
 
     def apply(x: Any, place: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.take(x, place % shape[axis], axis)
 
     return Operation("gathered", apply, new, indices=((count,),))
@@ -220,9 +202,6 @@ def _pooled(rng: Rng, shape: Shape) -> Operation | None:
     window, kind = int(rng.integers(2, 4)), pick(rng, ("max", "add"))
 
     def apply(x: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         first = 0.0 if kind == "add" else -jnp.inf
         return lax.reduce_window(x, first, getattr(lax, kind), (1, window, window, 1), (1, 2, 2, 1), "VALID")
 
@@ -264,7 +243,7 @@ def _with(shape: Shape, axis: int, length: int) -> Shape:
 
 
 @dataclass(frozen=True)
-class Graph:
+class RandomGraph:
     """A drawn graph: the shape of its input, and operations with the values that each takes (0 is the input)."""
 
     shape: Shape
@@ -272,7 +251,7 @@ class Graph:
     sources: tuple[tuple[int, ...], ...]
 
 
-def draw_graph(rng: Rng) -> Graph:
+def draw_graph(rng: Rng) -> RandomGraph:
     """Draws a graph; needs no JAX. New values are taken more often than old ones."""
     shape = _first_shape(rng)
     values, operations, sources = [shape], list[Operation](), list[tuple[int, ...]]()
@@ -288,7 +267,7 @@ def draw_graph(rng: Rng) -> Graph:
         sources.append((source, int(pick(rng, alike))) if drawn.pair else (source,))
         operations.append(drawn)
         values.append(drawn.shape)
-    return Graph(shape, tuple(operations), tuple(sources))
+    return RandomGraph(shape, tuple(operations), tuple(sources))
 
 
 def _first_shape(rng: Rng) -> Shape:
@@ -299,7 +278,7 @@ def _first_shape(rng: Rng) -> Shape:
     return (max(1, round(total / side**2 / width)), side, side, width)
 
 
-def net_of_graph(graph: Graph) -> Net:
+def net_of_graph(graph: RandomGraph) -> Net:
     """The network of a graph; its outputs are the values that no operation takes."""
     taken = {place for places in graph.sources for place in places}
     ends = [place for place in range(1, len(graph.operations) + 1) if place not in taken]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phasepoint.zoo.layers import activate, batch_norm, group_norm, norm, norm_of, rms_norm
-from phasepoint.zoo.specs import Net, Network, f32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, jnp, lax, sizes
 
 
 def _layer(p: Any, x: Any) -> Any:
@@ -28,15 +28,10 @@ def _root_mean_square(p: Any, x: Any) -> Any:
 
 
 def _unit_length(p: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-
     return x / (jnp.abs(x).sum(-1, keepdims=True) + 1) * p["scale"] + p["shift"]
 
 
 def _neighbours(p: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     window = (1,) * (x.ndim - 1) + (5,)
     spread = lax.reduce_window(jnp.square(x), 0.0, lax.add, window, (1,) * x.ndim, "SAME")
     return x * (1 + 1e-2 * spread) ** -0.75 * p["scale"]

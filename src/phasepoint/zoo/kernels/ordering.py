@@ -6,20 +6,15 @@ Random numbers: dropout, noise, sampling of classes. The key comes from an integ
 from typing import Any
 
 from phasepoint.zoo.layers import activate, dense, dense_of
-from phasepoint.zoo.specs import Net, Network, f32, i32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, i32, jax, jnp, lax, sizes
 
 
 def _key(seed: Any) -> Any:
-    import jax
-
     return jax.random.fold_in(jax.random.key(0), seed)
 
 
 def _dropout(*, batch: int, width: int) -> Net:
     def forward(p: Any, x: Any, seed: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         kept = jax.random.bernoulli(_key(seed), 0.8, x.shape)
         return activate("relu", dense(p, jnp.where(kept, x / 0.8, 0)))
 
@@ -28,8 +23,6 @@ def _dropout(*, batch: int, width: int) -> Net:
 
 def _noise(*, batch: int, width: int) -> Net:
     def forward(_: Any, x: Any, seed: Any) -> Any:
-        import jax
-
         return x + 0.1 * jax.random.normal(_key(seed), x.shape)
 
     return Net(forward, {}, (f32(batch, width), i32()))
@@ -37,9 +30,6 @@ def _noise(*, batch: int, width: int) -> Net:
 
 def _gumbel(*, batch: int, width: int) -> Net:
     def forward(_: Any, x: Any, seed: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         noise = -jnp.log(-jnp.log(jax.random.uniform(_key(seed), x.shape, minval=0.01, maxval=0.99)))
         return jax.nn.softmax((x + noise) / 0.5, -1)
 
@@ -48,8 +38,6 @@ def _gumbel(*, batch: int, width: int) -> Net:
 
 def _sampled(*, batch: int, width: int) -> Net:
     def forward(_: Any, x: Any, seed: Any) -> Any:
-        import jax
-
         return jax.random.categorical(_key(seed), x, -1), x.max(-1)
 
     return Net(forward, {}, (f32(batch, width), i32()))
@@ -57,9 +45,6 @@ def _sampled(*, batch: int, width: int) -> Net:
 
 def _integral(*, points: int, width: int) -> Net:
     def forward(_: Any, scale: Any, seed: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         place = jax.random.uniform(_key(seed), (points, width))
         return jnp.exp(-((place * scale) ** 2).sum(-1)).mean()
 
@@ -86,8 +71,6 @@ _CHANCE_NETWORKS = (
 
 def _sorted(*, batch: int, length: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         return jnp.sort(x, -1)
 
     return Net(forward, {}, (f32(batch, length),))
@@ -95,8 +78,6 @@ def _sorted(*, batch: int, length: int) -> Net:
 
 def _sorted_pairs(*, batch: int, length: int) -> Net:
     def forward(_: Any, x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-
         order = jnp.argsort(x, -1)
         return jnp.cumsum(jnp.take_along_axis(y, order, -1), -1)
 
@@ -105,9 +86,6 @@ def _sorted_pairs(*, batch: int, length: int) -> Net:
 
 def _largest(*, batch: int, length: int, count: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax
-        from jax import lax
-
         values, places = lax.top_k(x, count)
         return jax.nn.softmax(values, -1), places
 
@@ -116,8 +94,6 @@ def _largest(*, batch: int, length: int, count: int) -> Net:
 
 def _running(*, batch: int, length: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         total = jnp.cumsum(x, 1)
         return total / jnp.arange(1, length + 1), jnp.cumsum(x * total, 1)
 
@@ -126,9 +102,6 @@ def _running(*, batch: int, length: int) -> Net:
 
 def _counted(*, rows: int, groups: int, width: int) -> Net:
     def forward(_: Any, x: Any, group: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         total = jax.ops.segment_sum(x, group, groups)
         count = jax.ops.segment_sum(jnp.ones(rows), group, groups)
         mean = total / (count[:, None] + 1)
@@ -139,8 +112,6 @@ def _counted(*, rows: int, groups: int, width: int) -> Net:
 
 def _searched(*, queries: int, length: int) -> Net:
     def forward(_: Any, x: Any, asked: Any) -> Any:
-        import jax.numpy as jnp
-
         edges = jnp.cumsum(x)
         place = jnp.searchsorted(edges, asked * edges[-1])
         return x[jnp.clip(place, 0, length - 1)] * asked
@@ -150,9 +121,6 @@ def _searched(*, queries: int, length: int) -> Net:
 
 def _nucleus(*, batch: int, length: int) -> Net:
     def forward(_: Any, scores: Any, drawn: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         chances = -jnp.sort(-jax.nn.softmax(5 * scores, -1), -1)
         kept = jnp.where(jnp.cumsum(chances, -1) < 0.9, chances, 0)
         return (jnp.cumsum(kept, -1) / kept.sum(-1, keepdims=True) < drawn[:, None]).sum(-1)

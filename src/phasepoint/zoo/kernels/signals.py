@@ -5,29 +5,24 @@ Signals over time without a fast Fourier transform: filters, transforms as produ
 
 from typing import Any
 
-from phasepoint.zoo.specs import Net, Network, f32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, jax, jnp, lax, sizes
 
 
 def _filter(*, batch: int, length: int, taps: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        from jax import lax
-
         return lax.conv_general_dilated(x[..., None], p["taps"], (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"))
 
     return Net(forward, {"taps": f32(taps, 1, 4)}, (f32(batch, length),))
 
 
 def _frames(x: Any, window: int, hop: int) -> Any:
-    import jax.numpy as jnp
-
+    """Overlapping stretches of a signal: [..., length] → [..., frames, window]."""
     count = (x.shape[-1] - window) // hop + 1
     return x[..., jnp.arange(count)[:, None] * hop + jnp.arange(window)]
 
 
 def _spectrogram(*, batch: int, length: int, window: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         angle = 2 * jnp.pi * jnp.arange(window)[:, None] * jnp.arange(window // 2) / window
         parts = _frames(x, window, window // 2) * jnp.sin(jnp.pi * jnp.arange(window) / window)
         power = (parts @ jnp.cos(angle)) ** 2 + (parts @ jnp.sin(angle)) ** 2
@@ -38,8 +33,6 @@ def _spectrogram(*, batch: int, length: int, window: int) -> Net:
 
 def _wavelet(*, batch: int, length: int, levels: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         details = []
         for _level in range(levels):
             even, odd = x[:, ::2], x[:, 1::2]
@@ -52,8 +45,6 @@ def _wavelet(*, batch: int, length: int, levels: int) -> Net:
 
 def _autocorrelation(*, batch: int, length: int, lags: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         x = x - x.mean(-1, keepdims=True)
         return jnp.stack([(x[:, lag:] * x[:, : length - lag]).mean(-1) for lag in range(lags)], -1)
 
@@ -62,9 +53,6 @@ def _autocorrelation(*, batch: int, length: int, lags: int) -> Net:
 
 def _recursion(*, batch: int, length: int, order: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         def step(past: Any, now: Any) -> Any:
             value = now + 0.1 * past @ p["weights"]
             return jnp.concatenate([value[:, None], past[:, :-1]], 1), value
@@ -76,8 +64,6 @@ def _recursion(*, batch: int, length: int, order: int) -> Net:
 
 def _modulation(*, batch: int, length: int) -> Net:
     def forward(_: Any, x: Any, pitch: Any) -> Any:
-        import jax.numpy as jnp
-
         phase = jnp.cumsum(pitch, -1)
         voice = sum(jnp.sin(harmonic * phase) / harmonic for harmonic in (1, 2, 3))
         return jnp.tanh(voice * x) * jnp.exp(-jnp.linspace(0, 3, length))
@@ -123,9 +109,6 @@ _SIGNALS_NETWORKS = (
 def _along(x: Any, weights: Any, axis: int) -> Any:
     reach = len(weights) // 2
     pads = [(reach, reach) if place == axis else (0, 0) for place in range(x.ndim)]
-    import jax.numpy as jnp
-    from jax import lax
-
     wide = jnp.pad(x, pads, mode="edge")
     return sum(
         weight * lax.slice_in_dim(wide, place, place + x.shape[axis], axis=axis) for place, weight in enumerate(weights)
@@ -139,8 +122,6 @@ def _blur(*, batch: int, side: int, reach: int) -> Net:
 
 def _edges(*, batch: int, side: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         grey = x @ jnp.array([0.3, 0.6, 0.1], x.dtype)
         across = _along(_along(grey, [-1.0, 0.0, 1.0], 2), [1.0, 2.0, 1.0], 1)
         down = _along(_along(grey, [1.0, 2.0, 1.0], 2), [-1.0, 0.0, 1.0], 1)
@@ -151,8 +132,6 @@ def _edges(*, batch: int, side: int) -> Net:
 
 def _resize(*, batch: int, side: int, target: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax
-
         return jax.image.resize(x, (batch, target, target, 3), "bilinear")
 
     return Net(forward, {}, (f32(batch, side, side, 3),))
@@ -160,8 +139,6 @@ def _resize(*, batch: int, side: int, target: int) -> Net:
 
 def _augment(*, batch: int, side: int) -> Net:
     def forward(_: Any, x: Any, light: Any) -> Any:
-        import jax.numpy as jnp
-
         mean, spread = jnp.array([0.5, 0.4, 0.4]), jnp.array([0.2, 0.2, 0.3])
         x = jnp.clip((x - 0.5) * light[:, None, None, None] + 0.5, 0, 1)
         flipped = jnp.where(light[:, None, None, None] > 0.5, x[:, :, ::-1], x)
@@ -172,9 +149,6 @@ def _augment(*, batch: int, side: int) -> Net:
 
 def _warp(*, batch: int, side: int) -> Net:
     def forward(_: Any, x: Any, shift: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         grid = jnp.arange(side, dtype=jnp.float32)
 
         def one(image: Any, by: Any) -> Any:
@@ -193,9 +167,6 @@ def _warp(*, batch: int, side: int) -> Net:
 
 def _morphology(*, batch: int, side: int, reach: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         window = (1, 2 * reach + 1, 2 * reach + 1)
         wide = lax.reduce_window(x, -jnp.inf, lax.max, window, (1, 1, 1), "SAME")
         return wide - lax.reduce_window(x, jnp.inf, lax.min, window, (1, 1, 1), "SAME")
@@ -205,9 +176,6 @@ def _morphology(*, batch: int, side: int, reach: int) -> Net:
 
 def _histogram(*, batch: int, side: int, bins: int) -> Net:
     def forward(_: Any, x: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         place = jnp.clip((x * bins).astype(jnp.int32), 0, bins - 1).reshape(batch, -1)
         counts = jax.nn.one_hot(place, bins).sum(1)
         level = jnp.cumsum(counts, 1) / side**2

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phasepoint.zoo.layers import cross_entropy, stack_of
-from phasepoint.zoo.specs import Net, Network, f32, i32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, i32, jax, jnp, lax, sizes
 
 
 def _classes(*, batch: int, classes: int) -> Net:
@@ -16,8 +16,6 @@ def _classes(*, batch: int, classes: int) -> Net:
 
 def _smoothed(*, batch: int, classes: int) -> Net:
     def forward(_: Any, scores: Any, labels: Any) -> Any:
-        import jax
-
         target = jax.nn.one_hot(labels, classes) * 0.9 + 0.1 / classes
         return -(target * jax.nn.log_softmax(scores)).sum(-1).mean()
 
@@ -26,9 +24,6 @@ def _smoothed(*, batch: int, classes: int) -> Net:
 
 def _focal(*, batch: int, classes: int) -> Net:
     def forward(_: Any, scores: Any, labels: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         chance = jax.nn.sigmoid(scores)
         right = jnp.where(jax.nn.one_hot(labels, classes) > 0, chance, 1 - chance)
         return (-((1 - right) ** 2) * jnp.log(right + 1e-6)).mean()
@@ -38,8 +33,6 @@ def _focal(*, batch: int, classes: int) -> Net:
 
 def _distilled(*, batch: int, classes: int) -> Net:
     def forward(_: Any, student: Any, teacher: Any) -> Any:
-        import jax
-
         wanted = jax.nn.softmax(teacher / 2)
         return (wanted * (jax.nn.log_softmax(teacher / 2) - jax.nn.log_softmax(student / 2))).sum(-1).mean()
 
@@ -48,9 +41,6 @@ def _distilled(*, batch: int, classes: int) -> Net:
 
 def _contrastive(*, batch: int, width: int) -> Net:
     def forward(_: Any, left: Any, right: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         left, right = (x / jnp.sqrt((x**2).sum(-1, keepdims=True)) for x in (left, right))
         scores = left @ right.T / 0.1
         ahead, back = jax.nn.log_softmax(scores, 0), jax.nn.log_softmax(scores, 1)
@@ -61,8 +51,6 @@ def _contrastive(*, batch: int, width: int) -> Net:
 
 def _triplet(*, batch: int, width: int) -> Net:
     def forward(_: Any, anchor: Any, near: Any, far: Any) -> Any:
-        import jax.numpy as jnp
-
         closer = jnp.abs(anchor - near).sum(-1) - jnp.abs(anchor - far).sum(-1)
         return jnp.maximum(closer + 0.2, 0).mean()
 
@@ -71,8 +59,6 @@ def _triplet(*, batch: int, width: int) -> Net:
 
 def _robust(*, batch: int, width: int) -> Net:
     def forward(_: Any, guess: Any, truth: Any) -> Any:
-        import jax.numpy as jnp
-
         error = jnp.abs(guess - truth)
         return jnp.where(error < 0.3, 0.5 * error**2, 0.3 * (error - 0.15)).mean() + jnp.log(jnp.cosh(error)).mean()
 
@@ -81,8 +67,6 @@ def _robust(*, batch: int, width: int) -> Net:
 
 def _ranked(*, batch: int, width: int) -> Net:
     def forward(_: Any, scores: Any, truth: Any) -> Any:
-        import jax.numpy as jnp
-
         better = (truth[:, :, None] > truth[:, None, :]).astype(scores.dtype)
         return (better * jnp.log1p(jnp.exp(scores[:, None, :] - scores[:, :, None]))).sum((1, 2)).mean()
 
@@ -91,9 +75,6 @@ def _ranked(*, batch: int, width: int) -> Net:
 
 def _lattice(*, batch: int, length: int, labels: int) -> Net:
     def forward(_: Any, log_chances: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         def step(path: Any, now: Any) -> Any:
             moved = jnp.pad(path[:, :-1], ((0, 0), (1, 0)), constant_values=-1e4)
             return jnp.logaddexp(path, moved) + now, None
@@ -106,10 +87,6 @@ def _lattice(*, batch: int, length: int, labels: int) -> Net:
 
 def _chain(*, batch: int, length: int, labels: int) -> Net:
     def forward(p: Any, scores: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-        from jax import lax
-
         def step(path: Any, now: Any) -> Any:
             return jax.nn.logsumexp(path[:, :, None] + p["moves"], 1) + now, jnp.argmax(path, -1)
 
@@ -147,15 +124,11 @@ def _momentum(value: Any, slope: Any, first: Any, second: Any) -> Any:
 
 
 def _adam(value: Any, slope: Any, first: Any, second: Any) -> Any:
-    import jax.numpy as jnp
-
     first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
     return value - 1e-3 * (first / 0.1 / (jnp.sqrt(second / 0.001) + 1e-8) + 0.01 * value), first, second
 
 
 def _lamb(value: Any, slope: Any, first: Any, second: Any) -> Any:
-    import jax.numpy as jnp
-
     first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
     change = first / (jnp.sqrt(second) + 1e-6) + 0.01 * value
     trust = jnp.sqrt((value**2).sum()) / (jnp.sqrt((change**2).sum()) + 1e-6)
@@ -163,23 +136,16 @@ def _lamb(value: Any, slope: Any, first: Any, second: Any) -> Any:
 
 
 def _adagrad(value: Any, slope: Any, first: Any, second: Any) -> Any:
-    from jax import lax
-
     second = second + slope**2
     return value - 0.01 * slope * lax.rsqrt(second + 1e-7), first, second
 
 
 def _sign(value: Any, slope: Any, first: Any, second: Any) -> Any:
-    import jax.numpy as jnp
-
     change = jnp.sign(0.9 * first + 0.1 * slope)
     return value - 1e-4 * (change + 0.1 * value), 0.99 * first + 0.01 * slope, second
 
 
 def _factored(value: Any, slope: Any, first: Any, second: Any) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     if value.ndim < 2:
         return _adagrad(value, slope, first, second)
     square = slope**2 + 1e-30
@@ -201,9 +167,6 @@ _UPDATES: dict[str, Update] = {
 
 def _step(*, inputs: int, width: int, depth: int, kind: str, clipped: bool = False) -> Net:
     def forward(parameters: Any, slopes: Any, first: Any, second: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         if clipped:
             length = jnp.sqrt(sum((slope**2).sum() for slope in jax.tree.leaves(slopes)))
             slopes = jax.tree.map(lambda slope: slope * jnp.minimum(1, 1 / (length + 1e-6)), slopes)

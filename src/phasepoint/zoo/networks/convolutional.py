@@ -14,7 +14,7 @@ from phasepoint.zoo.layers import (
     norm_of,
     pool,
 )
-from phasepoint.zoo.specs import Net, Network, f32, i32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, i32, jnp, sizes
 
 
 def _plain(*, batch: int, side: int, width: int, classes: int) -> Net:
@@ -85,8 +85,6 @@ def _bottleneck(*, batch: int, side: int, width: int, squeeze: int) -> Net:
 
 def _densely_connected(*, batch: int, side: int, growth: int, depth: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         for layer in p.values():
             x = jnp.concatenate([x, conv(layer["conv"], activate("relu", batch_norm(layer["norm"], x)))], -1)
         return pool(x, kind="mean")
@@ -100,8 +98,6 @@ def _densely_connected(*, batch: int, side: int, growth: int, depth: int) -> Net
 
 def _inception(*, batch: int, side: int, inputs: int, width: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         pooled = pool(x, window=3, stride=1, padding="SAME")
         branches = [conv(p["c1"], x), conv(p["c3"], x), conv(p["c5"], x), conv(p["cp"], pooled)]
         return activate("relu", jnp.concatenate(branches, -1))
@@ -185,8 +181,6 @@ def _over_time(*, batch: int, length: int, width: int, depth: int) -> Net:
 
 def _text(*, batch: int, length: int, vocabulary: int, width: int) -> Net:
     def forward(p: Any, tokens: Any) -> Any:
-        import jax.numpy as jnp
-
         x = p["embedding"][tokens]
         return dense(
             p["head"], jnp.concatenate([activate("relu", conv(p[name], x)).max(1) for name in ("c3", "c4", "c5")], -1)

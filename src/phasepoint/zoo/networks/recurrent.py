@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phasepoint.zoo.layers import activate, cross_entropy, dense, dense_of
-from phasepoint.zoo.specs import Net, Network, f32, i32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, i32, jnp, lax, sizes
 
 Cell = Callable[[Any, Any, Any], Any]  # (parameters, state, input) → state
 
@@ -14,8 +14,6 @@ def _simple(p: Any, state: Any, x: Any) -> Any:
 
 
 def _gated(p: Any, state: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-
     reset_x, update_x, new_x = jnp.split(dense(p["x"], x), 3, -1)
     reset_h, update_h, new_h = jnp.split(dense(p["h"], state), 3, -1)
     update = activate("sigmoid", update_x + update_h)
@@ -24,8 +22,6 @@ def _gated(p: Any, state: Any, x: Any) -> Any:
 
 
 def _long_short(p: Any, state: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-
     hidden, cell = jnp.split(state, 2, -1)
     into, forget, out, new = jnp.split(dense(p["x"], x) + dense(p["h"], hidden), 4, -1)
     cell = activate("sigmoid", forget) * cell + activate("sigmoid", into) * activate("tanh", new)
@@ -40,9 +36,6 @@ _CELLS: dict[str, tuple[Cell, int, int]] = {  # gates, parts of the state
 
 
 def _unrolled(cell: Cell, p: Any, xs: Any, *, parts: int, width: int) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     def step(state: Any, x: Any) -> Any:
         state = cell(p, state, x)
         return state, state[..., :width]
@@ -58,8 +51,6 @@ def _network(*, batch: int, length: int, width: int, kind: str) -> Net:
 
 def _both_ways(*, batch: int, length: int, width: int) -> Net:
     def forward(p: Any, xs: Any) -> Any:
-        import jax.numpy as jnp
-
         ahead = _unrolled(_gated, p["ahead"], xs, parts=1, width=width)
         back = _unrolled(_gated, p["back"], xs[::-1], parts=1, width=width)[::-1]
         return jnp.concatenate([ahead, back], -1)
@@ -84,8 +75,6 @@ def _tagger(*, batch: int, length: int, width: int, vocabulary: int) -> Net:
 
 def _state_space(*, batch: int, length: int, width: int) -> Net:
     def forward(p: Any, xs: Any) -> Any:
-        from jax import lax
-
         decay = activate("sigmoid", dense(p["decay"], xs))
 
         def joined(left: Any, right: Any) -> Any:

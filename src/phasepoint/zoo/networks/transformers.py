@@ -18,7 +18,7 @@ from phasepoint.zoo.layers import (
     norm_of,
     rms_norm,
 )
-from phasepoint.zoo.specs import Net, Network, f32, i32, sizes
+from phasepoint.zoo.specs import Net, Network, f32, i32, jnp, sizes
 
 
 def _block_of(width: int, hidden: int) -> dict[str, Any]:
@@ -68,8 +68,6 @@ def _language_model(*, batch: int, length: int, width: int, heads: int, vocabula
 
 
 def _rotated(x: Any) -> Any:
-    import jax.numpy as jnp
-
     length, part = x.shape[-2:]
     angle = jnp.arange(length)[:, None] * 10000 ** (-jnp.arange(part // 2) / (part // 2))
     sine, cosine = jnp.sin(angle).astype(x.dtype), jnp.cos(angle).astype(x.dtype)
@@ -121,8 +119,6 @@ def _multi_query(*, batch: int, length: int, width: int, heads: int) -> Net:
 
 def _linear(*, batch: int, length: int, width: int, heads: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         query, key = (activate("elu", heads_of(dense(p[name], x), heads)) + 1 for name in ("query", "key"))
         value = heads_of(dense(p["value"], x), heads)
         memory = jnp.einsum("bhkd,bhke->bhde", key, value)
@@ -142,8 +138,6 @@ def _windowed(*, batch: int, length: int, width: int, window: int) -> Net:
 
 def _biased(*, batch: int, length: int, width: int, heads: int) -> Net:
     def forward(p: Any, x: Any) -> Any:
-        import jax.numpy as jnp
-
         distance = jnp.abs(jnp.arange(length)[:, None] - jnp.arange(length))
         bias = -distance * p["slope"][:, None, None]
         query, key, value = (heads_of(dense(p[name], x), heads) for name in ("query", "key", "value"))
