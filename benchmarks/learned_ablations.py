@@ -23,8 +23,8 @@ from phasepoint.learn.corpus.corpus import Corpus, kernels_of_split, random_spli
 from phasepoint.learn.hlo_graph.graphs import OPCODES, encode_config
 from phasepoint.learn.kernels.fit import LONG_PS, FitSettings, fit_kernel_model, kernel_weights
 from phasepoint.learn.kernels.model import encode_graphs, fit_scales, scale_graphs
-from phasepoint.learn.models.network import InputGraph, NetworkSettings, network_log_times
-from phasepoint.learn.models.training import TrainingData, TrainingSettings, train_network
+from phasepoint.learn.models.network import InputGraph, NetworkShape, network_log_times
+from phasepoint.learn.models.network_training import TrainingData, TrainingSettings, train_network
 from phasepoint.learn.tasks import kendall_tau
 
 SEED = 0
@@ -122,7 +122,7 @@ def rank_scores(corpus: Corpus, settings: FitSettings, rows: tuple[np.ndarray, n
         learn,
         np.zeros(0, np.int64),
     )
-    network = NetworkSettings(
+    network = NetworkShape(
         len(OPCODES), inputs[0].nodes.shape[1], len(inputs[0].kernel), hidden=settings.hidden, layers=settings.layers
     )
     trained = train_network(data, network, settings.training, seed=SEED)
@@ -168,7 +168,7 @@ def tile_scores(kernels: tuple[TileKernel, ...], held: int, loss: str, epochs: i
     data = TrainingData(
         inputs, target, np.full(len(target), target[learn].mean()), np.ones(len(target)), group, learn, learn[:0]
     )
-    network = NetworkSettings(len(OPCODES), inputs[0].nodes.shape[1], len(inputs[0].kernel), hidden=32)
+    network = NetworkShape(len(OPCODES), inputs[0].nodes.shape[1], len(inputs[0].kernel), hidden=32)
     settings = TrainingSettings(loss=loss, epochs=epochs, batch_nodes=2048)
     trained = train_network(data, network, settings, seed=SEED)
     return network_log_times(trained.weights, network, [inputs[row] for row in test])

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from phasepoint.learn.choosing import solvers, tile_sweeps
-from phasepoint.learn.choosing.solver_network import NetworkSettings
-from phasepoint.learn.choosing.solver_table import SolverTable, read_solvers, solver_files
+from phasepoint.learn.choosing.convolutions import SolverTable, read_solvers, solver_files
+from phasepoint.learn.choosing.solver_network import SolverTraining
 from phasepoint.learn.choosing.sweep_table import Sweep, read_sweeps
 from phasepoint.learn.tasks import choice_regret, share_best
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def run_solvers(folder: Path, *, seed: int, quick: bool) -> None:
-    settings = NetworkSettings(networks=1, width=64, epochs=6) if quick else None
+    settings = SolverTraining(networks=1, width=64, epochs=6) if quick else None
     print("| device | problems | choice | slower than the best | without the worst 1 % | best picked | error | tau |")
     print("|---|---|---|---|---|---|---|---|")
     for path in solver_files(folder):

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from phasepoint.learn.operators.data import read_operator_times
 from phasepoint.learn.operators.fit import FittedClass, fit_class
 from phasepoint.learn.operators.training import STEPS
-from phasepoint.learn.operators.work import CLASSES
+from phasepoint.learn.operators.work import CLASSES, read_operator_times
 from phasepoint.learn.tasks import kendall_tau
 
 NEUSIGHT_MAPE = {"bmm": 0.138, "linear": 0.139, "element-wise": 0.193, "softmax": 0.139, "layer norm": 0.567}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from phasepoint.learn.models.model_file import Model, builtin_models, write_model
+from phasepoint.learn.models.model_file import StoredModel, builtin_models, write_model
 from phasepoint.learn.tasks import TASKS
 
 
@@ -25,7 +25,7 @@ def test_an_unknown_task_is_refused(phasepoint, command):
 
 
 def test_a_model_that_is_there_is_not_trained_over(phasepoint, tmp_path):
-    write_model(Model("m", "kernels", {"w": np.zeros(1)}), tmp_path / "m")
+    write_model(StoredModel("m", "kernels", {"w": np.zeros(1)}), tmp_path / "m")
     outcome = phasepoint("learn", "train", str(tmp_path / "none"), "--task", "gpu_ops", "--out", str(tmp_path / "m"))
     assert outcome.code == 12
     assert "--force" in outcome.err

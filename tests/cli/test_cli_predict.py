@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from phasepoint.learn.models.model_file import Model, write_model
+from phasepoint.learn.models.model_file import StoredModel, write_model
 
 STEP = """
 import jax.numpy as jnp
@@ -201,7 +201,7 @@ def test_a_model_that_cannot_answer_is_refused(phasepoint, tmp_path, hlo):
 
     done = phasepoint("predict", hlo, "--device", "cpu", "--model", tmp_path / "none")
     assert done.code == 18
-    write_model(Model("old", "kernels", {"a": np.zeros(1)}, {"featuriser": 0}), tmp_path / "old")
+    write_model(StoredModel("old", "kernels", {"a": np.zeros(1)}, {"featuriser": 0}), tmp_path / "old")
     done = phasepoint("predict", hlo, "--device", "cpu", "--model", tmp_path / "old")
     assert done.code == 18
     assert "features of version 0, this release computes version" in done.err

@@ -40,12 +40,20 @@ def program_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def collected(tmp_path_factory, program_file):
+def names(program_file):
+    """The programs of the file, found by a process of their own."""
+    from phasepoint.learn.corpus.collect import names_in_file
+
+    return names_in_file(program_file)
+
+
+@pytest.fixture(scope="session")
+def collected(tmp_path_factory, names):
     """(folder, what `collect` returned): two rounds of three programs, one of them broken."""
-    from phasepoint.learn.corpus.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect
 
     folder = tmp_path_factory.mktemp("corpora") / "tiny"
-    return folder, collect(folder, names_in_file(program_file), rounds=2, repeats=3)
+    return folder, collect(folder, names, rounds=2, repeats=3)
 
 
 @pytest.fixture

@@ -43,6 +43,5 @@ def made_corpus(path, *, programs=40, each=10, launch_ps=200_000, program_ps=3_0
         name = f"p{row:03d}"
         heads.append(CorpusProgram(name, name, "", "forward", wall, wall, kernels, executions, time_ps[kernels]))
     owners = tuple((row // each,) for row in range(len(graphs)))
-    families = tuple(f"p{row // each:03d}" for row in range(len(graphs)))
-    kernels = CorpusKernels(graphs, time_ps, time_ps, np.full(len(graphs), 0.02), owners, families)
+    kernels = CorpusKernels(graphs, time_ps, time_ps, np.full(len(graphs), 0.02), owners)
     return Corpus(path, {"name": "made", "kind": "cpu", "cores": 1}, tuple(heads), kernels, 0.02, (), 0.02)

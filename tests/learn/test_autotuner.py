@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasepoint.learn.choosing.autotuner import METHODS, Space, make_space, tune
-from phasepoint.learn.choosing.search import mean_without_priors
+from phasepoint.learn.choosing.autotuner import METHODS, Space, make_space, mean_without_priors, tune
 from phasepoint.learn.choosing.sweep_table import config_features, odd_sides, threads_of
 
 SPACE = make_space({"block_size_x": (16, 32, 64, 128, 256), "tile_size_x": (1, 2, 4, 8), "flag": (0, 1)})

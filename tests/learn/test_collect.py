@@ -30,19 +30,18 @@ def test_a_loops_kernels_run_as_often_as_the_loop(collected):
         assert 0 < kernels_ps < 2 * program.wall_median_ps
 
 
-def test_what_is_there_is_not_measured_again_and_rounds_are_added(collected, program_file, tmp_path):
+def test_what_is_there_is_not_measured_again_and_rounds_are_added(collected, names, tmp_path):
     import shutil
 
     import pyarrow.parquet as pq
 
-    from phasepoint.learn.corpus.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect
 
     folder = tmp_path / "corpus"
     shutil.copytree(collected[0], folder)
     shutil.rmtree(folder / "programs" / "b.scan")  # as if broken off before it
     kernels = folder / "programs" / "a.softmax" / "kernels.parquet"
     before, bytes_before = pq.read_table(kernels).to_pylist(), kernels.read_bytes()
-    names = names_in_file(program_file)
 
     again = collect(folder, names, rounds=2, repeats=3)
     assert (again.measured, again.already, again.failed) == (1, 2, ())
@@ -69,11 +68,11 @@ def test_a_program_that_kills_its_process_does_not_end_the_collection(crashing_f
     assert corpus.notes == ("1 programs failed and are left out; their program.json says why",)
 
 
-def test_another_device_or_jax_goes_into_another_corpus(collected, program_file, tmp_path):
+def test_another_device_or_jax_goes_into_another_corpus(collected, names, tmp_path):
     import shutil
 
     from phasepoint.core.errors import ModelError
-    from phasepoint.learn.corpus.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect
 
     folder = tmp_path / "corpus"
     shutil.copytree(collected[0], folder)
@@ -81,7 +80,7 @@ def test_another_device_or_jax_goes_into_another_corpus(collected, program_file,
     head["versions"]["jax"] = "0.1"
     (folder / "corpus.json").write_text(json.dumps(head))
     with pytest.raises(ModelError, match=r"was collected with jax '0\.1', here it is .*: give --out a folder"):
-        collect(folder, names_in_file(program_file), rounds=2)
+        collect(folder, names, rounds=2)
 
 
 def test_the_span_cost_is_taken_off_down_to_the_resolution():
@@ -109,7 +108,7 @@ def test_times_are_averaged_within_a_run_and_by_instruction():
 
 
 def test_a_core_is_claimed_once():
-    from phasepoint.learn.corpus.process import claim_core
+    from phasepoint.learn.corpus.child import claim_core
 
     with claim_core((901, 902)) as first, claim_core((901, 902)) as second:
         assert {first, second} == {901, 902}
@@ -119,20 +118,20 @@ def test_a_core_is_claimed_once():
         assert none is None
 
 
-def test_workers_fill_one_corpus(program_file, tmp_path):
-    from phasepoint.learn.corpus.collect import collect, names_in_file
+def test_workers_fill_one_corpus(names, tmp_path):
+    from phasepoint.learn.corpus.collect import collect
 
-    found = collect(tmp_path / "corpus", names_in_file(program_file)[:2], rounds=1, repeats=3, batch=1, workers=2)
+    found = collect(tmp_path / "corpus", names[:2], rounds=1, repeats=3, batch=1, workers=2)
     _two_programs(found, tmp_path / "corpus")
 
 
 # Starting a node forks this process, into which other tests have loaded JAX; what is started is another program.
 @pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
-def test_machines_of_a_ray_cluster_fill_one_corpus(program_file, tmp_path, monkeypatch):
+def test_machines_of_a_ray_cluster_fill_one_corpus(names, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
     from ray.cluster_utils import Cluster
 
-    from phasepoint.learn.corpus.collect import collect, names_in_file
+    from phasepoint.learn.corpus.collect import collect
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     store = {"object_store_memory": 80 << 20}  # the least that Ray takes
@@ -140,8 +139,7 @@ def test_machines_of_a_ray_cluster_fill_one_corpus(program_file, tmp_path, monke
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=1, **store)
-        names = names_in_file(program_file)[:2]
-        found = collect(tmp_path / "corpus", names, rounds=1, repeats=3, batch=1, ray_address=cluster.address)
+        found = collect(tmp_path / "corpus", names[:2], rounds=1, repeats=3, batch=1, ray_address=cluster.address)
     finally:
         cluster.shutdown()
     _two_programs(found, tmp_path / "corpus")

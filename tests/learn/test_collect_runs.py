@@ -10,11 +10,10 @@ import pytest
 
 from phasepoint.core.errors import ModelError, NoDataError, SourceError
 from phasepoint.core.tables import table_from_rows
-from phasepoint.hlo.module import pack_hlo, parse_module, unpack_hlo
+from phasepoint.hlo.module import pack_hlo, parse_module, parse_module_proto, unpack_hlo
 from phasepoint.hlo.schema import load_schema
 from phasepoint.learn.corpus.collect import collect_run
 from phasepoint.learn.corpus.corpus import read_corpus
-from phasepoint.learn.corpus.folder import parse_serialised_module
 from phasepoint.learn.corpus.measure import kernel_rows, times_of_ops
 from phasepoint.learn.corpus.runs import CPU_NOTE
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
@@ -42,7 +41,7 @@ def proto(collected):
     hlo = gzip.decompress((collected[0] / "programs" / "a.softmax" / "program.hlo.pb.gz").read_bytes())
     message = load_schema("hlo")["HloProto"]()
     message.hlo_module.ParseFromString(hlo)
-    kernels = kernels_of_module(parse_serialised_module(hlo)).kernels
+    kernels = kernels_of_module(parse_module_proto(hlo)).kernels
     return message.SerializeToString(), kernels[0].name
 
 

@@ -8,8 +8,8 @@ from made_kernels import made_kernel, made_kernels
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.kernels.fit import FitSettings, fit_kernel_model
 from phasepoint.learn.kernels.model import KernelModel, mean_nearest
-from phasepoint.learn.models.model_file import Model, read_model, write_model
-from phasepoint.learn.models.training import TrainingSettings
+from phasepoint.learn.models.model_file import StoredModel, read_model, write_model
+from phasepoint.learn.models.network_training import TrainingSettings
 
 SMALL = FitSettings(
     members=2,
@@ -33,7 +33,7 @@ def fitted(made):
 
 
 def stored(fitted):
-    return Model("made", "kernels", fitted.arrays, fitted.card)
+    return StoredModel("made", "kernels", fitted.arrays, fitted.card)
 
 
 @pytest.mark.jax
@@ -79,7 +79,8 @@ def test_distance_tells_inside_from_outside(made, fitted):
 
 @pytest.mark.jax
 def test_same_seed_same_arrays_other_seed_others(made):
-    few = FitSettings(members=1, hidden=8, layers=1, tree_rounds=5, training=TrainingSettings(epochs=2))
+    training = TrainingSettings(epochs=2)
+    few = FitSettings(members=1, hidden=8, layers=1, reduction="columns", tree_rounds=5, training=training)
     first, again, other = (
         fit_kernel_model(made[0][:200], made[1][:200], (np.arange(150), np.arange(150, 200)), seed=seed, settings=few)
         for seed in (3, 3, 4)
@@ -117,7 +118,7 @@ def test_a_stored_model_says_the_same_without_jax(tmp_path, made, fitted):
 def test_models_that_are_refused(fitted, change, said):
     values = {"name": "made", "kind": "kernels", "arrays": fitted.arrays, "card": fitted.card} | change
     with pytest.raises(ModelError, match=said):
-        KernelModel.from_model(Model(**values))
+        KernelModel.from_model(StoredModel(**values))
 
 
 def test_trees_alone_and_nearest_points():

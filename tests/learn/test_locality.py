@@ -66,3 +66,27 @@ def test_a_kernel_without_a_program_has_no_place():
 def test_a_place_is_where_most_bytes_lie():
     row = dict.fromkeys(LOCALITY_NAMES, 0.0) | {"read_within_512k_bytes": 9.0, "written_within_far_bytes": 1.0}
     assert place_of(tuple(row.values())) == (2, 6)
+
+
+FREED = """HloModule m, is_scheduled=true
+ENTRY main { p = f32[1024]{0} parameter(0)
+  q = f32[4096]{0} parameter(1)
+  r = f32[1024]{0} parameter(2)
+  a = f32[1024]{0} negate(p)
+  b = f32[4096]{0} negate(q)
+  c = f32[] custom-call(a, b), custom_call_target="sum"
+  d = f32[1024]{0} broadcast(c), dimensions={}
+  e = f32[4096]{0} broadcast(c), dimensions={}
+  ROOT s = f32[] custom-call(d, e, r), custom_call_target="sum" }
+"""
+
+
+def test_the_same_program_has_the_same_localities_wherever_it_lies_in_memory():
+    """Arrays that are freed at one time are used again in the order in which they were read."""
+    kept, found = [], set()
+    for number in range(20):
+        kept.append([object() for _ in range(37 * number)])  # instructions at other addresses
+        module = module_of_text(FREED)
+        kept.append(module)
+        found.add(tuple(kernel.locality for kernel in kernels_of_module(module).kernels))
+    assert len(found) == 1

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from phasepoint.learn.models.training import huber_log_error, rank_loss, relative_error, squared_log_error
+from phasepoint.learn.models.network_training import huber_log_error, rank_loss, relative_error, squared_log_error
 
 ONE = np.ones(2)
 

@@ -5,7 +5,7 @@ from phasepoint.learn.models.network import (
     AGGREGATIONS,
     REDUCTIONS,
     InputGraph,
-    NetworkSettings,
+    NetworkShape,
     bucket_nodes,
     create_parameters,
     network_log_times,
@@ -27,7 +27,7 @@ def random_graph(draw, size, *, features=3, kernel=2):
 
 
 def random_network(**options):
-    settings = NetworkSettings(5, 3, 2, hidden=8, embedding=4, **options)
+    settings = NetworkShape(5, 3, 2, hidden=8, embedding=4, **options)
     draw = np.random.default_rng(7)
     weights = create_parameters(settings, seed=1)
     return settings, {
@@ -100,7 +100,7 @@ def test_direction_of_edges_matters():
 
 
 def test_an_untrained_network_adds_nothing():
-    settings = NetworkSettings(5, 3, 2, hidden=8)
+    settings = NetworkShape(5, 3, 2, hidden=8)
     said = network_log_times(create_parameters(settings, seed=0), settings, [random_graph(np.random.default_rng(0), 4)])
     assert said.tolist() == [0.0]
 
@@ -119,4 +119,4 @@ def test_every_graph_is_in_one_batch():
 )
 def test_settings_that_there_are_not(options, said):
     with pytest.raises(ValueError, match=said):
-        NetworkSettings(5, 3, 2, **options)
+        NetworkShape(5, 3, 2, **options)

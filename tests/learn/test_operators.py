@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_spec, device_specs
-from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.models.model_file import StoredModel, read_model, write_model
 from phasepoint.learn.operators.fit import calibrate, fit_operators, nested_coverage, widened
 from phasepoint.learn.operators.task import Operator, OperatorModel, evaluate, operator_class
 
@@ -195,9 +195,9 @@ def test_bad_operators(trained):
     with pytest.raises(ModelError, match="TPU v4: multiprocessors"):
         model.predict([Operator("relu", {"B": 1, "H": 1})], device_spec("TPU v4"))
     with pytest.raises(ModelError, match="kind 'solvers'"):
-        OperatorModel.from_model(Model("x", "solvers", {}))
+        OperatorModel.from_model(StoredModel("x", "solvers", {}))
     with pytest.raises(ModelError, match="damaged"):
-        OperatorModel.from_model(Model("x", "operators", {}, trained.card))
+        OperatorModel.from_model(StoredModel("x", "operators", {}, trained.card))
 
 
 def test_a_model_survives_its_folder(trained, tmp_path):

@@ -11,9 +11,9 @@ from phasepoint.devices import device_spec
 from phasepoint.learn.hlo_graph.graphs import graph_of_kernel
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.learn.models.analytic import analytic_of_device, predict_analytic
-from phasepoint.learn.models.model_file import Model
-from phasepoint.learn.predict.analytic import CALIBRATIONS
+from phasepoint.learn.models.model_file import StoredModel
 from phasepoint.learn.predict.answers import UNKNOWN_OPCODE_FACTOR, UNKNOWN_WORK_FACTOR
+from phasepoint.learn.predict.methods import CALIBRATIONS
 from phasepoint.learn.predict.predict import predict_kernel_times
 
 DENSE = """HloModule dense
@@ -190,19 +190,19 @@ def test_a_missing_file_is_said():
 
 
 def test_a_model_of_other_features_is_refused():
-    old = Model("old", "kernels", {"a": np.zeros(1)}, {"featuriser": 0, "device": {"name": "some CPU"}})
+    old = StoredModel("old", "kernels", {"a": np.zeros(1)}, {"featuriser": 0, "device": {"name": "some CPU"}})
     with pytest.raises(ModelError, match="features of version 0, this release computes version 1; train it anew"):
         predict_kernel_times([module_of_text(DENSE)], "cpu", model=old)
 
 
 def test_a_model_of_one_cpu_does_not_answer_for_another_device():
-    other = Model("mine", "kernels", {"a": np.zeros(1)}, {"featuriser": 1, "device": {"name": "some CPU"}})
+    other = StoredModel("mine", "kernels", {"a": np.zeros(1)}, {"featuriser": 1, "device": {"name": "some CPU"}})
     with pytest.raises(ModelError, match="was trained on 'some CPU' and knows no other device"):
         predict_kernel_times([module_of_text(DENSE)], "TPU v4", model=other)
 
 
 def test_a_model_that_is_not_for_programs_is_refused():
-    tiles = Model("tiles", "tile_sweeps", {"a": np.zeros(1)}, {})
+    tiles = StoredModel("tiles", "tile_sweeps", {"a": np.zeros(1)}, {})
     with pytest.raises(ModelError, match=r"kind 'tile_sweeps'.*kernels or operators"):
         predict_kernel_times([module_of_text(DENSE)], "TPU v4", model=tiles)
 

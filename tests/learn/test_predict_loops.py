@@ -3,8 +3,8 @@
 import pytest
 from hlo_texts import module_of_text
 
+from phasepoint.learn.predict.estimate import branch_spread_ps, weigh_computations
 from phasepoint.learn.predict.predict import predict_kernel_times
-from phasepoint.learn.predict.program import branch_spread_ps, weigh_computations
 
 NESTED = """HloModule nested
 work { a = f32[64] parameter(0)

@@ -10,7 +10,7 @@ from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.learn.kernels.fit import FitSettings, fit_kernel_model
 from phasepoint.learn.kernels.model import KernelModel
 from phasepoint.learn.models.analytic import predict_analytic
-from phasepoint.learn.models.model_file import Model
+from phasepoint.learn.models.model_file import StoredModel
 from phasepoint.learn.predict.predict import predict_kernel_times
 
 TEXT = """HloModule two
@@ -32,7 +32,7 @@ def trained():
     fitted = fit_kernel_model(graphs, time_ps, parts, seed=0, settings=FitSettings(members=0, tree_rounds=40))
     device = {"name": "Abacus 9000, 1 core", "kind": "cpu", "cores": 1}
     overhead = {"launch_ps": 1000.0, "program_ps": 70000.0}
-    return Model("made", "kernels", fitted.arrays, {**fitted.card, "device": device, "overhead": overhead})
+    return StoredModel("made", "kernels", fitted.arrays, {**fitted.card, "device": device, "overhead": overhead})
 
 
 def test_times_are_the_models_and_the_sum_holds_what_lies_between(trained):

@@ -7,7 +7,7 @@ from hlo_texts import proto_of_text, wrap_module
 from phasepoint.core.errors import NoDataError, SourceError
 from phasepoint.core.tables import table_from_rows
 from phasepoint.learn.predict.predict import predict_programs
-from phasepoint.learn.predict.run import run_programs
+from phasepoint.learn.predict.programs import run_programs
 from phasepoint.store import create_run, open_run, open_shard
 
 PS_PER_US = 10**6

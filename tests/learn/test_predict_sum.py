@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.learn.predict.program import sum_times
+from phasepoint.learn.predict.estimate import sum_times
 
 
 def _by_covariance(weight, width, names, rho):

@@ -4,7 +4,7 @@ import pytest
 
 from phasepoint.core.errors import ModelError
 from phasepoint.devices import device_specs
-from phasepoint.learn.predict.target import resolve_target
+from phasepoint.learn.predict.types import resolve_target
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ import pytest
 
 from phasepoint.core.errors import ModelError
 from phasepoint.learn.choosing import solvers
-from phasepoint.learn.choosing.convolutions import parse_conv_problem
-from phasepoint.learn.choosing.solver_network import NetworkSettings
-from phasepoint.learn.choosing.solver_table import read_solvers, shapes_seen
+from phasepoint.learn.choosing.convolutions import parse_conv_problem, read_solvers, shapes_seen
+from phasepoint.learn.choosing.solver_network import SolverTraining
 from phasepoint.learn.choosing.solvers import SolverModel, evaluate, evaluate_table, mean_tau, train
-from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.models.model_file import StoredModel, read_model, write_model
 from phasepoint.learn.tasks import kendall_tau
 
-SMALL = NetworkSettings(networks=1, width=16, epochs=60, batch=32)
+SMALL = SolverTraining(networks=1, width=16, epochs=60, batch=32)
 
 
 def _silent(_done, _total):
@@ -195,4 +194,4 @@ def test_bad_input_is_refused_with_what_was_expected(tmp_path, folder):
     with pytest.raises(ModelError, match=r"no file of 'c'; there are a, b"):
         train(tmp_path, seed=0, progress=_silent, device="c")
     with pytest.raises(ModelError, match="of kind 'kernels'"):
-        evaluate(Model("m", "kernels", {}, {"device": "gfx1"}), folder, seed=0, progress=_silent)
+        evaluate(StoredModel("m", "kernels", {}, {"device": "gfx1"}), folder, seed=0, progress=_silent)

@@ -12,7 +12,7 @@ from phasepoint.core.errors import ModelError
 from phasepoint.learn.choosing import tile_sweeps
 from phasepoint.learn.choosing.sweep_table import read_sweeps
 from phasepoint.learn.choosing.tile_sweeps import evaluate, known_sweeps, learn_sweep, train, tune_sweep
-from phasepoint.learn.models.model_file import Model, read_model, write_model
+from phasepoint.learn.models.model_file import StoredModel, read_model, write_model
 
 NAMES = ("block_size_x", "tile_size_x", "unroll")
 
@@ -142,7 +142,7 @@ def test_every_method_searches_a_sweep(folder):
 def test_nothing_that_runs_is_said(tmp_path):
     times = pa.array([None] * 40 + [1.0], pa.float64())
     pq.write_table(pa.table({"p": list(range(41)), "time_ms": times}), tmp_path / "k_d.parquet")
-    model = Model("m", "tile_sweeps", {}, {"sweeps": []})
+    model = StoredModel("m", "tile_sweeps", {}, {"sweeps": []})
     found = evaluate(model, tmp_path, seed=0, progress=_silent, budget=2)
     assert (found.rows[0].regret, found.rows[0].top1) == (None, 0.0)
     assert "none of 2 measured configurations runs" in found.notes[0]
@@ -173,9 +173,9 @@ def test_bad_input_is_refused_with_what_was_expected(tmp_path):
     with pytest.raises(ModelError, match="only sweeps of d, which are left out"):
         train(tmp_path, seed=0, progress=_silent, leave_out="d")
     with pytest.raises(ModelError, match="of kind 'operators'"):
-        evaluate(Model("m", "operators", {}), tmp_path, seed=0, progress=_silent)
+        evaluate(StoredModel("m", "operators", {}), tmp_path, seed=0, progress=_silent)
     with pytest.raises(ModelError, match=r"is missing; train the model anew"):
-        known_sweeps(Model("m", "tile_sweeps", {}, {}))
+        known_sweeps(StoredModel("m", "tile_sweeps", {}, {}))
 
 
 DATA = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "learn" / "tile_sweeps"

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 
 from phasepoint.hlo.schema import load_schema
-from phasepoint.learn.choosing.tpu_graphs import read_tuned_kernels, read_tuned_program
-from phasepoint.learn.choosing.tpu_tiles import default_choices, evaluate, read_tile_kernels, train
+from phasepoint.learn.choosing.tpu_tiles import (
+    default_choices,
+    evaluate,
+    read_tile_kernels,
+    read_tuned_kernels,
+    read_tuned_program,
+    train,
+)
 from phasepoint.learn.hlo_graph.graphs import NODE_FEATURE_NAMES, OPCODES, graph_of_kernel, graph_of_program
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 

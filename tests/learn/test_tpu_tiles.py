@@ -20,7 +20,7 @@ from phasepoint.learn.choosing.tpu_tiles import (
     read_tile_kernels,
     train,
 )
-from phasepoint.learn.models.model_file import Model
+from phasepoint.learn.models.model_file import StoredModel
 
 
 def silent(_done, _total):
@@ -171,9 +171,9 @@ def test_bad_input_is_said(tmp_path):
 def test_a_model_of_another_kind_is_refused(tmp_path):
     folder = written(tmp_path, sums(1))
     with pytest.raises(ModelError, match="of kind 'kernels', not 'tpu-tiles'"):
-        evaluate(Model("m", "kernels", {}), folder, seed=0, progress=silent)
+        evaluate(StoredModel("m", "kernels", {}), folder, seed=0, progress=silent)
     with pytest.raises(ModelError, match="no usable coefficients"):
-        evaluate(Model("m", "tpu-tiles", {}), folder, seed=0, progress=silent)
+        evaluate(StoredModel("m", "tpu-tiles", {}), folder, seed=0, progress=silent)
 
 
 def test_no_module_is_said(tmp_path):

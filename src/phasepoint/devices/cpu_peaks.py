@@ -25,9 +25,11 @@ from phasepoint.devices.specs import DeviceSpec, Rate, Source
 
 METHOD = "best of the repeats; f32, f64: NumPy's matrix product; bytes: triad a = b + s * c, 24 bytes an element"
 _VERSION = 1
+"""Of the cache file's layout and of the way of measuring; another one is measured again."""
 _MATRIX = 1536
 """Rows and columns: 7.2 Gflop a product, three matrices of 9 MiB in f32, long past the size where BLAS gets faster."""
 _REPEATS = 12
+"""Of each measurement, a choice: the best counts."""
 _ARRAY_BYTES_PER_CPU = 32 * 2**20
 """Four times the 8 MiB of last-level cache that a core of today's servers has at most, so that it holds little."""
 _MEMORY_SHARE = 16
@@ -100,7 +102,8 @@ def measured_cpu_spec(
     """
     tell = say or (lambda text: None)
     identity = cpu_identity()
-    path = (cache_folder or default_cache_folder()) / f"cpu-{_fingerprint(identity)}.json"
+    fingerprint = hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
+    path = (cache_folder or default_cache_folder()) / f"cpu-{fingerprint}.json"
     peaks = _read(path, identity, tell)
     if peaks is None:
         tell("measuring the peak rates of this CPU, once (about 2 s)")
@@ -123,9 +126,10 @@ def default_cache_folder() -> Path:
 
 def cpu_identity() -> CpuIdentity:
     """The CPU that this process may use."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = {name: os.environ[name] for name in _THREADS if name in os.environ}
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return CpuIdentity(_model(), _usable_cpus(), memory_bytes, np.__version__, threads)
+    return CpuIdentity(_model(), cpus, memory_bytes, np.__version__, threads)
 
 
 def measure_cpu_peaks(
@@ -193,6 +197,7 @@ def _best_s(
 
 
 def _product_threads(identity: CpuIdentity) -> int:
+    """Threads of the BLAS: those of the CPUs, or fewer where the environment says so."""
     asked = [int(text) for text in identity.threads.values() if text.isdigit() and int(text) > 0]
     return min([identity.cpus, *asked])
 
@@ -246,10 +251,6 @@ def _write(path: Path, peaks: CpuPeaks, tell: Callable[[str], None]) -> None:
         tell(f"{path}: cannot be written ({error.strerror}), so the CPU will be measured again next time")
 
 
-def _fingerprint(identity: CpuIdentity) -> str:
-    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()[:16]
-
-
 def _model() -> str:
     """The model's name from `/proc/cpuinfo`, or what Python knows where it is not there."""
     lines: list[str] = []
@@ -257,9 +258,3 @@ def _model() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     return fields.get("model name") or platform.processor() or platform.machine() or "CPU"
-
-
-def _usable_cpus() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

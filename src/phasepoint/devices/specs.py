@@ -25,6 +25,8 @@ _UNITS = {
     "W": 1,
     "nm": 1,
 }
+_SHARED = ("multiprocessors", "cache_bytes", "power_w")
+"""What the devices of one chip divide among them, of the numbers of its `Chip`."""
 _PLACE = re.compile(r"^(?:gpu|tpu|cpu|cuda|rocm):\d+\s+", re.IGNORECASE)
 
 
@@ -144,7 +146,8 @@ def device_spec(name: str) -> DeviceSpec | None:
 def unknown_device_note(name: str) -> str:
     """One sentence for the reader where `device_spec` has no answer."""
     missing = f"no peak rates are known for device {name!r}, so ratios to its peak are left out; "
-    products = _by_architecture(name)
+    wanted = _plain(_PLACE.sub("", name).split(":")[0])  # ROCm adds features to the name: gfx90a:sramecc+:xnack-
+    products = [s.name for s in device_specs() if s.architecture is not None and _plain(s.architecture) == wanted]
     if products:
         return missing + f"it is the architecture of several products, and their peaks differ: {', '.join(products)}"
     return missing + "add it, with its source, to phasepoint/devices/specs.toml"
@@ -154,12 +157,6 @@ def unknown_device_note(name: str) -> str:
 def device_specs() -> tuple[DeviceSpec, ...]:
     """All specifications, in the order of the table."""
     return tuple(spec for spec, _ in _load())
-
-
-def _by_architecture(name: str) -> tuple[str, ...]:
-    # ROCm adds features to the name: gfx90a:sramecc+:xnack-
-    wanted = _plain(_PLACE.sub("", name).split(":")[0])
-    return tuple(s.name for s in device_specs() if s.architecture is not None and _plain(s.architecture) == wanted)
 
 
 @cache
@@ -182,10 +179,11 @@ def _load() -> tuple[tuple[DeviceSpec, tuple[str, ...]], ...]:
 
 
 def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> DeviceSpec:
-    share = entry["devices_per_chip"]
+    share, tile, chip = entry["devices_per_chip"], entry.get("tile"), entry.get("chip")
 
-    def rate(number: Mapping[str, Any]) -> Rate:
-        return _read_rate(number, share, sources)
+    def rate(number: Mapping[str, Any], *, shared: bool = True) -> Rate:
+        value = float(number["value"] * _UNITS[number["unit"]] / (share if shared else 1))
+        return Rate(value, f"{number['value']} {number['unit']}", sources[number["source"]])
 
     def rates(table: str) -> Mapping[str, Rate]:
         return MappingProxyType({kind: rate(number) for kind, number in entry.get(table, {}).items()})
@@ -200,25 +198,9 @@ def _read_device(entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Dev
         sparse_flop_per_s=rates("sparse_flop_per_s"),
         link_bytes_per_s=rates("link_bytes_per_s"),
         architecture=entry.get("architecture"),
-        tile=_read_tile(entry.get("tile"), sources),
-        chip=_read_chip(entry.get("chip"), share, sources),
+        tile=None if tile is None else Tile(tile["rows"], tile["columns"], sources[tile["source"]]),
+        chip=None if chip is None else Chip(**{key: rate(chip[key], shared=key in _SHARED) for key in chip}),
     )
-
-
-def _read_chip(entry: Mapping[str, Any] | None, share: int, sources: Mapping[str, Source]) -> Chip | None:
-    if entry is None:
-        return None
-    shared = ("multiprocessors", "cache_bytes", "power_w")  # what the devices of one chip divide among them
-    return Chip(**{key: _read_rate(number, share if key in shared else 1, sources) for key, number in entry.items()})
-
-
-def _read_rate(number: Mapping[str, Any], share: int, sources: Mapping[str, Source]) -> Rate:
-    published = f"{number['value']} {number['unit']}"
-    return Rate(float(number["value"] * _UNITS[number["unit"]] / share), published, sources[number["source"]])
-
-
-def _read_tile(entry: Mapping[str, Any] | None, sources: Mapping[str, Source]) -> Tile | None:
-    return None if entry is None else Tile(entry["rows"], entry["columns"], sources[entry["source"]])
 
 
 def _plain(name: str) -> str:

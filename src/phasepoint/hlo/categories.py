@@ -18,49 +18,15 @@ from functools import cache
 from phasepoint.hlo.module import Computation, Instruction, Module
 
 COMMUNICATION_OPCODES = frozenset(
-    {
-        "all-gather",
-        "all-reduce",
-        "all-to-all",
-        "collective-broadcast",
-        "collective-permute",
-        "partition-id",
-        "ragged-all-to-all",
-        "recv",
-        "reduce-scatter",
-        "replica-id",
-        "send",
-    }
+    {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "partition-id"}
+    | {"ragged-all-to-all", "recv", "reduce-scatter", "replica-id", "send"}
 )
 
 DATA_MOVEMENT_OPCODES = frozenset(
-    {
-        "bitcast",
-        "bitcast-convert",
-        "broadcast",
-        "concatenate",
-        "copy",
-        "dynamic-reshape",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "gather",
-        "get-tuple-element",
-        "infeed",
-        "outfeed",
-        "pad",
-        "parameter",
-        "constant",
-        "reshape",
-        "reverse",
-        "slice",
-        "transpose",
-        "tuple",
-        "add-dependency",
-        "optimization-barrier",
-        "after-all",
-        "set-dimension-size",
-        "get-dimension-size",
-    }
+    {"bitcast", "bitcast-convert", "broadcast", "concatenate", "copy", "dynamic-reshape", "dynamic-slice"}
+    | {"dynamic-update-slice", "gather", "get-tuple-element", "infeed", "outfeed", "pad", "parameter", "constant"}
+    | {"reshape", "reverse", "slice", "transpose", "tuple", "add-dependency", "optimization-barrier", "after-all"}
+    | {"set-dimension-size", "get-dimension-size"}
 )
 
 _ASYNC_SUFFIX = re.compile(r"-(start|update|done)$")

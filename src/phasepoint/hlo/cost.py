@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from phasepoint.hlo.module import Computation, Instruction, Module
 from phasepoint.hlo.traffic import bytes_of_instruction
-from phasepoint.hlo.work import UNKNOWN, Work, trip_count, work_of_instruction
+from phasepoint.hlo.work import UNKNOWN, Operations, trip_count, work_of_instruction
 
 MOST = 2**63 - 1
 """Largest count that a table can hold; a module that claims more is damaged."""
@@ -48,9 +48,9 @@ def cost_of_module(module: Module) -> ModuleCost:
     """
     totals: dict[Computation, Cost] = {}
 
-    def work_of(computation: Computation) -> Work:
+    def work_of(computation: Computation) -> Operations:
         total = totals[computation]
-        return Work(total.flop, total.transcendentals)
+        return Operations(total.flop, total.transcendentals)
 
     def bytes_of(computation: Computation) -> int:
         return totals[computation].bytes or 0

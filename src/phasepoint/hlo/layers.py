@@ -13,32 +13,12 @@ from functools import lru_cache
 
 from phasepoint.hlo.categories import WRAPPERS
 from phasepoint.hlo.cost import Cost, ModuleCost
-from phasepoint.hlo.module import Computation, Instruction, Module
+from phasepoint.hlo.module import Computation, Module
 
 _PLUMBING = frozenset(
-    {
-        "body",
-        "branch",
-        "checkpoint",
-        "closed_call",
-        "cond",
-        "core_call",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "jvp",
-        "main",
-        "named_call",
-        "pjit",
-        "remat",
-        "remat2",
-        "rematted_computation",
-        "scan",
-        "shard_map",
-        "transpose",
-        "vmap",
-        "while",
-    }
+    {"body", "branch", "checkpoint", "closed_call", "cond", "core_call", "custom_jvp_call", "custom_vjp_call"}
+    | {"custom_vjp_call_jaxpr", "jvp", "main", "named_call", "pjit", "remat", "remat2", "rematted_computation"}
+    | {"scan", "shard_map", "transpose", "vmap", "while"}
 )
 """Scope names that JAX puts there itself."""
 
@@ -115,7 +95,9 @@ def _layers_of_computation(computation: Computation, bodies: dict[Computation, s
     layers: list[str | None] = []
     readers: dict[int, set[str | None]] = {}
     for one in reversed(computation.instructions):
-        layer = _own_layer(one, bodies)
+        layer = layer_of_op_name(one.op_name)
+        if not one.op_name and one.opcode in WRAPPERS and one.called:
+            layer = bodies[one.called[0]]
         if layer is None and not one.op_name and one.opcode not in _NEVER_SERVING:
             found = readers.get(id(one), set())
             layer = next(iter(found)) if len(found) == 1 else None
@@ -123,12 +105,6 @@ def _layers_of_computation(computation: Computation, bodies: dict[Computation, s
         for operand in one.operands:
             readers.setdefault(id(operand), set()).add(layer)
     return layers[::-1]
-
-
-def _own_layer(one: Instruction, bodies: dict[Computation, str | None]) -> str | None:
-    if one.op_name:
-        return layer_of_op_name(one.op_name)
-    return bodies[one.called[0]] if one.opcode in WRAPPERS and one.called else None
 
 
 def _layer_of_body(computation: Computation, layers: list[str | None], costs: list[Cost]) -> str | None:
@@ -141,6 +117,7 @@ def _layer_of_body(computation: Computation, layers: list[str | None], costs: li
 
 
 def _weight(cost: Cost) -> tuple[int, int]:
+    """Operations, transcendental ones among them, then bytes."""
     return (cost.flop or 0) + (cost.transcendentals or 0), cost.bytes or 0
 
 

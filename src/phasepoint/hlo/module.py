@@ -21,6 +21,7 @@ MAX_HLO_BYTES = 1 << 30
 """Bound for one unpacked proto of an untrusted run."""
 
 _LEVEL = 6
+"""Of Zstandard, a choice between size and time."""
 _MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -105,7 +106,7 @@ def parse_module(data: bytes) -> Module:
     Raises:
         SourceError: the bytes are no `HloProto`, or the module in them does not hang together.
     """
-    return _link_module(_parse(data, "HloProto").hlo_module, len(data))
+    return link_module(decode_module(data, "HloProto"))
 
 
 def parse_module_proto(data: bytes) -> Module:
@@ -114,10 +115,15 @@ def parse_module_proto(data: bytes) -> Module:
     Raises:
         SourceError: as `parse_module`.
     """
-    return _link_module(_parse(data, "HloModuleProto"), len(data))
+    return link_module(decode_module(data, "HloModuleProto"))
 
 
-def _parse(data: bytes, message: str) -> Any:
+def decode_module(data: bytes, message: str) -> Any:
+    """The `HloModuleProto` in the bytes of an `HloProto` or an `HloModuleProto`, as a message.
+
+    Raises:
+        SourceError: the bytes are none, or it has no computations.
+    """
     from google.protobuf.message import DecodeError
 
     proto = load_schema("hlo")[message]()
@@ -125,12 +131,18 @@ def _parse(data: bytes, message: str) -> Any:
         proto.ParseFromString(data)
     except DecodeError as error:
         raise SourceError(f"no HLO module in {len(data)} bytes: {error}") from error
-    return proto
-
-
-def _link_module(module: Any, size: int) -> Module:
+    module = proto.hlo_module if message == "HloProto" else proto
     if not module.computations:
-        raise SourceError(f"no HLO module in {size} bytes: it has no computations")
+        raise SourceError(f"no HLO module in {len(data)} bytes: it has no computations")
+    return module
+
+
+def link_module(module: Any) -> Module:
+    """The module of a decoded `HloModuleProto`.
+
+    Raises:
+        SourceError: it does not hang together.
+    """
     shapes = ShapeCache()
     source_of = _source_reader(module.stack_frame_index)
     done: dict[int, Computation] = {}

@@ -1,10 +1,6 @@
-"""Shapes of HLO values: element types, sizes in bytes and the text that HLO writes.
+"""Shapes of HLO values: element types, sizes in bytes and the text that HLO writes, `f32[128,768]{1,0}`.
 
 Source: openxla/xla, `xla/xla_data.proto` (element types), `xla/shape_util.cc` (sizes), `xla/layout.cc` (layout text).
-
-Shapes as HLO writes them: `f32[128,768]{1,0}`.
-
-How many bytes an element of a type takes, by the names of XLA and of our shapes.
 """
 
 import re
@@ -12,67 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
-
-ELEMENT_BYTES = {
-    "pred": 1,
-    "bool": 1,
-    "s4": 1,
-    "u4": 1,
-    "s8": 1,
-    "i8": 1,
-    "u8": 1,
-    "f8e4m3fn": 1,
-    "f8e5m2": 1,
-    "s16": 2,
-    "i16": 2,
-    "u16": 2,
-    "f16": 2,
-    "bf16": 2,
-    "s32": 4,
-    "i32": 4,
-    "u32": 4,
-    "f32": 4,
-    "s64": 8,
-    "i64": 8,
-    "u64": 8,
-    "f64": 8,
-    "c64": 8,
-    "c128": 16,
-}
-"""Bytes of one element. Types of four bits take a whole byte, as XLA stores them unless told to pack them."""
-
-
-_ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
-
-
-class ArrayShape(NamedTuple):
-    """An array's element type and dimensions."""
-
-    element_type: str
-    dims: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        """How many there are."""
-        return prod(self.dims)
-
-
-@cache
-def parse_array(text: str) -> ArrayShape | None:
-    """The shape of an array, None for a tuple, a token or an opaque value.
-
-    Example:
-        >>> parse_array("f32[128,768]{1,0}")
-        ArrayShape(element_type='f32', dims=(128, 768))
-    """
-    found = _ARRAY.match(text)
-    if found is None:
-        return None
-    return ArrayShape(found[1], tuple(int(dim.removeprefix("<=")) for dim in found[2].split(",") if dim))
-
-
-POINTER_BYTES = 8
-"""Size of one entry of a tuple's index table, as XLA counts it on 64-bit hosts."""
 
 _ELEMENT_TYPES: dict[int, tuple[str, int]] = {
     1: ("pred", 8),
@@ -107,6 +42,43 @@ _ELEMENT_TYPES: dict[int, tuple[str, int]] = {
     33: ("f8e8m0fnu", 8),
 }
 """Number in the proto → (text, bits of one element)."""
+
+ELEMENT_BYTES = {name: max(bits, 8) // 8 for name, bits in _ELEMENT_TYPES.values()}
+ELEMENT_BYTES |= {"bool": 1} | {f"i{bits}": bits // 8 for bits in (8, 16, 32, 64)}
+"""Bytes of one element, by the names of XLA and of our shapes. Types of fewer than eight bits take a whole byte, as XLA
+stores them unless told to pack them."""
+
+_ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
+
+
+class ArrayShape(NamedTuple):
+    """An array's element type and dimensions."""
+
+    element_type: str
+    dims: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many there are."""
+        return prod(self.dims)
+
+
+@cache
+def parse_array(text: str) -> ArrayShape | None:
+    """The shape of an array, None for a tuple, a token or an opaque value.
+
+    Example:
+        >>> parse_array("f32[128,768]{1,0}")
+        ArrayShape(element_type='f32', dims=(128, 768))
+    """
+    found = _ARRAY.match(text)
+    if found is None:
+        return None
+    return ArrayShape(found[1], tuple(int(dim.removeprefix("<=")) for dim in found[2].split(",") if dim))
+
+
+POINTER_BYTES = 8
+"""Size of one entry of a tuple's index table, as XLA counts it on 64-bit hosts."""
 
 TUPLE, OPAQUE, TOKEN, BUFFER = 13, 14, 17, 34
 _BARE = {OPAQUE: "opaque", TOKEN: "token"}

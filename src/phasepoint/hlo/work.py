@@ -20,6 +20,7 @@ from phasepoint.hlo.module import Computation, Instruction
 from phasepoint.hlo.shapes import Shape
 
 FLOP_PER_FMA = 2
+"""A multiply-add is a product and a sum, as XLA and makers of devices count it (`kFmaFlops`)."""
 
 MAX_KERNEL_SIZE = 2**22
 """Longest kernel whose positions are counted; above it the module is damaged, or the count would take seconds."""
@@ -97,82 +98,29 @@ def window_elements(proto: Any) -> int:
     return prod(dimension.size for dimension in proto.window.dimensions)
 
 
-class Work(NamedTuple):
+class Operations(NamedTuple):
     """Operations of one execution; None where they cannot be known."""
 
     flop: int | None
     transcendentals: int | None
 
 
-NONE = Work(0, 0)
-UNKNOWN = Work(None, None)
+NONE = Operations(0, 0)
+UNKNOWN = Operations(None, None)
 
-WorkOf = Callable[[Computation], Work]
+WorkOf = Callable[[Computation], Operations]
 """Work of one execution of a computation, the unknown parts left out."""
 
 TRANSCENDENTAL = frozenset(
-    [
-        "atan2",
-        "cbrt",
-        "cosine",
-        "erf",
-        "exponential",
-        "exponential-minus-one",
-        "log",
-        "log-plus-one",
-        "logistic",
-        "power",
-        "rsqrt",
-        "sine",
-        "sqrt",
-        "tan",
-        "tanh",
-    ]
+    {"atan2", "cbrt", "cosine", "erf", "exponential", "exponential-minus-one", "log", "log-plus-one", "logistic"}
+    | {"power", "rsqrt", "sine", "sqrt", "tan", "tanh"}
 )
 ELEMENTWISE = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "and",
-        "asin",
-        "asinh",
-        "atanh",
-        "bitcast-convert",
-        "ceil",
-        "clamp",
-        "compare",
-        "complex",
-        "convert",
-        "cosh",
-        "count-leading-zeros",
-        "divide",
-        "floor",
-        "imag",
-        "is-finite",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negate",
-        "not",
-        "or",
-        "popcnt",
-        "real",
-        "reduce-precision",
-        "remainder",
-        "round-nearest-afz",
-        "round-nearest-even",
-        "select",
-        "shift-left",
-        "shift-right-arithmetic",
-        "shift-right-logical",
-        "sign",
-        "sinh",
-        "stochastic-convert",
-        "subtract",
-        "xor",
-    ]
+    {"abs", "acos", "acosh", "add", "and", "asin", "asinh", "atanh", "bitcast-convert", "ceil", "clamp", "compare"}
+    | {"complex", "convert", "cosh", "count-leading-zeros", "divide", "floor", "imag", "is-finite", "maximum"}
+    | {"minimum", "multiply", "negate", "not", "or", "popcnt", "real", "reduce-precision", "remainder"}
+    | {"round-nearest-afz", "round-nearest-even", "select", "shift-left", "shift-right-arithmetic"}
+    | {"shift-right-logical", "sign", "sinh", "stochastic-convert", "subtract", "xor"}
 )
 ANNOTATIONS = frozenset(
     {"AllocateBuffer", "AssumeGatherIndicesInBound", "MoveToDevice", "MoveToHost", "Sharding"}
@@ -191,7 +139,7 @@ _CONVOLUTION_ROLES = {
 """Target → which of its operands (−1: the result) are input, kernel and output of the forward convolution."""
 
 
-def work_of_instruction(instruction: Instruction, work_of: WorkOf) -> Work:
+def work_of_instruction(instruction: Instruction, work_of: WorkOf) -> Operations:
     """Operations of one execution of an instruction, of all that it calls included.
 
     Args:
@@ -200,9 +148,9 @@ def work_of_instruction(instruction: Instruction, work_of: WorkOf) -> Work:
     """
     opcode = instruction.opcode
     if opcode in ELEMENTWISE:
-        return Work(instruction.shape.elements, 0)
+        return Operations(instruction.shape.elements, 0)
     if opcode in TRANSCENDENTAL:
-        return Work(0, instruction.shape.elements)
+        return Operations(0, instruction.shape.elements)
     rule = _RULES.get(opcode)
     return rule(instruction, work_of) if rule else NONE
 
@@ -232,22 +180,24 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _times(work: Work, count: int) -> Work:
+def _times(work: Operations, count: int) -> Operations:
     flop, transcendentals = work
-    return Work(None if flop is None else flop * count, None if transcendentals is None else transcendentals * count)
+    return Operations(
+        None if flop is None else flop * count, None if transcendentals is None else transcendentals * count
+    )
 
 
-def _plus(a: Work, b: Work) -> Work:
-    return Work((a.flop or 0) + (b.flop or 0), (a.transcendentals or 0) + (b.transcendentals or 0))
+def _plus(a: Operations, b: Operations) -> Operations:
+    return Operations((a.flop or 0) + (b.flop or 0), (a.transcendentals or 0) + (b.transcendentals or 0))
 
 
 def _first_array(shape: Shape) -> Shape:
     return shape.parts[0] if shape.is_tuple and shape.parts else shape
 
 
-def _dot(instruction: Instruction, _: WorkOf) -> Work:
+def _dot(instruction: Instruction, _: WorkOf) -> Operations:
     contracted = instruction.proto.dot_dimension_numbers.lhs_contracting_dimensions
-    return Work(_matmul_flop(instruction.operands[0].shape, instruction.shape, list(contracted)), 0)
+    return Operations(_matmul_flop(instruction.operands[0].shape, instruction.shape, list(contracted)), 0)
 
 
 def _matmul_flop(lhs: Shape, result: Shape, contracted: list[int]) -> int:
@@ -257,17 +207,17 @@ def _matmul_flop(lhs: Shape, result: Shape, contracted: list[int]) -> int:
     return FLOP_PER_FMA * result.elements * width
 
 
-def _convolution(instruction: Instruction, _: WorkOf) -> Work:
+def _convolution(instruction: Instruction, _: WorkOf) -> Operations:
     lhs, rhs = (operand.shape for operand in instruction.operands[:2])
-    return Work(convolution_flop(instruction.proto, lhs, rhs, instruction.shape), 0)
+    return Operations(convolution_flop(instruction.proto, lhs, rhs, instruction.shape), 0)
 
 
-def _reduce(instruction: Instruction, work_of: WorkOf) -> Work:
+def _reduce(instruction: Instruction, work_of: WorkOf) -> Operations:
     removed = instruction.operands[0].shape.elements - _first_array(instruction.shape).elements
     return _times(work_of(instruction.called[0]), removed)
 
 
-def _reduce_window(instruction: Instruction, work_of: WorkOf) -> Work:
+def _reduce_window(instruction: Instruction, work_of: WorkOf) -> Operations:
     """(Window − 1) reductions per output; a sum over a whole padded dimension is counted once, as XLA does."""
     result = _first_array(instruction.shape)
     count = (window_elements(instruction.proto) - 1) * result.elements
@@ -283,84 +233,78 @@ def _reduce_window(instruction: Instruction, work_of: WorkOf) -> Work:
     return _times(work_of(instruction.called[0]), count)
 
 
-def _select_and_scatter(instruction: Instruction, work_of: WorkOf) -> Work:
+def _select_and_scatter(instruction: Instruction, work_of: WorkOf) -> Operations:
     source = instruction.operands[1].shape.elements
     select, scatter = instruction.called
     comparisons = source * (window_elements(instruction.proto) - 1)
     return _plus(_times(work_of(select), comparisons), _times(work_of(scatter), source))
 
 
-def _map(instruction: Instruction, work_of: WorkOf) -> Work:
+def _map(instruction: Instruction, work_of: WorkOf) -> Operations:
     return _times(work_of(instruction.called[0]), instruction.shape.elements)
 
 
-def _scatter(instruction: Instruction, work_of: WorkOf) -> Work:
+def _scatter(instruction: Instruction, work_of: WorkOf) -> Operations:
     """Operands are n inputs, the indices, n updates; the combiner runs once for each element of an update."""
     updates = instruction.operands[len(instruction.operands) // 2 + 1]
     return _times(work_of(instruction.called[0]), updates.shape.elements)
 
 
-def _sort(instruction: Instruction, _: WorkOf) -> Work:
+def _sort(instruction: Instruction, _: WorkOf) -> Operations:
     elements = instruction.operands[0].shape.elements
-    return Work(elements * max(elements - 1, 0).bit_length(), 0)
+    return Operations(elements * max(elements - 1, 0).bit_length(), 0)
 
 
-def _fft(instruction: Instruction, _: WorkOf) -> Work:
+def _fft(instruction: Instruction, _: WorkOf) -> Operations:
     factors = 1
     for length in instruction.proto.fft_length:
         factors *= max(length.bit_length() - 1, 0)
     flop_per_complex_product = 4 * FLOP_PER_FMA
-    return Work(flop_per_complex_product * factors * _first_array(instruction.operands[0].shape).elements, 0)
+    return Operations(flop_per_complex_product * factors * _first_array(instruction.operands[0].shape).elements, 0)
 
 
-def _triangular_solve(instruction: Instruction, _: WorkOf) -> Work:
+def _triangular_solve(instruction: Instruction, _: WorkOf) -> Operations:
     a, b = (operand.shape for operand in instruction.operands[:2])
-    return Work(FLOP_PER_FMA * a.dims[-1] * b.elements, 0)
+    return Operations(FLOP_PER_FMA * a.dims[-1] * b.elements, 0)
 
 
-def _cholesky(instruction: Instruction, _: WorkOf) -> Work:
+def _cholesky(instruction: Instruction, _: WorkOf) -> Operations:
     shape = instruction.operands[0].shape
-    return Work(shape.dims[-1] * shape.elements // 3, 0)
+    return Operations(shape.dims[-1] * shape.elements // 3, 0)
 
 
-def _all_reduce(instruction: Instruction, _: WorkOf) -> Work:
+def _all_reduce(instruction: Instruction, _: WorkOf) -> Operations:
     """As if of two replicas: each output element is one operation. The group's size is not in it."""
-    return Work(sum(leaf.elements for leaf in instruction.shape.leaves()), 0)
+    return Operations(sum(leaf.elements for leaf in instruction.shape.leaves()), 0)
 
 
-def _random(instruction: Instruction, _: WorkOf) -> Work:
-    return Work(0, sum(leaf.elements for leaf in instruction.shape.leaves()))
+def _random(instruction: Instruction, _: WorkOf) -> Operations:
+    return Operations(0, sum(leaf.elements for leaf in instruction.shape.leaves()))
 
 
-def _called_once(instruction: Instruction, work_of: WorkOf) -> Work:
+def _called_once(instruction: Instruction, work_of: WorkOf) -> Operations:
     return work_of(instruction.called[0]) if instruction.called else NONE
 
 
-def _while(instruction: Instruction, work_of: WorkOf) -> Work:
+def _while(instruction: Instruction, work_of: WorkOf) -> Operations:
     """Condition and body `trips` times, the condition once more; a trip count that is not known counts as one."""
-    condition, body = _loop_parts(instruction)
+    body, condition = instruction.called[:2]  # as the proto lists them
     trips = trip_count(instruction)
     if trips is None:
         return _plus(work_of(body), work_of(condition))
     return _plus(_times(work_of(body), trips), _times(work_of(condition), trips + 1))
 
 
-def _loop_parts(instruction: Instruction) -> tuple[Computation, Computation]:
-    """Condition and body of a `while`: the proto lists the body first."""
-    body, condition = instruction.called[:2]
-    return condition, body
-
-
-def _conditional(instruction: Instruction, work_of: WorkOf) -> Work:
+def _conditional(instruction: Instruction, work_of: WorkOf) -> Operations:
     """The heaviest branch, count by count."""
     branches = [work_of(branch) for branch in instruction.called]
-    return Work(
+    return Operations(
         max((branch.flop or 0 for branch in branches), default=0),
         max((branch.transcendentals or 0 for branch in branches), default=0),
     )
 
 
-def _custom_call(instruction: Instruction, work_of: WorkOf) -> Work:
+def _custom_call(instruction: Instruction, work_of: WorkOf) -> Operations:
     """Known where the target is a matrix product, a convolution or a mere mark; else unknown."""
     target = instruction.proto.custom_call_target
     if target in ANNOTATIONS:
@@ -370,25 +314,25 @@ def _custom_call(instruction: Instruction, work_of: WorkOf) -> Work:
     if target in _CONVOLUTION_ROLES and len(instruction.operands) >= 2:
         values = [*(operand.shape for operand in instruction.operands[:2]), _first_array(instruction.shape)]
         lhs, rhs, result = (values[role] for role in _CONVOLUTION_ROLES[target])
-        return Work(convolution_flop(instruction.proto, lhs, rhs, result), 0)
+        return Operations(convolution_flop(instruction.proto, lhs, rhs, result), 0)
     return UNKNOWN
 
 
-def _custom_matmul(instruction: Instruction) -> Work:
+def _custom_matmul(instruction: Instruction) -> Operations:
     """The contracted dimensions stand in the backend's configuration, for oneDNN in the plain case not at all."""
     config = _config(instruction)
     gemm = _mapping(config.get("gemm_backend_config", config))
     contracted = _mapping(gemm.get("dot_dimension_numbers")).get("lhs_contracting_dimensions")
     result, lhs = _first_array(instruction.shape), instruction.operands[0].shape
     if isinstance(contracted, list):
-        return Work(_matmul_flop(lhs, result, [int(str(dim)) for dim in contracted]), 0)
+        return Operations(_matmul_flop(lhs, result, [int(str(dim)) for dim in contracted]), 0)
     if instruction.proto.custom_call_target == "__onednn$matmul" and "onednn_matmul_config" in config:
         transposed = _mapping(config["onednn_matmul_config"]).get("transpose_a")
-        return Work(_matmul_flop(lhs, result, [len(lhs.dims) - (2 if transposed else 1)]), 0)
+        return Operations(_matmul_flop(lhs, result, [len(lhs.dims) - (2 if transposed else 1)]), 0)
     return UNKNOWN
 
 
-_RULES: dict[str, Callable[[Instruction, WorkOf], Work]] = {
+_RULES: dict[str, Callable[[Instruction, WorkOf], Operations]] = {
     "all-reduce": _all_reduce,
     "all-reduce-start": _all_reduce,
     "async-start": _called_once,

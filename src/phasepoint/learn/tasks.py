@@ -13,7 +13,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import UsageError
-from phasepoint.learn.models.model_file import Model, Progress, read_model
+from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Task:
 
     Attributes:
         name: what the user types.
-        module: holds `train(folder, *, seed, progress) -> Model` and
+        module: holds `train(folder, *, seed, progress) -> StoredModel` and
             `evaluate(model, folder, *, seed, progress) -> Evaluation`; `model` is None where the user says `builtin`.
         data: what the folder holds, in words.
     """
@@ -172,14 +172,14 @@ def find_task(name: str) -> Task:
     raise UsageError(f"there is no task {name!r}; there are {', '.join(task.name for task in TASKS)}")
 
 
-def train_task(task: Task, folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> Model:
+def train_task(task: Task, folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> StoredModel:
     """Train a model for a task from a folder of its data.
 
     Raises:
         ModelError: the folder does not hold what the task needs.
         MissingExtraError: the task trains with JAX, and JAX is not there.
     """
-    model: Model = import_module(task.module).train(folder, seed=seed, progress=progress or _silent)
+    model: StoredModel = import_module(task.module).train(folder, seed=seed, progress=progress or _silent)
     return model
 
 

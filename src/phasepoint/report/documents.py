@@ -18,7 +18,7 @@ from phasepoint.report.tables.text import table_document
 
 if TYPE_CHECKING:
     from phasepoint.findings.finding import Findings, RankedFinding
-    from phasepoint.learn.models.model_file import Model
+    from phasepoint.learn.models.model_file import StoredModel
     from phasepoint.learn.tasks import Task
     from phasepoint.replay.compact.compact import Compact, PartEstimate
     from phasepoint.replay.fast_forward import FastForward
@@ -203,7 +203,7 @@ def fast_forward_document(found: "FastForward") -> dict[str, Any]:
     return {**{name: getattr(found, name) for name in names}, "compact": compact}
 
 
-def model_document(model: "Model", folder: Path) -> Mapping[str, Any]:
+def model_document(model: "StoredModel", folder: Path) -> Mapping[str, Any]:
     """What `phasepoint learn train --json` prints: where the model is, its kind and its card."""
     from phasepoint.learn.models.model_file import ARRAYS, CARD
 
@@ -211,7 +211,7 @@ def model_document(model: "Model", folder: Path) -> Mapping[str, Any]:
     return {"model": str(folder), "model_kind": model.kind, "written": written, "card": dict(model.card)}
 
 
-def models_document(models: "Sequence[Model]", tasks: "Sequence[Task]") -> Mapping[str, Any]:
+def models_document(models: "Sequence[StoredModel]", tasks: "Sequence[Task]") -> Mapping[str, Any]:
     """What `phasepoint learn --json` prints."""
     return {
         "models": [
@@ -222,6 +222,6 @@ def models_document(models: "Sequence[Model]", tasks: "Sequence[Task]") -> Mappi
     }
 
 
-def array_bytes(model: "Model") -> int:
+def array_bytes(model: "StoredModel") -> int:
     """Size of a model's arrays in memory, bytes."""
     return sum(array.nbytes for array in model.arrays.values())

@@ -27,6 +27,14 @@ ZOO = (
     "kernels.physics",
 )
 
+FAMILIES = (
+    *("mlp", "convnet", "resnet", "inception", "mobile", "temporal", "encoder", "decoder", "attention", "recurrent"),
+    *("state-space", "variational", "adversary", "flow", "recommender", "experts", "optimiser", "objective"),
+    *("lattice", "normalisation", "image", "signal", "linear-algebra", "ordering", "chance", "quantised", "mixer"),
+    *("graph-network", "stencil", "clustering", "particles", "field", "unet"),
+)
+"""All families, in the order in which a corpus takes them (`learn collect --limit`)."""
+
 # Families whose structure no other has; the manual split tests on them. Their kinds of kernel (products, convolutions,
 # reductions, gathers, element-wise chains) occur in the other families too, in other company and other proportions.
 MANUAL_TEST_FAMILIES = (
@@ -59,7 +67,8 @@ def corpus_programs(*, seed: int = 0, generated: int = DEFAULT_GENERATED) -> tup
 def zoo_networks() -> tuple[Network, ...]:
     """All networks written by hand."""
     modules = (import_module(f"phasepoint.zoo.{name}") for name in ZOO)
-    return tuple(network for module in modules for network in module.NETWORKS)
+    networks = (network for module in modules for network in module.NETWORKS)
+    return tuple(sorted(networks, key=lambda network: FAMILIES.index(network.family)))
 
 
 def zoo_programs() -> tuple[ProgramSpec, ...]:

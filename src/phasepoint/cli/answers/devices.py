@@ -93,8 +93,9 @@ def predict(
 
     Time with interval, what bounds it, kernel by kernel; and how far it is outside what the model learned from.
     """
-    from phasepoint.learn.predict.predict import predict_programs, read_what
-    from phasepoint.learn.predict.target import resolve_target
+    from phasepoint.learn.predict.predict import predict_programs
+    from phasepoint.learn.predict.programs import read_what
+    from phasepoint.learn.predict.types import resolve_target
 
     resolve_target(device)  # first, so that a wrong name fails before anything is read or compiled
     chosen = None

@@ -3,23 +3,23 @@
 Applied by NumPy; trained by JAX. A few networks are trained apart and their answers averaged.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.core.errors import MissingExtraError
 from phasepoint.learn.models.model_file import Progress
+from phasepoint.learn.models.training import Trainer, import_optax, make_trainer, part_of, train
 
 Layers = list[tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
-class NetworkSettings:
+class SolverTraining:
     """How networks are trained. The values were found by trial on a part of the two devices' measurements.
 
     Attributes:
@@ -91,7 +91,7 @@ def train_networks(
     log_time: NDArray[np.float32],
     *,
     seed: int,
-    settings: NetworkSettings,
+    settings: SolverTraining,
     progress: Progress,
 ) -> list[Layers]:
     """Train the networks of a device.
@@ -106,29 +106,33 @@ def train_networks(
     Raises:
         MissingExtraError: JAX or optax is not installed.
     """
-    try:
-        import jax
-        import optax
-    except ImportError as error:
-        raise MissingExtraError("training needs JAX and optax: pip install 'phasepoint[jax]'") from error
+    import_optax()
     batch = min(settings.batch, len(features))
     per_epoch = len(features) // batch
-    schedule = optax.cosine_onecycle_schedule(settings.epochs * per_epoch + 1, settings.learning_rate, 0.1, 10.0, 100.0)
-    optimiser = optax.adamw(schedule, weight_decay=settings.weight_decay)
+    trainer = _trainer(settings, settings.epochs * per_epoch)
     measured = np.isfinite(log_time)
     data = (features, np.where(measured, log_time, 0).astype(np.float32), measured.astype(np.float32))
-    epoch = jax.jit(partial(_epoch, jax, optimiser, settings), donate_argnums=(0,))
     networks = []
     for which in range(settings.networks):
         random = np.random.default_rng((seed, which))
-        layers = _first_layers(random, (features.shape[1], *[settings.width] * 3, log_time.shape[1]))
-        state = (layers, optimiser.init(layers))
-        for done in range(settings.epochs):
+
+        def batches(random: np.random.Generator = random) -> Iterator[Any]:
             order = random.permutation(len(features))[: per_epoch * batch].reshape(per_epoch, batch)
-            state = epoch(state, tuple(part[order] for part in data))
-            progress(which * settings.epochs + done + 1, settings.networks * settings.epochs)
-        networks.append([(np.asarray(weight), np.asarray(bias)) for weight, bias in state[0]])
+            return (tuple(part[rows] for part in data) for rows in order)
+
+        first = _first_layers(random, (features.shape[1], *[settings.width] * 3, log_time.shape[1]))
+        part = part_of(progress, which, settings.networks)
+        networks.append(train(trainer, first, batches, epochs=settings.epochs, progress=part).weights)
     return networks
+
+
+@lru_cache(maxsize=4)
+def _trainer(settings: SolverTraining, steps: int) -> Trainer:
+    """Kept, so that all networks of a device are compiled once."""
+    import optax
+
+    schedule = optax.cosine_onecycle_schedule(steps + 1, settings.learning_rate, 0.1, 10.0, 100.0)
+    return make_trainer(partial(_loss, settings), optax.adamw(schedule, weight_decay=settings.weight_decay))
 
 
 def _first_layers(random: np.random.Generator, widths: tuple[int, ...]) -> Layers:
@@ -141,19 +145,12 @@ def _first_layers(random: np.random.Generator, widths: tuple[int, ...]) -> Layer
     return layers
 
 
-def _epoch(jax: Any, optimiser: Any, settings: NetworkSettings, state: Any, batches: Any) -> Any:
-    def step(state: Any, batch: Any) -> Any:
-        layers, moments = state
-        slope = jax.grad(lambda now: _loss(jax, settings, now, batch))(layers)
-        change, moments = optimiser.update(slope, moments, layers)
-        return (jax.tree.map(lambda a, b: a + b, layers, change), moments), None
-
-    return jax.lax.scan(step, state, batches)[0]
-
-
-def _loss(jax: Any, settings: NetworkSettings, layers: Layers, batch: Any) -> Any:
+def _loss(settings: SolverTraining, layers: Layers, batch: Any) -> Any:
     """Error of the times (Huber's, of logarithms), cross-entropy of the choice, and what the choice costs."""
-    jnp, (x, y, measured) = jax.numpy, batch
+    import jax
+    import jax.numpy as jnp
+
+    x, y, measured = batch
     out = apply_network(jnp, layers, x)
     off = jnp.abs(out - y) * measured
     error = jnp.where(off < 1, 0.5 * off * off, off - 0.5).sum(1) / measured.sum(1)

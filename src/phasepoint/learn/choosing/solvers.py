@@ -12,17 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.choosing.convolutions import ConvProblem, conv_features
+from phasepoint.learn.choosing.convolutions import (
+    ConvProblem,
+    SolverTable,
+    conv_features,
+    read_solvers,
+    shapes_seen,
+    solver_files,
+)
 from phasepoint.learn.choosing.solver_network import (
     Layers,
-    NetworkSettings,
+    SolverTraining,
     apply_network,
     network_arrays,
     networks_of,
     train_networks,
 )
-from phasepoint.learn.choosing.solver_table import SolverTable, read_solvers, shapes_seen, solver_files
-from phasepoint.learn.models.model_file import Model, Progress, builtin_models, read_model
+from phasepoint.learn.models.model_file import Progress, StoredModel, builtin_models, read_model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, choice_regret, share_best
 
 KIND = "solvers"
@@ -30,6 +36,7 @@ TASK = "conv_solvers"
 HELD_BACK = 0.05
 """Share of the problems that training never sees; the card's errors are theirs."""
 _BLOCK = 8192
+"""Problems predicted at a time, a choice: a layer's answers for them take 6 MB."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class SolverModel:
     networks: tuple[Layers, ...]
 
     @classmethod
-    def from_model(cls, model: Model) -> "SolverModel":
+    def from_model(cls, model: StoredModel) -> "SolverModel":
         """Take a stored model.
 
         Raises:
@@ -97,8 +104,8 @@ def train(
     seed: int,
     progress: Progress,
     device: str | None = None,
-    settings: NetworkSettings | None = None,
-) -> Model:
+    settings: SolverTraining | None = None,
+) -> StoredModel:
     """Train the model of one device.
 
     Args:
@@ -113,7 +120,7 @@ def train(
         MissingExtraError: JAX is not installed.
     """
     table = read_solvers(_file_of(folder, device))
-    used = settings or NetworkSettings()
+    used = settings or SolverTraining()
     held = np.random.default_rng(seed).random(len(table.problems)) < HELD_BACK
     if held.all() or not held.any():
         held = np.arange(len(table.problems)) == 0
@@ -130,11 +137,11 @@ def train(
     )
     arrays = {"solvers": np.array(table.solvers), "mean": mean, "scale": scale, "offset": np.array([offset])}
     arrays |= network_arrays(networks)
-    model = Model(f"conv-solvers-{table.device}", KIND, arrays, {"device": table.device})
-    return Model(model.name, KIND, arrays, _card(model, table, held, seed, used))
+    model = StoredModel(f"conv-solvers-{table.device}", KIND, arrays, {"device": table.device})
+    return StoredModel(model.name, KIND, arrays, _card(model, table, held, seed, used))
 
 
-def evaluate(model: Model | None, folder: str | Path, *, seed: int, progress: Progress) -> Evaluation:
+def evaluate(model: StoredModel | None, folder: str | Path, *, seed: int, progress: Progress) -> Evaluation:
     """Choose a solver for every problem of a folder, and hold the choices against the best.
 
     Args:
@@ -240,7 +247,7 @@ def _file_of(folder: str | Path, device: str | None) -> Path:
     return files[0 if device is None else stems.index(device)]
 
 
-def _model_of(model: Model | None, device: str) -> tuple[Model | None, list[str]]:
+def _model_of(model: StoredModel | None, device: str) -> tuple[StoredModel | None, list[str]]:
     """The model for a device's file, or why there is none."""
     if model is not None:
         if model.card.get("device") == device:
@@ -253,7 +260,7 @@ def _model_of(model: Model | None, device: str) -> tuple[Model | None, list[str]
 
 
 def _card(
-    model: Model, table: SolverTable, held: NDArray[np.bool_], seed: int, settings: NetworkSettings
+    model: StoredModel, table: SolverTable, held: NDArray[np.bool_], seed: int, settings: SolverTraining
 ) -> dict[str, object]:
     rows = [("held back, by problem", held)]
     alone = held.copy()
@@ -279,6 +286,7 @@ def _card(
 
 
 def _rows_of(table: SolverTable, of: NDArray[np.bool_]) -> SolverTable:
+    """Some of the problems, without the notes on all."""
     rows = np.flatnonzero(of)
     keys, problems = tuple(table.keys[row] for row in rows), tuple(table.problems[row] for row in rows)
     return SolverTable(table.device, keys, problems, table.solvers, table.log_time[rows])

@@ -26,7 +26,6 @@ import numpy.typing as npt
 from phasepoint.core.arrays import Float32s, Floats
 from phasepoint.core.errors import ModelError
 from phasepoint.hlo.shapes import Shape
-from phasepoint.learn.choosing.tpu_graphs import TileSize
 from phasepoint.learn.hlo_graph.graphs import KernelGraph
 from phasepoint.learn.hlo_graph.kernels import KernelNode, Nodes
 from phasepoint.learn.hlo_graph.node_rules import memory_order
@@ -47,6 +46,23 @@ iterations; padded flop; arrays that each iteration moves, of all iterations; ti
 taken whole, and all; bounds outermost first. Times need the first ten and `bounds_known`."""
 
 _LAYOUT_TILE = re.compile(r"T\((\d+(?:,\d+)*)\)")
+
+
+@dataclass(frozen=True)
+class TileSize:
+    """A tile of a kernel, in elements; the innermost dimension in memory first. What the kernel has not is empty.
+
+    Attributes:
+        kernel_bounds: of the kernel of a convolution (or the summed side of a product).
+        output_bounds: of the output.
+        input_bounds: of the input.
+        iteration_bounds: of the loop around them.
+    """
+
+    kernel_bounds: tuple[int, ...]
+    output_bounds: tuple[int, ...]
+    input_bounds: tuple[int, ...]
+    iteration_bounds: tuple[int, ...]
 
 
 @dataclass(frozen=True)

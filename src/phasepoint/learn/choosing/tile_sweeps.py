@@ -19,7 +19,7 @@ from phasepoint.core.errors import ModelError
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.learn.choosing.autotuner import Config, Space, Tuning, tune
 from phasepoint.learn.choosing.sweep_table import Sweep, config_features, read_sweeps
-from phasepoint.learn.models.model_file import Model, Progress, builtin_models, read_model
+from phasepoint.learn.models.model_file import Progress, StoredModel, builtin_models, read_model
 from phasepoint.learn.models.trees import PACKED, pack_trees, predict_trees
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, kendall_tau
 
@@ -62,7 +62,7 @@ class KnownSweep:
 
 def train(
     folder: str | Path, *, seed: int, progress: Progress, leave_out: str | None = None, iterations: int = 100
-) -> Model:
+) -> StoredModel:
     """Learn every sweep of a folder.
 
     Args:
@@ -96,8 +96,8 @@ def train(
         "settings": {"iterations": iterations, "leave_out": leave_out},
         "notes": [note for sweep in sweeps for note in sweep.notes],
     }
-    model = Model(BUILTIN_NAME, KIND, arrays, card)
-    return Model(BUILTIN_NAME, KIND, arrays, {**card, "errors": _errors_left_out(model, sweeps)})
+    model = StoredModel(BUILTIN_NAME, KIND, arrays, card)
+    return StoredModel(BUILTIN_NAME, KIND, arrays, {**card, "errors": _errors_left_out(model, sweeps)})
 
 
 def learn_sweep(sweep: Sweep, *, seed: int = 0, iterations: int = 100) -> KnownSweep:
@@ -116,7 +116,7 @@ def learn_sweep(sweep: Sweep, *, seed: int = 0, iterations: int = 100) -> KnownS
     return KnownSweep(sweep.kernel, sweep.device, sweep.names, pack_trees(trees.fit(features, log_time)))
 
 
-def known_sweeps(model: Model) -> tuple[KnownSweep, ...]:
+def known_sweeps(model: StoredModel) -> tuple[KnownSweep, ...]:
     """What a stored model knows.
 
     Raises:
@@ -139,7 +139,7 @@ def known_sweeps(model: Model) -> tuple[KnownSweep, ...]:
 
 
 def evaluate(
-    model: Model | None, folder: str | Path, *, seed: int, progress: Progress, budget: int = BUDGET
+    model: StoredModel | None, folder: str | Path, *, seed: int, progress: Progress, budget: int = BUDGET
 ) -> Evaluation:
     """Tune every sweep of a folder with a few measurements, looked up in the sweep itself.
 
@@ -231,7 +231,7 @@ def _error_of_level(guess: Floats, sweep: Sweep, found: Tuning) -> float | None:
     return float(np.mean(np.abs(np.expm1(guess[runs] + level - np.log(sweep.time_ms[runs])))))
 
 
-def _errors_left_out(model: Model, sweeps: Sequence[Sweep]) -> dict[str, dict[str, float | int | None]]:
+def _errors_left_out(model: StoredModel, sweeps: Sequence[Sweep]) -> dict[str, dict[str, float | int | None]]:
     """Regret after ten measurements of each sweep, from the other devices alone."""
     known = known_sweeps(model)
     rows = [evaluate_sweep(sweep, _sources(sweep, known, ()))[0] for sweep in sweeps]

@@ -3,35 +3,148 @@
 The measure is the paper's tile-size error, 100 × Σ (chosen − best) / Σ best over the kernels of a program ("A Learned
 Performance Model for Tensor Processing Units", MLSys 2021, section 5), and beside it the mean over kernels of
 (chosen − best) / best, which TpuGraphs' own evaluation prints.
+
+Source of the files (kernels with measured tiles, programs with measured layouts): google-research-datasets/tpu_graphs,
+`proto/tuning.proto`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
-from phasepoint.core.errors import ModelError
+from phasepoint.core.errors import ModelError, SourceError
+from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.hlo.module import Module, parse_module_proto
+from phasepoint.hlo.schema import load_schema
 from phasepoint.learn.choosing.tile_features import (
     COEFFICIENT_NAMES,
     TILE_FEATURE_NAMES,
+    TileSize,
     TileTimes,
     fit_tile_cost,
     tile_features,
     tile_time_s,
 )
-from phasepoint.learn.choosing.tpu_graphs import TunedModule, read_tuned_kernels
 from phasepoint.learn.hlo_graph.graphs import KernelGraph, graph_of_kernel
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
-from phasepoint.learn.models.model_file import Model, Progress, read_model
+from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, choice_regret, kendall_tau, share_best
+
+Layout = tuple[tuple[tuple[int, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class TunedRun:
+    """One measured configuration.
+
+    Attributes:
+        tile: the tile; None where the run is of a whole program.
+        layout: of each configurable node its tensors' minor-to-major orders; None where the run is of a tile.
+        time_ps: computing time; None where it failed or was not measured.
+        is_error: whether it failed.
+        is_default: whether the compiler would have taken it.
+    """
+
+    tile: TileSize | None
+    layout: Layout | None
+    time_ps: int | None
+    is_error: bool
+    is_default: bool
+
+
+@dataclass(frozen=True)
+class TunedModule:
+    """A module with its measured configurations.
+
+    Attributes:
+        module: a kernel alone, or a whole program.
+        runs: its configurations, in the file's order; at least one.
+        config_nodes: for layouts, the node that each entry belongs to.
+    """
+
+    module: Module
+    runs: tuple[TunedRun, ...]
+    config_nodes: tuple[int, ...]
+
+
+def read_tuned_kernels(path: str | Path) -> tuple[TunedModule, ...]:
+    """Kernels and their tiles from a file that holds a `TuningData` message (`op_tuning_data.pb`).
+
+    Raises:
+        SourceError: the file is missing, cut off, or holds a module that cannot be read or has no runs.
+    """
+    data = _parse(path, "TuningData")
+    if not data.modules:
+        raise SourceError(f"{path} holds no tuned module; a TuningData message of TpuGraphs is expected")
+    return tuple(_module(one, path, place) for place, one in enumerate(data.modules))
+
+
+def read_tuned_program(path: str | Path) -> TunedModule:
+    """A program and its layouts from a file that holds a `ModuleTuningData` message.
+
+    Raises:
+        SourceError: as `read_tuned_kernels`.
+    """
+    return _module(_parse(path, "ModuleTuningData"), path, 0)
+
+
+def _parse(path: str | Path, message: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    proto = load_schema("tpu_graphs")[message]()
+    try:
+        proto.ParseFromString(Path(path).read_bytes())
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+    except DecodeError as error:
+        raise SourceError(f"{path} is cut off or no {message} message of TpuGraphs: {error}") from error
+    return proto
+
+
+def _module(proto: Any, path: str | Path, place: int) -> TunedModule:
+    if not proto.module:
+        raise SourceError(f"{path}, module {place}: there is no HLO in it")
+    try:
+        module = parse_module_proto(proto.module)
+    except SourceError as error:
+        raise SourceError(f"{path}, module {place}: {error}") from error
+    if not proto.runs:
+        raise SourceError(f"{path}, module {place} ({module.name}): it has no measured configurations")
+    return TunedModule(module, tuple(_run(one) for one in proto.runs), tuple(proto.config_index_to_node))
+
+
+def _run(proto: Any) -> TunedRun:
+    time_ns = proto.profile.compute_time_ns
+    measured = time_ns > 0 and not proto.error
+    layout = tuple(
+        tuple(tuple(tensor.dims) for tensor in node.tensors) for node in proto.module_config.layout_config.nodes
+    )
+    return TunedRun(
+        _tile(proto.op_config.tile_size_config) if proto.HasField("op_config") else None,
+        layout if proto.HasField("module_config") else None,
+        time_ns * PS_PER_NS if measured else None,
+        proto.error,
+        proto.is_default,
+    )
+
+
+def _tile(proto: Any) -> TileSize:
+    return TileSize(
+        tuple(proto.kernel_bounds),
+        tuple(proto.output_bounds),
+        tuple(proto.input_bounds),
+        tuple(proto.iteration_bounds),
+    )
+
 
 KIND, TASK, BUILTIN = "tpu-tiles", "rank", "builtin:tpu-tiles"
 FILE = "op_tuning_data.pb"
-_PS_PER_S = 1e12
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +170,7 @@ class TileKernel:
     @property
     def times(self) -> TileTimes:
         """The kernel for a fit."""
-        return TileTimes(self.config_features, self.time_ps / _PS_PER_S)
+        return TileTimes(self.config_features, self.time_ps / PS_PER_S)
 
 
 @dataclass(frozen=True)
@@ -152,7 +265,7 @@ def leave_one_out(kernels: Sequence[TileKernel], progress: Progress | None = Non
     return ranked
 
 
-def train(folder: str | Path, *, seed: int, progress: Progress) -> Model:
+def train(folder: str | Path, *, seed: int, progress: Progress) -> StoredModel:
     """Fit the cost of tiles to all kernels of a folder.
 
     Args:
@@ -185,10 +298,10 @@ def train(folder: str | Path, *, seed: int, progress: Progress) -> Model:
         },
         "notes": [note for one in kernels for note in one.notes],
     }
-    return Model("tpu-tiles", KIND, {"coefficients": coefficients}, card)
+    return StoredModel("tpu-tiles", KIND, {"coefficients": coefficients}, card)
 
 
-def evaluate(model: Model | None, folder: str | Path, *, seed: int, progress: Progress) -> Evaluation:
+def evaluate(model: StoredModel | None, folder: str | Path, *, seed: int, progress: Progress) -> Evaluation:
     """Choose a tile for every kernel of a folder, and hold the choices against the best.
 
     A kernel that the model was fitted to is ranked by a model of the folder's other kernels instead.
@@ -268,7 +381,7 @@ def _summary(label: str, choices: Choices) -> list[EvaluationRow]:
     ]
 
 
-def _coefficients(model: Model) -> Floats:
+def _coefficients(model: StoredModel) -> Floats:
     if model.kind != KIND:
         raise ModelError(
             f"{model.name} is a model of kind {model.kind!r}, not {KIND!r}; give a model of the task {TASK}"

@@ -7,12 +7,15 @@ gone on with, and one that is whole gets more rounds where more are asked for.
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from phasepoint.core.errors import ModelError
 from phasepoint.core.workers import map_tasks
-from phasepoint.learn.corpus.child import REASON_CHARACTERS, write_failed
+from phasepoint.learn.corpus.child import REASON_CHARACTERS, usable_cores, write_failed
+from phasepoint.learn.corpus.child import child_process as _child
 from phasepoint.learn.corpus.folder import (
     HEAD,
     MEASURED,
@@ -25,8 +28,6 @@ from phasepoint.learn.corpus.folder import (
     write_head,
 )
 from phasepoint.learn.corpus.measure import REPEATS, ROUNDS
-from phasepoint.learn.corpus.process import child_process as _child
-from phasepoint.learn.corpus.process import usable_cores
 from phasepoint.learn.corpus.runs import ProgramReference, device_of_run, harvest_run, kept_programs
 from phasepoint.learn.hlo_graph.graphs import FEATURISER_VERSION
 from phasepoint.store import Run
@@ -46,7 +47,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Collected:
+class CollectedCorpus:
     """What became of a collection.
 
     Attributes:
@@ -102,7 +103,7 @@ def collect(
     ray_address: str | None = None,
     batch: int = BATCH,
     progress: Progress | None = None,
-) -> Collected:
+) -> CollectedCorpus:
     """Measure programs into a corpus; what it holds already is not measured again.
 
     Args:
@@ -139,10 +140,12 @@ def collect(
     ]
     found = map_tasks(measure_batch, batches, workers=workers, ray_address=ray_address, progress=progress)
     failed = tuple(failure for failures in found for failure in failures)
-    return Collected(str(folder), device, len(programs), len(todo) - len(failed), len(programs) - len(todo), failed)
+    return CollectedCorpus(
+        str(folder), device, len(programs), len(todo) - len(failed), len(programs) - len(todo), failed
+    )
 
 
-def collect_run(out: str | Path, run: Run, path: str) -> Collected:
+def collect_run(out: str | Path, run: Run, path: str) -> CollectedCorpus:
     """Take the programs of a recorded run, with the times that its windows hold, into a corpus.
 
     Args:
@@ -161,13 +164,13 @@ def collect_run(out: str | Path, run: Run, path: str) -> Collected:
     found = harvest_run(out, run, path, device=name, kind=kind)
     failed = tuple(Failure(*one) for one in found.failed.items())
     programs = len(found.written) + len(failed) + found.not_captured
-    return Collected(str(out), name, programs, len(found.written), 0, failed, found.not_captured)
+    return CollectedCorpus(str(out), name, programs, len(found.written), 0, failed, found.not_captured)
 
 
-def join_collected(parts: Sequence[Collected]) -> Collected:
+def join_collected(parts: Sequence[CollectedCorpus]) -> CollectedCorpus:
     """Several collections into one corpus as one."""
     failed = tuple(failure for part in parts for failure in part.failed)
-    return Collected(
+    return CollectedCorpus(
         parts[0].path,
         parts[0].device,
         sum(part.programs for part in parts),
@@ -223,16 +226,17 @@ def rounds_left(folder: Path, name: str, rounds: int) -> int:
     return max(rounds - done, 0)
 
 
-def ensure_head(folder: Path, device: dict[str, Any], settings: dict[str, Any]) -> str:
+def ensure_head(folder: Path, device: Mapping[str, Any], settings: dict[str, Any]) -> str:
     """`corpus.json`, written where there is none; the device's name.
 
     Raises:
         ModelError: the corpus is of another device, featuriser or release of JAX.
     """
-    versions = device.pop("versions")
+    versions = device["versions"]
     if not (folder / HEAD).exists():
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        write_head(folder, CorpusHead(device, FEATURISER_VERSION, versions, settings, created))
+        plain = {name: value for name, value in device.items() if name != "versions"}
+        write_head(folder, CorpusHead(plain, FEATURISER_VERSION, versions, settings, created))
         return str(device["name"])
     head = read_head(folder)
     was = {"device": head.device.get("name"), "featuriser": head.featuriser, **head.versions}
@@ -281,11 +285,11 @@ def _run_child(batch: Batch, names: Sequence[str], left: dict[str, int], failed:
     return _Death(head, f"{how} while {part}"[:REASON_CHARACTERS])
 
 
-def _device(cores: Sequence[int]) -> dict[str, Any]:
+@cache
+def _device(cores: tuple[int, ...]) -> Mapping[str, Any]:
     """Name, kind and cores of the device, and versions, as a measuring process finds them."""
     (answer,) = _ask({"probe": True, "cores": cores})
-    found: dict[str, Any] = answer["device"]
-    return found
+    return MappingProxyType(answer["device"])
 
 
 def _ask(task: Mapping[str, Any]) -> list[dict[str, Any]]:

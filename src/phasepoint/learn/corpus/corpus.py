@@ -55,7 +55,6 @@ class CorpusKernels:
         noise_ratio: `[n]` difference between the least times of two halves of the rounds, over the smaller; NaN where
             there was one round.
         programs: `[n]` rows of the programs that hold it.
-        families: `[n]` families of those programs, sorted, with `+` between.
     """
 
     graphs: tuple[KernelGraph, ...]
@@ -63,7 +62,6 @@ class CorpusKernels:
     time_median_ps: Int64s
     noise_ratio: Floats
     programs: tuple[tuple[int, ...], ...]
-    families: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _KernelRows:
     """`kernels.parquet` of all programs, as columns: one row a kernel of a program and round.
 
     Attributes:
@@ -165,16 +163,19 @@ def read_corpus(path: str | Path, *, progress: Progress | None = None) -> Corpus
     rows = _read_rows(folders, progress)
     if not len(rows.program):
         raise ModelError(f"{path} holds no measured kernel ({failed} programs failed); collect programs into it first")
-    kernels = _kernels(rows, heads)
+    kernels = _kernels(rows)
     programs = tuple(_program(one, i, rows) for i, one in enumerate(heads))
     is_long = kernels.time_min_ps >= LONG_PS
+    notes = dict.fromkeys(note for one in heads for note in one.notes)
+    if failed:
+        notes[f"{failed} programs failed and are left out; their program.json says why"] = None
     return Corpus(
         Path(path),
         head.device,
         programs,
         kernels,
         _mean(kernels.noise_ratio),
-        _notes(heads, failed),
+        tuple(notes),
         _mean(kernels.noise_ratio[is_long]),
         head.versions,
     )
@@ -198,7 +199,7 @@ def _measured(path: Path, device: str) -> tuple[list[Path], list[ProgramHead], i
     return folders, heads, failed
 
 
-def _read_rows(folders: Sequence[Path], progress: Progress | None) -> _Rows:
+def _read_rows(folders: Sequence[Path], progress: Progress | None) -> _KernelRows:
     tables = [read_kernel_rows(folder) for folder in folders]
     numbers: dict[_Key, int] = {}
     graphs: list[KernelGraph] = []
@@ -212,7 +213,7 @@ def _read_rows(folders: Sequence[Path], progress: Progress | None) -> _Rows:
         parts = [table.column(column).to_numpy() for table in tables]
         return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype)
 
-    return _Rows(
+    return _KernelRows(
         program=np.repeat(np.arange(len(tables), dtype=np.int32), [table.num_rows for table in tables]),
         name=joined("kernel", object),
         kernel=np.concatenate([np.empty(0, np.int32), *codes]),
@@ -244,17 +245,15 @@ def _number(folder: Path, table: pa.Table, numbers: dict[_Key, int], graphs: lis
     return np.array(codes, np.int32)
 
 
-def _kernels(rows: _Rows, heads: Sequence[ProgramHead]) -> CorpusKernels:
+def _kernels(rows: _KernelRows) -> CorpusKernels:
     n = len(rows.graphs)
     groups = _groups(rows.kernel, n)
-    programs = tuple(tuple(np.unique(rows.program[of]).tolist()) for of in groups)
     return CorpusKernels(
         rows.graphs,
         _least(rows.kernel, rows.time_min_ps, n),
         np.array([median_ps(rows.time_median_ps[of]) for of in groups], np.int64),
         _noise(rows, n),
-        programs,
-        tuple("+".join(sorted({heads[program].family for program in of})) for of in programs),
+        tuple(tuple(np.unique(rows.program[of]).tolist()) for of in groups),
     )
 
 
@@ -271,7 +270,7 @@ def _least(code: Int32s, values: Int64s, n: int) -> Int64s:
     return least
 
 
-def _noise(rows: _Rows, n: int) -> Floats:
+def _noise(rows: _KernelRows, n: int) -> Floats:
     """`[n]` |a - b| / min(a, b) between the least times of even and of odd rounds, each program's rounds in order."""
     odd = rows.round % 2 == 1
     a = _least(rows.kernel[~odd], rows.time_min_ps[~odd], n).astype(np.float64)
@@ -289,7 +288,7 @@ def _mean(noise: Floats) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _program(head: ProgramHead, row: int, rows: _Rows) -> CorpusProgram:
+def _program(head: ProgramHead, row: int, rows: _KernelRows) -> CorpusProgram:
     low, high = np.searchsorted(rows.program, [row, row + 1])
     names, first, code = np.unique(rows.name[low:high].astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
@@ -307,13 +306,6 @@ def _program(head: ProgramHead, row: int, rows: _Rows) -> CorpusProgram:
         measured_ps[order],
         head.call_ps,
     )
-
-
-def _notes(heads: Sequence[ProgramHead], failed: int) -> tuple[str, ...]:
-    notes = dict.fromkeys(note for head in heads for note in head.notes)
-    if failed:
-        notes[f"{failed} programs failed and are left out; their program.json says why"] = None
-    return tuple(notes)
 
 
 TEST_SHARE, CALIBRATE_SHARE = 0.2, 0.1

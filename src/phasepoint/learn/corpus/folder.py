@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phasepoint.core.errors import ModelError, SourceError
-from phasepoint.hlo.module import Module, parse_module
+from phasepoint.hlo.module import Module, parse_module_proto
 
 CORPUS_VERSION = 1
+"""Of the folder's format."""
 HEAD, PROGRAMS = "corpus.json", "programs"
 PROGRAM, HLO, KERNELS = "program.json", "program.hlo.pb.gz", "kernels.parquet"
 MEASURED, FAILED = "measured", "failed"
@@ -176,7 +177,7 @@ def read_hlo(folder: Path) -> Module:
     """
     file = folder / HLO
     try:
-        return parse_serialised_module(gzip.decompress(file.read_bytes()))
+        return parse_module_proto(gzip.decompress(file.read_bytes()))
     except (OSError, EOFError, SourceError, ValueError) as error:
         raise ModelError(f"{file} cannot be read ({_line(error)}); {_again(folder)}") from error
 
@@ -213,19 +214,6 @@ def replace_rounds(path: str | Path, head: ProgramHead, rows: pa.Table) -> None:
     pq.write_table(rows.cast(KERNEL_ROWS), temporary, compression="zstd")
     temporary.replace(folder / KERNELS)
     _replace_json(folder / PROGRAM, asdict(head))
-
-
-def parse_serialised_module(data: bytes) -> Module:
-    """Decode a serialised HloModuleProto, as a compiler gives it.
-
-    Raises:
-        SourceError: the bytes are none.
-    """
-    length, size = b"", len(data)
-    while size > 0x7F:
-        length += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return parse_module(b"\x0a" + length + bytes([size]) + data)  # field 1 of HloProto
 
 
 def _read_json(file: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ the spans of a loop of next to nothing last, less what the loop takes with no pr
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import MissingExtraError, ModelError
 from phasepoint.core.statistics import median_ps
 from phasepoint.hlo.fingerprint import fingerprint_module
-from phasepoint.learn.corpus.folder import KERNEL_ROWS, parse_serialised_module
+from phasepoint.hlo.module import parse_module_proto
+from phasepoint.learn.corpus.folder import KERNEL_ROWS
 from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
 from phasepoint.zoo import make_inputs
 
@@ -88,6 +89,7 @@ def measure_span_cost() -> SpanCost:
 
 ROUNDS, REPEATS = 3, 12
 LEAST_REPEATS = 3
+"""Runs of a round however long one takes, a choice: the least of fewer says little."""
 BUDGET_S = 2.0
 """What the rounds of one program may take, profiled and not, in all."""
 
@@ -120,7 +122,6 @@ class Measurement:
         fingerprint: of the module.
         kernels: those of the module.
         rounds: in order.
-        compile_s: time that compiling took.
         cost: of measuring, taken off the kernels' times.
     """
 
@@ -128,7 +129,6 @@ class Measurement:
     fingerprint: str
     kernels: Kernels
     rounds: tuple[Round, ...] = ()
-    compile_s: float = 0.0
     cost: SpanCost = field(default_factory=SpanCost)
 
     def rows(self, *, first_round: int = 0) -> pa.Table:
@@ -205,7 +205,8 @@ def bind_core(core: int | None) -> None:
     try:
         os.sched_setaffinity(0, {core})
     except OSError as error:
-        raise ModelError(f"core {core} cannot be used ({error.strerror}); there are {_cores()}") from error
+        usable = ", ".join(str(one) for one in sorted(os.sched_getaffinity(0)))
+        raise ModelError(f"core {core} cannot be used ({error.strerror}); there are {usable}") from error
 
 
 def prepare_jax() -> Any:
@@ -247,9 +248,7 @@ def load_program(
     jax = prepare_jax()
     from phasepoint.recorder.profilers.jax import JaxSession
 
-    begin = time.perf_counter()
     compiled = jax.jit(function).lower(*shapes).compile()
-    compile_s = time.perf_counter() - begin
     inputs = jax.block_until_ready(jax.device_put(make_inputs(shapes, integer_bound=integer_bound)))
 
     def run() -> None:
@@ -259,25 +258,10 @@ def load_program(
     once_s = _timed_ns(run) / 1e9
     fitting = int(BUDGET_S / (2 * rounds * max(once_s, 1e-9)))
     hlo = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
-    module = parse_serialised_module(hlo)
-    measurement = Measurement(hlo, fingerprint_module(module), kernels_of_module(module), (), compile_s, cost)
+    module = parse_module_proto(hlo)
+    measurement = Measurement(hlo, fingerprint_module(module), kernels_of_module(module), cost=cost)
     session = JaxSession(host_level=2, python_level=0)
     return LoadedProgram(measurement, run, min(repeats, max(fitting, LEAST_REPEATS)), session)
-
-
-def measure_program(
-    function: Callable[..., Any], shapes: tuple[Any, ...], *, rounds: int = ROUNDS, repeats: int = REPEATS
-) -> Measurement:
-    """Compile one function and measure its kernels in this process, one round right after the other.
-
-    Args:
-        function: what is given to `jax.jit`.
-        shapes: its arguments, trees of `ShapeDtypeStruct`s.
-        rounds: each with a profile of its own.
-        repeats: runs in a round, at most; fewer where a run is long.
-    """
-    loaded = load_program(function, shapes, rounds=rounds, repeats=repeats, cost=measure_span_cost())
-    return replace(loaded.measurement, rounds=tuple(loaded.measure_round() for _ in range(rounds)))
 
 
 def times_of_trace(data: bytes) -> tuple[dict[str, Int64s], dict[str, int]]:
@@ -318,7 +302,3 @@ def _timed_ns(run: Callable[[], None]) -> int:
     begin = time.perf_counter_ns()
     run()
     return time.perf_counter_ns() - begin
-
-
-def _cores() -> str:
-    return ", ".join(str(core) for core in sorted(os.sched_getaffinity(0)))

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from phasepoint.core.errors import ModelError, NoDataError, SourceError, UsageError
 from phasepoint.hlo.fingerprint import fingerprint_module
-from phasepoint.hlo.module import parse_module, unpack_hlo
-from phasepoint.hlo.schema import load_schema
+from phasepoint.hlo.module import decode_module, link_module, unpack_hlo
 from phasepoint.learn.corpus.folder import FAILED, KERNEL_ROWS, ProgramHead, write_program
 from phasepoint.learn.corpus.measure import Measurement, Round, kernel_rows, times_of_ops
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.store import Run
+from phasepoint.zoo.catalogue import corpus_programs, zoo_programs
 from phasepoint.zoo.specs import ProgramSpec
 
 PACKAGE = "package"
@@ -56,8 +56,6 @@ def package_programs(pattern: str, *, seed: int = 0) -> tuple[ProgramReference, 
     Raises:
         UsageError: no program has such a name.
     """
-    from phasepoint.zoo.catalogue import corpus_programs, zoo_programs
-
     zoo = {spec.name for spec in zoo_programs()}
     names = [spec.name for spec in corpus_programs(seed=seed)]
     if pattern in ("zoo", "generated", "all"):
@@ -84,7 +82,7 @@ def find_specs(references: Sequence[ProgramReference]) -> dict[str, ProgramSpec]
     """
     found: dict[str, ProgramSpec] = {}
     for source, seed in dict.fromkeys((one.source, one.seed) for one in references):
-        specs = _of_package(seed) if source == PACKAGE else file_programs(source)
+        specs = corpus_programs(seed=seed) if source == PACKAGE else file_programs(source)
         found |= {spec.name: spec for spec in specs}
     missing = [one.name for one in references if one.name not in found]
     if missing:
@@ -119,12 +117,6 @@ def _specs_of(returned: Any, name: str, source: str) -> tuple[ProgramSpec, ...]:
     if not specs or not all(isinstance(spec, ProgramSpec) for spec in specs):
         raise UsageError(f"{source} returns neither (function, shapes of its arguments) nor a list of ProgramSpec")
     return specs
-
-
-def _of_package(seed: int) -> tuple[ProgramSpec, ...]:
-    from phasepoint.zoo import corpus_programs
-
-    return corpus_programs(seed=seed)
 
 
 RECORDED = "recorded"
@@ -204,7 +196,8 @@ def harvest_run(out: str | Path, run: Run, path: str, *, device: str, kind: str)
     written: list[str] = []
     failed: dict[str, str] = {}
     for row in programs.to_pylist():
-        name = _name(Path(path).name, row)
+        number = int(row["program"]) & 0xFFFFFFFF
+        name = _plain(f"{Path(path).name}.{row['name']}.h{row['host']}a{row['attempt']}p{number:x}")
         head = ProgramHead(name, _plain(Path(path).name), _plain(row["name"]), RECORDED, device)
         own = pc.and_(pc.equal(ops["program"], row["program"]), pc.equal(ops["host"], row["host"]))
         own = pc.and_(own, pc.equal(ops["attempt"], row["attempt"]))
@@ -224,10 +217,8 @@ def harvest_run(out: str | Path, run: Run, path: str, *, device: str, kind: str)
 
 def _measurement(packed: bytes, ops: pa.Table) -> Measurement:
     """A program with its times, of its rows of `ops`; a round each window."""
-    proto = unpack_hlo(packed)
-    module = parse_module(proto)
-    message = load_schema("hlo")["HloProto"]()
-    message.ParseFromString(proto)
+    proto = decode_module(unpack_hlo(packed), "HloProto")
+    module = link_module(proto)
     rounds = []
     for window in sorted(set(ops["window"].to_pylist())):
         of_window = ops.filter(pc.equal(ops["window"], window))
@@ -238,7 +229,7 @@ def _measurement(packed: bytes, ops: pa.Table) -> Measurement:
     known = {kernel.name: kernel.executions for kernel in kernels.kernels if kernel.executions is not None}
     # A step may run the program several times: what the program says counts before what a step had.
     rounds = [replace(one, executions={**one.executions, **known}) for one in rounds]
-    hlo: bytes = message.hlo_module.SerializeToString(deterministic=True)
+    hlo: bytes = proto.SerializeToString(deterministic=True)
     return Measurement(hlo, fingerprint_module(module), kernels, tuple(rounds))
 
 
@@ -258,10 +249,6 @@ def _device_words(text: str) -> tuple[str, str]:
     """Platform and kind of `gpu:0 NVIDIA H100`."""
     place, _, kind = text.partition(" ")
     return place.partition(":")[0], kind or place
-
-
-def _name(run: str, row: dict[str, object]) -> str:
-    return _plain(f"{run}.{row['name']}.h{row['host']}a{row['attempt']}p{int(str(row['program'])) & 0xFFFFFFFF:x}")
 
 
 def _plain(text: str) -> str:

@@ -25,6 +25,7 @@ page; cache lines per element read, of all streams and of the worst; lines that 
 the loop runs over."""
 
 NO_ACCESS = (0.0,) * len(ACCESS_NAMES)
+"""Of a kernel whose elements are not walked through."""
 
 STRETCHES, LENGTH = 4, 32
 """Stretches of consecutive elements that are followed, and elements in one: two vectors of 512 bits."""

@@ -21,20 +21,28 @@ from phasepoint.core.arrays import Float32s, Floats, Int32s
 from phasepoint.hlo.cost import cost_of_module
 from phasepoint.hlo.fingerprint import fingerprint_module
 from phasepoint.hlo.module import Module
-from phasepoint.hlo.work import Work
-from phasepoint.learn.hlo_graph.features import node_rows, work_of_nodes
-from phasepoint.learn.hlo_graph.kernel_features import (
+from phasepoint.hlo.work import Operations
+from phasepoint.learn.hlo_graph.features import (
     KERNEL_COLUMN_OF,
     KERNEL_FEATURE_NAMES,
     KERNEL_FLAGS,
     class_of,
     kernel_row,
+    node_rows,
+    work_of_nodes,
 )
 from phasepoint.learn.hlo_graph.kernels import Kernel, KernelNode, Nodes, nodes_of_kernel
-from phasepoint.learn.hlo_graph.node_rules import NODE_FEATURE_NAMES, NODE_FLAGS, number
-from phasepoint.learn.hlo_graph.opcodes import COLLECTIVE, OPCODE_IDS, OPCODES
+from phasepoint.learn.hlo_graph.node_rules import (
+    COLLECTIVE,
+    NODE_FEATURE_NAMES,
+    NODE_FLAGS,
+    OPCODE_IDS,
+    OPCODES,
+    number,
+)
 
 FEATURISER_VERSION = 1
+"""Of the numbers in a graph: what was trained on others is refused."""
 
 NODE_FEATURES, KERNEL_FEATURES = len(NODE_FEATURE_NAMES), len(KERNEL_FEATURE_NAMES)
 
@@ -147,7 +155,7 @@ def kind_of_nodes(nodes: Nodes) -> str:
     return next((kind for kind, present in found if present), "other")
 
 
-def _notes(nodes: Nodes, work: list[Work], row: Float32s) -> tuple[str, ...]:
+def _notes(nodes: Nodes, work: list[Operations], row: Float32s) -> tuple[str, ...]:
     unknown = sorted({node.opcode for node in nodes if node.opcode not in OPCODE_IDS})
     notes = [f"opcode {opcode!r} is not known" for opcode in unknown]
     for node, one in zip(nodes, work, strict=True):
@@ -250,6 +258,7 @@ _PARTS = frozenset(_ID[name] for name in ("pad", "concatenate", "reduce"))
 _WHOLE = frozenset(_ID[name] for name in ("scatter", "sort", "custom-call", "dot", "convolution"))
 _RESHAPES = (_ID["bitcast"], _ID["reshape"])
 _MOST = 1e15
+"""Elements at most: whole numbers below it are exact in float64, and a module that claims more is damaged."""
 
 
 def executed_elements(graph: KernelGraph) -> Floats:

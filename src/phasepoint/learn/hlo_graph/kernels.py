@@ -8,14 +8,14 @@ are met. Two kernels that compute the same have the same nodes, whatever their c
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from phasepoint.hlo.cost import MOST
 from phasepoint.hlo.fingerprint import attributes_of, fingerprint_computation
 from phasepoint.hlo.module import Computation, Instruction, Module
 from phasepoint.hlo.shapes import Shape
 from phasepoint.hlo.work import ANNOTATIONS, ELEMENTWISE, TRANSCENDENTAL, trip_count
-from phasepoint.learn.hlo_graph.locality import UNPLACED, localities_of_module
+from phasepoint.learn.hlo_graph.locality import ENTERED, UNPLACED, localities_of_module
 
 MOST_NODES = 4096
 """Instructions of nested fusions beyond which they are left closed; fusions hold tens, rarely hundreds."""
@@ -124,8 +124,6 @@ RUNS_NOTHING = frozenset(
 )
 """Opcodes that name, count or forward values, or wait for what was started before."""
 
-_ENTERED = frozenset({"while", "conditional", "call", "async-start"})
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -135,6 +133,7 @@ class Kernel:
         name: the instruction's name, which traces call `hlo_op`.
         opcode: of the instruction.
         instruction: where shapes and attributes are.
+        computation: that the instruction stands in.
         executions: per execution of the program; None where the compiler does not know.
         fingerprint: of what it computes: opcodes, shapes, layouts, attributes; no names, no values of constants.
         notes: what is not known about it.
@@ -145,6 +144,7 @@ class Kernel:
     name: str
     opcode: str
     instruction: Instruction
+    computation: Computation = field(repr=False)
     executions: int | None
     fingerprint: str
     notes: tuple[str, ...] = ()
@@ -169,29 +169,38 @@ def kernels_of_module(module: Module) -> Kernels:
     """
     notes: dict[str, None] = {}
     counts, reasons = _executions(module, notes)
-    localities = localities_of_module(module)
+    localities = localities_of_module(module, counts)
     kernels = []
     for computation in module.computations:
         if computation not in counts:
             continue
-        count, reason = counts[computation], reasons.get(computation)
+        why_unknown = (reasons[computation],) if computation in reasons else ()
         for one in computation.instructions:
             if _is_kernel(one):
-                kernel = kernel_of_instruction(one, executions=count, notes=(reason,) if reason else ())
-                kernels.append(replace(kernel, locality=localities.get(one, UNPLACED)))
+                nodes = nodes_of_kernel(one)
+                fingerprint = fingerprint_of_nodes(nodes, marks=_marks(one))
+                locality = localities.get(one, UNPLACED)
+                kernels.append(
+                    Kernel(
+                        one.name,
+                        one.opcode,
+                        one,
+                        computation,
+                        counts[computation],
+                        fingerprint,
+                        why_unknown,
+                        nodes,
+                        locality,
+                    )
+                )
     if not kernels:
         notes[f"program {module.name!r} starts no kernel"] = None
     return Kernels(tuple(kernels), tuple(notes))
 
 
-def kernel_of_instruction(one: Instruction, *, executions: int | None, notes: tuple[str, ...] = ()) -> Kernel:
-    """One instruction as a kernel."""
-    nodes = nodes_of_kernel(one)
-    return Kernel(one.name, one.opcode, one, executions, fingerprint_of_nodes(nodes, marks=_marks(one)), notes, nodes)
-
-
 def _is_kernel(one: Instruction) -> bool:
-    if one.opcode in RUNS_NOTHING or (one.opcode in _ENTERED and one.called):
+    """Whether an instruction runs something itself."""
+    if one.opcode in RUNS_NOTHING or (one.opcode in ENTERED and one.called):
         return False
     return one.opcode != "custom-call" or one.proto.custom_call_target not in ANNOTATIONS
 
@@ -212,7 +221,7 @@ def _executions(module: Module, notes: dict[str, None]) -> tuple[dict[Computatio
         if computation not in counts:
             continue
         for one in computation.instructions:
-            if one.opcode not in _ENTERED:
+            if one.opcode not in ENTERED:
                 continue
             reason = _unknown_executions(one) or reasons.get(computation)
             for callee, times in zip(one.called, _times(one), strict=True):
@@ -242,6 +251,7 @@ def _times(one: Instruction) -> tuple[int | None, ...]:
 
 
 def _unknown_executions(one: Instruction) -> str | None:
+    """Why it is not known how often an instruction's computations run; None where it is."""
     if one.opcode == "while" and trip_count(one) is None:
         return f"the compiler does not know how often loop {one.name} runs"
     return f"which branch of {one.name} runs is not known" if one.opcode == "conditional" else None

@@ -7,11 +7,10 @@ hierarchies", IBM Systems Journal 9, 1970), here of whole arrays. A program is t
 touched last time, its parameters above all, is as far away as everything else that it touches.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from phasepoint.hlo.module import Computation, Instruction, Module, scheduled_instructions
-from phasepoint.hlo.shapes import Shape
 
 NEAR_BYTES = (1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 25)
 """Ends of the classes of distance: between sizes that caches have, first level to last."""
@@ -32,7 +31,7 @@ UNPLACED = (0.0,) * len(LOCALITY_NAMES)
 _FORWARDS = frozenset({"bitcast", "get-tuple-element", "opt-barrier", "add-dependency", "copy-done", "async-done"})
 _STAYS = frozenset({"parameter", "constant", "tuple", "after-all", "partition-id", "replica-id", *_FORWARDS})
 
-_ENTERED = frozenset({"while", "conditional", "call", "async-start"})
+ENTERED = frozenset({"while", "conditional", "call", "async-start"})
 """Opcodes whose computations run as such; others (a fusion, a reduction) are part of one kernel."""
 
 MOST_FREED = 64
@@ -70,10 +69,14 @@ class _Heap:
         return None
 
 
-def localities_of_module(module: Module) -> Mapping[Instruction, tuple[float, ...]]:
-    """`LOCALITY_NAMES` of every instruction that runs something, each computation as it goes when it is run again."""
+def localities_of_module(module: Module, runs: Container[Computation]) -> Mapping[Instruction, tuple[float, ...]]:
+    """`LOCALITY_NAMES` of every instruction that runs something, each computation as it goes when it is run again.
+
+    Args:
+        module: the program.
+        runs: the computations that run as such.
+    """
     orders = scheduled_instructions(module)
-    runs = _run_as_such(module)
     found: dict[Instruction, tuple[float, ...]] = {}
     sizes: dict[Computation, int] = {}
     for computation in module.computations:  # callees first: what a loop touches is known when it is met
@@ -87,15 +90,6 @@ def place_of(locality: tuple[float, ...]) -> tuple[int, int]:
     classes = len(_CLASS_NAMES)
     read, written = locality[:classes], locality[classes : 2 * classes]
     return read.index(max(read)), written.index(max(written))
-
-
-def _run_as_such(module: Module) -> set[Computation]:
-    reached = {module.entry}
-    for computation in reversed(module.computations):
-        if computation in reached:
-            entering = (one for one in computation.instructions if one.opcode in _ENTERED)
-            reached.update(called for one in entering for called in one.called)
-    return reached
 
 
 def _simulate(
@@ -124,7 +118,7 @@ def _simulate(
                 kept = sum(size for place, size in writes if place in results)
                 found[one] = _row(behind, [size for _, size in (*reads, *writes)], len(reads), (kept, footprint))
             clock += sum(size for _, size in (*reads, *writes)) + sum(sizes.get(called, 0) for called in one.called)
-            for place, size in {*reads, *writes}:
+            for place, size in dict.fromkeys((*reads, *writes)):
                 touched[place] = clock
                 if freed_at.get(place) == at and place not in results:
                     heap.give(size, clock)
@@ -164,19 +158,14 @@ def _arrays(one: Instruction) -> Iterator[tuple[Place, int]]:
         for operand in one.operands:
             yield from _arrays(operand)
         return
-    parts = _leaves(one.shape)
-    for index, size in enumerate(parts):
-        if part is None or len(parts) == 1 or index == part:
+    sizes = [part_shape.size_bytes for part_shape in one.shape.parts or (one.shape,)]
+    for index, size in enumerate(sizes):
+        if part is None or len(sizes) == 1 or index == part:
             yield (one, index), size
 
 
 def _maker(one: Instruction) -> Instruction:
+    """The instruction whose result is forwarded; a tuple counts as its own maker."""
     while one.opcode in _FORWARDS and one.operands:
         one = one.operands[0]
     return one
-
-
-def _leaves(shape: Shape) -> list[int]:
-    if not shape.parts:
-        return [shape.size_bytes]
-    return [part.size_bytes for part in shape.parts]

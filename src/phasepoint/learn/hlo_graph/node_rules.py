@@ -1,6 +1,4 @@
-"""What the attributes of each opcode say, as columns of a node's row: windows, dots, convolutions, slices, …
-
-Names of the features of a kernel's nodes: one column each, raw.
+"""Columns of a node's row: its opcode's number, and what the attributes of each opcode say (windows, dots, slices, …).
 
 Lists of varying length are cut off at `LISTED` (windows: `WINDOWED`) entries and accompanied by sum and product. What
 decides on a CPU is whether the innermost dimension in memory is walked in order, so each opcode that may break that
@@ -16,6 +14,58 @@ import numpy as np
 from phasepoint.core.arrays import Float32s
 from phasepoint.hlo.shapes import Shape
 from phasepoint.learn.hlo_graph.kernels import KernelNode
+
+"""HLO's opcodes, numbered for good: the number of an opcode is part of stored models."""
+
+OPCODES: tuple[str, ...] = (
+    *("unknown", "abs", "acos", "acosh", "add", "add-dependency", "after-all", "all-gather", "all-gather-done"),
+    *("all-gather-start", "all-reduce", "all-reduce-done", "all-reduce-start", "all-to-all", "and", "asin", "asinh"),
+    *("async-done", "async-start", "async-update", "atan2", "atanh", "batch-norm-grad", "batch-norm-inference"),
+    *("batch-norm-training", "bitcast", "bitcast-convert", "broadcast", "call", "cbrt", "ceil", "cholesky", "clamp"),
+    *("collective-broadcast", "collective-permute", "collective-permute-done", "collective-permute-start", "compare"),
+    *("complex", "concatenate", "conditional", "constant", "convert", "convolution", "copy", "copy-done"),
+    *("copy-start", "cosine", "cosh", "count-leading-zeros", "custom-call", "divide", "domain", "dot"),
+    *("dynamic-reshape", "dynamic-slice", "dynamic-update-slice", "erf", "exponential", "exponential-minus-one"),
+    *("fft", "floor", "fusion", "gather", "get-dimension-size", "get-tuple-element", "imag", "infeed", "iota"),
+    *("is-finite", "log", "log-plus-one", "logistic", "map", "maximum", "minimum", "mulhi", "multiply", "negate"),
+    *("not", "opt-barrier", "or", "outfeed", "pad", "parameter", "partition-id", "popcnt", "power"),
+    *("ragged-all-to-all", "ragged-dot", "real", "recv", "recv-done", "reduce", "reduce-precision", "reduce-scatter"),
+    *("reduce-window", "remainder", "replica-id", "reshape", "reverse", "rng", "rng-bit-generator"),
+    *("rng-get-and-update-state", "round-nearest-afz", "round-nearest-even", "rsqrt", "scaled-dot", "scan"),
+    *("scatter", "select", "select-and-scatter", "send", "send-done", "set-dimension-size", "shift-left"),
+    *("shift-right-arithmetic", "shift-right-logical", "sign", "sine", "sinh", "slice", "sort", "sqrt"),
+    *("stochastic-convert", "subtract", "tan", "tanh", "topk", "transpose", "triangular-solve", "tuple", "while"),
+    "xor",
+)
+"""0 stands for every opcode that this list does not know. New ones go to the end, with a new `FEATURISER_VERSION`.
+
+Source: openxla/xla, `xla/hlo/ir/hlo_opcode.h`, the 133 opcodes of jaxlib 0.10.2.
+"""
+
+OPCODE_IDS = {name: place for place, name in enumerate(OPCODES)}
+"""Opcode → number."""
+
+MOVEMENT = frozenset(
+    {"bitcast", "bitcast-convert", "broadcast", "concatenate", "copy", "copy-start", "dynamic-reshape", "iota", "pad"}
+    | {"reshape", "reverse", "slice", "transpose", "get-tuple-element", "tuple", "constant", "parameter"}
+)
+"""Opcodes that only place values."""
+
+INDEXED = frozenset({"gather", "scatter", "dynamic-slice", "dynamic-update-slice"})
+"""Opcodes that find their place at run time."""
+
+REDUCING = frozenset({"reduce", "reduce-window", "select-and-scatter", "map", "scan"})
+"""Opcodes that apply a computation of their own to many elements."""
+
+MATRIX = frozenset({"dot", "ragged-dot", "scaled-dot", "cholesky", "triangular-solve"})
+"""Opcodes of linear algebra."""
+
+COLLECTIVE = frozenset(
+    {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start", "all-to-all", "collective-broadcast"}
+    | {"collective-permute", "collective-permute-start", "ragged-all-to-all", "reduce-scatter", "recv", "send"}
+)
+"""Opcodes that exchange with other devices."""
+
 
 LISTED, WINDOWED = 6, 4
 _WINDOW_LISTS = ("size", "stride", "padding_low", "padding_high", "dilation", "base_dilation", "reversed")

@@ -28,11 +28,12 @@ from phasepoint.learn.kernels.model import (
 )
 from phasepoint.learn.models.analytic import analytic_arrays, fit_analytic, predict_analytic
 from phasepoint.learn.models.model_file import Progress
-from phasepoint.learn.models.network import NetworkSettings
-from phasepoint.learn.models.training import TrainingData, TrainingSettings, train_ensemble
+from phasepoint.learn.models.network import NetworkShape
+from phasepoint.learn.models.network_training import TrainingData, TrainingSettings, train_ensemble
 from phasepoint.learn.models.trees import pack_trees
 
 COVERAGE = 0.9
+"""Chance with which an interval is meant to hold the true time."""
 LEAST_OF_KIND = 30
 """Calibration kernels of a kind from which it has a quantile of its own: 3 lie above the 90 % point."""
 
@@ -40,8 +41,11 @@ LONG_PS = 5e6
 """5 µs: kernels from here on count in full; shorter ones in proportion, for a program's time is the sum."""
 
 LEAST_WEIGHT = 0.1
+"""Of the shortest kernels, a choice: they count little, and not nothing."""
 PLACE_DIMENSIONS = 10
+"""Axes of the space of distances, a choice."""
 MOST_POINTS = 4000
+"""Training kernels that are kept for distances, a choice: 160 kB of the model's file."""
 REACH = 0.3
 """How far (log) beyond the training kernels' ratios to the analytic model an answer may go."""
 
@@ -145,8 +149,8 @@ def fit_kernel_model(
     return _calibrated(KernelModel(arrays, card), data)
 
 
-def _network_settings(settings: FitSettings) -> NetworkSettings:
-    return NetworkSettings(
+def _network_settings(settings: FitSettings) -> NetworkShape:
+    return NetworkShape(
         len(OPCODES),
         NODE_FEATURES,
         len(INPUT_NAMES),
@@ -161,7 +165,7 @@ def _network_settings(settings: FitSettings) -> NetworkSettings:
 def _fit_networks(
     data: _Kernels,
     base: Floats,
-    network: NetworkSettings,
+    network: NetworkShape,
     settings: FitSettings,
     *,
     arrays: dict[str, npt.NDArray[Any]],

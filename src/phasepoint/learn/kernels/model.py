@@ -34,8 +34,8 @@ from phasepoint.learn.hlo_graph.graphs import (
     execution_features,
 )
 from phasepoint.learn.models.analytic import AnalyticModel, analytic_from_arrays, predict_analytic
-from phasepoint.learn.models.model_file import Model
-from phasepoint.learn.models.network import InputGraph, NetworkSettings, network_log_times
+from phasepoint.learn.models.model_file import StoredModel
+from phasepoint.learn.models.network import InputGraph, NetworkShape, network_log_times
 from phasepoint.learn.models.trees import predict_trees
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -145,7 +145,7 @@ SPREAD_FLOOR = 0.03
 
 
 @dataclass(frozen=True)
-class Prediction:
+class KernelPrediction:
     """What a model says of n kernels.
 
     Attributes:
@@ -193,7 +193,7 @@ class KernelModel:
     card: Mapping[str, Any]
 
     @classmethod
-    def from_model(cls, model: Model) -> "KernelModel":
+    def from_model(cls, model: StoredModel) -> "KernelModel":
         """The model in a file.
 
         Raises:
@@ -227,11 +227,11 @@ class KernelModel:
         return analytic_from_arrays(self.arrays, source="the corpus")
 
     @cached_property
-    def network(self) -> NetworkSettings:
+    def network(self) -> NetworkShape:
         """Of every member."""
-        return NetworkSettings(**self.card["network"])
+        return NetworkShape(**self.card["network"])
 
-    def predict(self, graphs: Sequence[KernelGraph]) -> Prediction:
+    def predict(self, graphs: Sequence[KernelGraph]) -> KernelPrediction:
         """Times of kernels, one execution each."""
         said = self.log_times(graphs)
         kinds = kind_rows(graphs)
@@ -239,7 +239,7 @@ class KernelModel:
         middle = self.blended(said)
         half = self.arrays["quantile"][kinds] * interval_scale(said.spread) * np.maximum(distance, 1.0)
         half = np.minimum(half, 20.0)
-        return Prediction(np.exp(middle), np.exp(middle - half), np.exp(middle + half), distance)
+        return KernelPrediction(np.exp(middle), np.exp(middle - half), np.exp(middle + half), distance)
 
     def blended(self, said: LogTimes) -> Floats:
         """Log of the predicted times: networks and trees, in the shares that were best on the calibration kernels."""

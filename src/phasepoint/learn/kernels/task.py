@@ -18,10 +18,11 @@ from phasepoint.learn.corpus.corpus import Corpus, CorpusProgram, Split, kernels
 from phasepoint.learn.kernels.fit import LONG_PS, FitSettings, fit_kernel_model
 from phasepoint.learn.kernels.model import KIND, KernelModel
 from phasepoint.learn.models.analytic import predict_analytic
-from phasepoint.learn.models.model_file import Model, Progress, read_model
+from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, error_rows, kendall_tau, mean_absolute_relative_error
 
 _ROUNDS = 20
+"""Of reweighting, a choice."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,14 @@ class SplitResult:
         coverage: share of test kernels of at least 5 µs inside their 90 % interval; None where there are none.
     """
 
-    model: Model
+    model: StoredModel
     rows: tuple[EvaluationRow, ...]
     coverage: float | None
 
 
 def train(
     folder: str | Path, *, seed: int = 0, progress: Progress | None = None, settings: FitSettings | None = None
-) -> Model:
+) -> StoredModel:
     """A model of the kernels of a corpus; its card says how it did on the fifth of programs that was held out.
 
     Args:
@@ -144,7 +145,9 @@ def evaluate_split(
     overhead = fit_overhead(known, time.astype(np.float64))
     fitted = replace(fitted, card={**fitted.card, "overhead": overhead.to_json()})
     rows = _rows(fitted, corpus, test, [corpus.programs[row] for row in split.test])
-    model = Model(corpus.path.name, KIND, _stored(fitted, corpus, learn), _card(fitted, corpus, split, rows, seed))
+    model = StoredModel(
+        corpus.path.name, KIND, _stored(fitted, corpus, learn), _card(fitted, corpus, split, rows, seed)
+    )
     prediction = fitted.predict([corpus.kernels.graphs[row] for row in test])
     inside = (prediction.low_ps <= time[test]) & (time[test] <= prediction.high_ps)
     long = time[test] >= LONG_PS
@@ -152,7 +155,7 @@ def evaluate_split(
 
 
 def evaluate(
-    model: Model | None, folder: str | Path, *, seed: int = 0, progress: Callable[..., Any] | None = None
+    model: StoredModel | None, folder: str | Path, *, seed: int = 0, progress: Callable[..., Any] | None = None
 ) -> Evaluation:
     """A model on a corpus: its errors, those of the analytic model beside them, and times of whole programs.
 
@@ -257,6 +260,9 @@ def _card(
     fitted: KernelModel, corpus: Corpus, split: Split, rows: tuple[EvaluationRow, ...], seed: int
 ) -> dict[str, Any]:
     learn, calibrate, test = kernels_of_split(corpus, split)
+    floor = corpus.noise_floor_long_ratio
+    if np.isinf(floor):
+        raise ModelError(f"a noise floor of {floor} is no number; collect the corpus anew")
     parts = {"train": (split.train, learn), "calibrate": (split.calibrate, calibrate), "test": (split.test, test)}
     return {
         "device": dict(corpus.device),
@@ -269,13 +275,7 @@ def _card(
         "date": datetime.now(UTC).date().isoformat(),
         "seed": seed,
         "versions": dict(corpus.versions or {}),
-        "noise_floor_ratio": _known(corpus.noise_floor_long_ratio),
+        "noise_floor_ratio": None if np.isnan(floor) else floor,
         "errors": [{"group": row.group, "n": row.n, "mape": row.mape, "tau": row.tau} for row in rows],
         **fitted.card,
     }
-
-
-def _known(value: float) -> float | None:
-    if np.isinf(value):
-        raise ModelError(f"a noise floor of {value} is no number; collect the corpus anew")
-    return None if np.isnan(value) else value

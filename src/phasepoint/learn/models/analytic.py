@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
+from phasepoint.core.units import PS_PER_S
 from phasepoint.devices import DeviceSpec
+from phasepoint.learn.hlo_graph.features import KERNEL_COLUMN_OF
 from phasepoint.learn.hlo_graph.graphs import KINDS, KernelGraph
-from phasepoint.learn.hlo_graph.kernel_features import KERNEL_COLUMN_OF
 
 FLOP_PER_TRANSCENDENTAL = 16.0
 """What one transcendental costs on a device of which only peaks are known, in flop at the peak.
@@ -31,7 +32,7 @@ LEAST_KERNELS = 8
 """Kernels of a kind below which it takes the coefficients of all kinds together: two for each coefficient."""
 
 _ROUNDS = 12
-_PS_PER_S = 1e12
+"""Of the fit, a choice: the best one counts, whichever it is."""
 _MATRIX_KINDS = frozenset({"dot", "convolution"})
 _MATRIX_TYPES = {
     "f32": ("tf32", "f32", "bf16"),
@@ -125,7 +126,7 @@ def predict_analytic(model: AnalyticModel, graphs: Sequence[KernelGraph]) -> tup
     memory, launch = work[:, 2] * table[:, 2], table[:, 3]
     ranked = np.argmax(np.stack([compute, memory, launch], axis=1), axis=1)
     names = ("compute", "memory", "latency")
-    return (np.maximum(compute, memory) + launch) * _PS_PER_S, tuple(names[place] for place in ranked)
+    return (np.maximum(compute, memory) + launch) * PS_PER_S, tuple(names[place] for place in ranked)
 
 
 def work_of_graphs(graphs: Sequence[KernelGraph]) -> Floats:
@@ -136,6 +137,7 @@ def work_of_graphs(graphs: Sequence[KernelGraph]) -> Floats:
 
 
 def _width(graph: KernelGraph) -> str:
+    """Of a product's elements, as in `_MATRIX_TYPES`."""
     if graph.feature("is_float64"):
         return "f64"
     return "narrow" if graph.feature("is_narrow") else "f32"
@@ -153,7 +155,7 @@ def fit_analytic(graphs: Sequence[KernelGraph], time_ps: npt.ArrayLike) -> Analy
     Raises:
         ModelError: there are too few kernels, or times that are not above 0.
     """
-    measured = np.asarray(time_ps, np.float64) / _PS_PER_S
+    measured = np.asarray(time_ps, np.float64) / PS_PER_S
     if len(graphs) < LEAST_KERNELS:
         raise ModelError(f"an analytic model is fitted to at least {LEAST_KERNELS} kernels, not {len(graphs)}")
     if measured.shape != (len(graphs),) or not (measured > 0).all():

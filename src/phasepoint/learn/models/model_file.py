@@ -14,6 +14,7 @@ import numpy.typing as npt
 from phasepoint.core.errors import ModelError, OutputExistsError
 
 MODEL_VERSION = 1
+"""Of the folder's format."""
 ARRAYS, CARD = "model.npz", "card.json"
 
 
@@ -22,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Model:
+class StoredModel:
     """A stored model.
 
     Attributes:
@@ -38,7 +39,7 @@ class Model:
     card: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_model(model: Model, path: str | Path, *, force: bool = False) -> None:
+def write_model(model: StoredModel, path: str | Path, *, force: bool = False) -> None:
     """Write a model's folder.
 
     Raises:
@@ -55,7 +56,7 @@ def write_model(model: Model, path: str | Path, *, force: bool = False) -> None:
     (folder / CARD).write_text(json.dumps(card, indent=2, sort_keys=False) + "\n", encoding="utf-8")
 
 
-def read_model(path: str | Path, *, kind: str | None = None) -> Model:
+def read_model(path: str | Path, *, kind: str | None = None) -> StoredModel:
     """Read a model's folder.
 
     Args:
@@ -66,9 +67,13 @@ def read_model(path: str | Path, *, kind: str | None = None) -> Model:
         ModelError: there is no model, it is damaged, of a newer version, or of another kind.
     """
     text = str(path)
-    if text.startswith("builtin:"):
-        return _read_builtin(text.removeprefix("builtin:"), kind)
-    return _read_folder(Path(path), kind)
+    if not text.startswith("builtin:"):
+        return _read_folder(Path(path), kind)
+    name = text.removeprefix("builtin:")
+    if name not in builtin_models():
+        raise ModelError(f"no model called {name!r} came with the package; there are: {', '.join(builtin_models())}")
+    with as_file(files("phasepoint.learn").joinpath("models").joinpath(name)) as folder:
+        return _read_folder(folder, kind)
 
 
 def builtin_models() -> tuple[str, ...]:
@@ -77,14 +82,7 @@ def builtin_models() -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in root.iterdir() if entry.joinpath(CARD).is_file()))
 
 
-def _read_builtin(name: str, kind: str | None) -> Model:
-    if name not in builtin_models():
-        raise ModelError(f"no model called {name!r} came with the package; there are: {', '.join(builtin_models())}")
-    with as_file(files("phasepoint.learn").joinpath("models").joinpath(name)) as folder:
-        return _read_folder(folder, kind)
-
-
-def _read_folder(folder: Path, kind: str | None) -> Model:
+def _read_folder(folder: Path, kind: str | None) -> StoredModel:
     card = _read_card(folder)
     version = card.pop("version", None)
     if not isinstance(version, int) or version > MODEL_VERSION:
@@ -99,7 +97,7 @@ def _read_folder(folder: Path, kind: str | None) -> Model:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise ModelError(f"{folder / ARRAYS} cannot be read ({error}); train the model anew") from error
-    return Model(folder.name, found, arrays, card)
+    return StoredModel(folder.name, found, arrays, card)
 
 
 def _read_card(folder: Path) -> dict[str, Any]:

@@ -120,11 +120,13 @@ Parameters = Mapping[str, Any]
 AGGREGATIONS = ("sage", "gat", "none")
 REDUCTIONS = ("nodes", "columns", "lstm", "transformer")
 HEADS = 4
+"""Of attention, a choice: 16 columns each at the default width."""
 _FAR = -1e9
+"""In place of minus infinity, which gives NaN where all of a row is masked."""
 
 
 @dataclass(frozen=True)
-class NetworkSettings:
+class NetworkShape:
     """Shape of a network.
 
     Attributes:
@@ -158,11 +160,11 @@ class NetworkSettings:
             raise ValueError(f"hidden is a multiple of {HEADS}, not {self.hidden}")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as `NetworkSettings(**values)` takes them back."""
+        """Plain values, as `NetworkShape(**values)` takes them back."""
         return asdict(self)
 
 
-def create_parameters(settings: NetworkSettings, *, seed: int) -> dict[str, npt.NDArray[np.float32]]:
+def create_parameters(settings: NetworkShape, *, seed: int) -> dict[str, npt.NDArray[np.float32]]:
     """Weights to start from: He-normal, biases 0, the last layer 0 so that an untrained network adds nothing."""
     draw = np.random.default_rng(seed)
     values = {"opcode": (draw.standard_normal((settings.opcodes, settings.embedding)) * 0.5).astype(np.float32)}
@@ -173,7 +175,7 @@ def create_parameters(settings: NetworkSettings, *, seed: int) -> dict[str, npt.
     return values
 
 
-def predict_network(xp: Any, parameters: Parameters, batch: GraphBatch, settings: NetworkSettings) -> Any:
+def predict_network(xp: Any, parameters: Parameters, batch: GraphBatch, settings: NetworkShape) -> Any:
     """One number per graph: log of a time, or of its ratio to another, or a score.
 
     Args:
@@ -197,7 +199,7 @@ def predict_network(xp: Any, parameters: Parameters, batch: GraphBatch, settings
     return _reduce(xp, parameters, settings, (hidden, mask, root), batch)
 
 
-def _layer_shapes(settings: NetworkSettings) -> dict[str, tuple[int, int]]:
+def _layer_shapes(settings: NetworkShape) -> dict[str, tuple[int, int]]:
     """Shape of every dense layer, in the order in which they are drawn."""
     hidden, static = settings.hidden, settings.kernel_features * settings.static_features
     shapes = {"node0": (settings.embedding + settings.node_features, hidden), "node1": (hidden, hidden)}
@@ -272,7 +274,7 @@ _MESSAGES: Mapping[str, Callable[..., Any]] = {"sage": _pass_sage, "gat": _pass_
 
 
 def _reduce(
-    xp: Any, parameters: Parameters, settings: NetworkSettings, nodes: tuple[Any, Any, Any], batch: GraphBatch
+    xp: Any, parameters: Parameters, settings: NetworkShape, nodes: tuple[Any, Any, Any], batch: GraphBatch
 ) -> Any:
     """Nodes and the kernel's features to one number per graph.
 
@@ -367,7 +369,7 @@ def _sigmoid(xp: Any, values: Any) -> Any:
 
 
 def network_log_times(
-    weights: Mapping[str, Any], network: NetworkSettings, graphs: Sequence[InputGraph], *, batch_nodes: int = 8192
+    weights: Mapping[str, Any], network: NetworkShape, graphs: Sequence[InputGraph], *, batch_nodes: int = 8192
 ) -> Floats:
     """What the network says of each graph, without the offset; NumPy alone."""
     said = np.zeros(len(graphs))

@@ -18,7 +18,9 @@ PACKED = ("baseline", "edges", "edge_starts", "feature", "threshold", "right", "
 """Names of the arrays of a packed ensemble."""
 
 _LEAF = -1
+"""In place of the feature of a node that has none."""
 _MISSING = 1 << 14
+"""Place of a missing value: beyond the 255 thresholds that a feature may have, within int16."""
 _COMPILE_FROM = 20_000_000
 """Rows × trees from which the compiled walk pays for its start (half a second): measured on one core, 2026."""
 
@@ -87,7 +89,7 @@ def predict_trees(arrays: Mapping[str, NDArray[Any]], X: Any) -> NDArray[np.floa
     if len(rows) * (len(arrays["starts"]) - 1) >= _COMPILE_FROM:
         from phasepoint.learn.models.tree_walk import walk_trees
 
-        total = walk_trees(places, nodes, arrays["value"], arrays["starts"])
+        total = walk_trees(places, nodes, arrays["value"], arrays["starts"], _MISSING)
     else:
         total = _walk(places, nodes, arrays["value"], arrays["starts"])
     return np.asarray(total + arrays["baseline"][0], np.float64)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.operators.work import PRODUCTS, Work
+from phasepoint.learn.operators.work import PRODUCTS, OperatorWork
 
 if TYPE_CHECKING:
     from phasepoint.devices import DeviceSpec
@@ -34,6 +34,7 @@ _VARIANT_NM = {12.0: 16.0}
 """Processes named after a density that are a variant of a larger one: the same energy (P4 and T4)."""
 _NO_POWER_W = 1e6  # a board whose power is not published is taken to have enough
 _TINY_S = 1e-12
+"""In place of 0, which has no logarithm: far below any kernel."""
 _LANES = 64.0
 """Multiprocessors are counted in units of so many lanes: one of 128 does as much as two (P4, left out: error of
 convolutions 58 % as counted by the maker, 28 % so)."""
@@ -109,7 +110,7 @@ def _generation(spec: "DeviceSpec") -> tuple[float, float]:
     return (float(int(number[1]) >= 70), float(int(number[1]) >= 80))
 
 
-def bound_of_work(work: Work, device: Traits) -> Floats:
+def bound_of_work(work: OperatorWork, device: Traits) -> Floats:
     """The time that physics asks for at least: flop at the peak, compulsory bytes at the memory's bandwidth, seconds.
 
     Inputs are taken to lie in memory, not in a cache, as in a measurement of one operator alone.
@@ -117,7 +118,7 @@ def bound_of_work(work: Work, device: Traits) -> Floats:
     return np.maximum(work.least_flop / device.flop_per_s, work.bytes / device.bytes_per_s)
 
 
-def features_of_work(kind: str, work: Work, device: Traits) -> Features:
+def features_of_work(kind: str, work: OperatorWork, device: Traits) -> Features:
     """Features of operators of one class on one device."""
     make = _product_features if kind in PRODUCTS else _row_features
     shape, terms = make(work, device)
@@ -130,7 +131,7 @@ def features_of_work(kind: str, work: Work, device: Traits) -> Features:
     )
 
 
-def _row_features(work: Work, device: Traits) -> tuple[list[Floats], list[Floats]]:
+def _row_features(work: OperatorWork, device: Traits) -> tuple[list[Floats], list[Floats]]:
     rows, length = work.batch, work.m
     terms = [
         work.bytes / device.bytes_per_s,
@@ -150,7 +151,7 @@ def _row_features(work: Work, device: Traits) -> tuple[list[Floats], list[Floats
     return shape, terms
 
 
-def _product_features(work: Work, device: Traits) -> tuple[list[Floats], list[Floats]]:
+def _product_features(work: OperatorWork, device: Traits) -> tuple[list[Floats], list[Floats]]:
     m, n, k = work.m, work.n, work.k
     per_flop_s = device.multiprocessors / device.flop_per_s  # of one multiprocessor
     steps = np.ceil(k / _STEP)
@@ -171,7 +172,7 @@ def _product_features(work: Work, device: Traits) -> tuple[list[Floats], list[Fl
     return _product_shape(work, device), [*compute, *store, *latency, *over, *energy, *memory]
 
 
-def _product_shape(work: Work, device: Traits) -> list[Floats]:
+def _product_shape(work: OperatorWork, device: Traits) -> list[Floats]:
     m, n, k = work.m, work.n, work.k
 
     def fill(size: Floats, tile: int) -> Floats:
@@ -196,7 +197,7 @@ def _product_shape(work: Work, device: Traits) -> list[Floats]:
     ]
 
 
-def _panel_bytes(work: Work, device: Traits) -> Floats:
+def _panel_bytes(work: OperatorWork, device: Traits) -> Floats:
     """What waves of tiles of 64 × 64 read beyond the compulsory bytes where the inputs do not stay in the cache."""
     rows, columns = np.ceil(work.n / 64), np.ceil(work.m / 64)
     at_once = np.minimum(work.batch * rows * columns, 6 * device.multiprocessors)
@@ -208,7 +209,7 @@ def _panel_bytes(work: Work, device: Traits) -> Floats:
     return np.asarray(np.maximum(read - work.read_bytes, 0) * share)
 
 
-def _read_again(work: Work, device: Traits) -> tuple[Floats, Floats]:
+def _read_again(work: OperatorWork, device: Traits) -> tuple[Floats, Floats]:
     """What GPUs before Volta read again of weights: of many rows, a little of each at a time; and of large ones.
 
     Source: P100 and P4 in `gpu_ops` fall from 16 thousand rows on, both by the same multiple of these bytes. P4 (128

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
-from phasepoint.learn.models.model_file import Model, Progress
-from phasepoint.learn.operators.data import OperatorTimes, read_operator_times
+from phasepoint.learn.models.model_file import Progress, StoredModel
 from phasepoint.learn.operators.features import WITH_GENERATION, Traits, traits_of_device
 from phasepoint.learn.operators.training import (
     STEPS,
-    Rows,
+    OperatorRows,
     device_log_time,
     measured_floors,
     member_of,
@@ -27,17 +26,19 @@ from phasepoint.learn.operators.training import (
     train_members,
     typical_floors,
 )
-from phasepoint.learn.operators.work import CLASSES, Work, join_works
+from phasepoint.learn.operators.work import CLASSES, OperatorTimes, OperatorWork, join_works, read_operator_times
 
 EDGES = (-0.7, 0.4)
 """Logarithm of device time over dispatch, between which both count; below dispatch alone, above the device alone."""
 OTHER_LIBRARY = 1.0
 """Distance of another maker's libraries, and of another element type: other kernels. Assumed."""
 _COVERED = 0.9
+"""Share of a left-out device's measurements that intervals are stretched to hold: what they are said to hold."""
 _WIDEST = 4.0
+"""Times that quantiles are stretched at most, a choice."""
 
 
-def shape_sizes(work: Work) -> Floats:
+def shape_sizes(work: OperatorWork) -> Floats:
     """Sizes by which operators of one class are compared: log2, shape [n, 6]."""
     sizes = (work.flop, work.bytes, work.batch, work.m, work.n, work.k)
     return np.log2(np.maximum(np.stack(sizes, 1), 1.0))
@@ -166,7 +167,9 @@ class FittedClass:
     coverage: float
 
 
-def fit_operators(folder: str | Path, *, seed: int = 0, steps: int = STEPS, progress: Progress | None = None) -> Model:
+def fit_operators(
+    folder: str | Path, *, seed: int = 0, steps: int = STEPS, progress: Progress | None = None
+) -> StoredModel:
     """Train every class that the folder holds.
 
     Raises:
@@ -196,7 +199,7 @@ def fit_operators(folder: str | Path, *, seed: int = 0, steps: int = STEPS, prog
         "steps": steps,
         "notes": list(notes),
     }
-    return Model("gpu-ops", "operators", arrays, card)
+    return StoredModel("gpu-ops", "operators", arrays, card)
 
 
 def fit_class(kind: str, times: tuple[OperatorTimes, ...], *, seed: int, steps: int = STEPS) -> FittedClass:
@@ -221,7 +224,7 @@ def fit_class(kind: str, times: tuple[OperatorTimes, ...], *, seed: int, steps: 
     return FittedClass(kind, rows.ops, arrays, left_out, coverage)
 
 
-def _left_out(rows: Rows, members: Sequence[Mapping[str, Any]], log_floor: Floats, out: int | None) -> LeftOut:
+def _left_out(rows: OperatorRows, members: Sequence[Mapping[str, Any]], log_floor: Floats, out: int | None) -> LeftOut:
     of = rows.device == out if out is not None else np.ones(len(rows.device), bool)
     inputs = (rows.shape[of].astype(np.float64), rows.terms[of].astype(np.float64))
     predicted, own = np.zeros(int(of.sum())), np.zeros(int(of.sum()))

@@ -9,12 +9,20 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
-from phasepoint.learn.models.model_file import Model, Progress, read_model
-from phasepoint.learn.operators.data import OperatorTimes, read_operator_times
+from phasepoint.core.units import PS_PER_S
+from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 from phasepoint.learn.operators.features import Features, features_of_work, traits_of_device
 from phasepoint.learn.operators.fit import OTHER_LIBRARY, device_distance, shape_distance, shape_sizes, widened
 from phasepoint.learn.operators.training import device_log_time, join_floor
-from phasepoint.learn.operators.work import CLASSES, Operator, Work, operator_class, work_of_operators
+from phasepoint.learn.operators.work import (
+    CLASSES,
+    Operator,
+    OperatorTimes,
+    OperatorWork,
+    operator_class,
+    read_operator_times,
+    work_of_operators,
+)
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, error_rows
 
 if TYPE_CHECKING:
@@ -26,7 +34,6 @@ KIND, BUILTIN = "operators", "builtin:gpu-ops"
 LAUNCH_S = 2e-6
 """What starting a kernel takes of a device's time where no framework dispatches it. Assumed: profiles of
 NVIDIA GPUs show 1.5 to 3 µs for kernels that do nothing."""
-_PS = 1e12
 _NETWORK = ("w1", "b1", "w2", "b2", "w3", "b3", "memory", "panel", "rows", "large", "energy", "lag", "start")
 
 
@@ -64,7 +71,7 @@ class OperatorModel:
     scale: float
 
     @classmethod
-    def from_model(cls, model: Model) -> "OperatorModel":
+    def from_model(cls, model: StoredModel) -> "OperatorModel":
         """From a model of kind `operators`.
 
         Raises:
@@ -111,7 +118,7 @@ class OperatorModel:
             answer[:, places] = self._answer(kind, (work_of_operators(asked), floors), device, dtype)
         return OperatorPrediction(*(row for row in answer))
 
-    def predict_work(self, op: str, work: Work, device: "DeviceSpec") -> OperatorPrediction:
+    def predict_work(self, op: str, work: OperatorWork, device: "DeviceSpec") -> OperatorPrediction:
         """As `predict`, of many executions of one operator in f32."""
         kind = operator_class(op)
         floors = self._floors(kind, [op], True)
@@ -128,7 +135,7 @@ class OperatorModel:
         columns = [known[:, self.ops[kind].index(op)] if op in self.ops[kind] else usual for op in ops]
         return np.stack(columns, axis=1)
 
-    def _answer(self, kind: str, asked: tuple[Work, Floats], spec: "DeviceSpec", dtype: str) -> Floats:
+    def _answer(self, kind: str, asked: tuple[OperatorWork, Floats], spec: "DeviceSpec", dtype: str) -> Floats:
         work, floors = asked
         device = traits_of_device(spec, dtype)
         features = features_of_work(kind, work, device)
@@ -141,7 +148,7 @@ class OperatorModel:
         bound = features.bound_s
         time = np.maximum(np.exp(log_time), bound)
         least, most = np.maximum(np.exp(log_time + low), bound), np.exp(np.maximum(log_time + high, np.log(time)))
-        return np.stack([time * _PS, least * _PS, most * _PS, distance, bound * _PS])
+        return np.stack([time * PS_PER_S, least * PS_PER_S, most * PS_PER_S, distance, bound * PS_PER_S])
 
     def _log_time(self, kind: str, features: Features, floors: Floats) -> tuple[Floats, Floats]:
         """Mean over members, and by how much the device's own time exceeds dispatch (logarithms)."""
@@ -158,7 +165,7 @@ class OperatorModel:
         return joined, own
 
 
-def train(folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> Model:
+def train(folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> StoredModel:
     """Train a model of operators on a folder of measurements.
 
     Args:
@@ -175,7 +182,9 @@ def train(folder: str | Path, *, seed: int = 0, progress: Progress | None = None
     return fit_operators(folder, seed=seed, progress=progress)
 
 
-def evaluate(model: Model | None, folder: str | Path, *, seed: int = 0, progress: Progress | None = None) -> Evaluation:
+def evaluate(
+    model: StoredModel | None, folder: str | Path, *, seed: int = 0, progress: Progress | None = None
+) -> Evaluation:
     """Evaluate a model on a folder of measurements of any devices that `devices/specs.toml` names.
 
     Args:
@@ -211,7 +220,7 @@ def _rows(times: Sequence[OperatorTimes], predicted: Sequence[OperatorPrediction
     groups = [(kind, None) for kind in kinds] + [(kind, name) for kind in kinds for name in names]
     for kind, name in groups:
         pairs = [
-            (guess.time_ps / _PS, part.time_s)
+            (guess.time_ps / PS_PER_S, part.time_s)
             for part, guess in zip(times, predicted, strict=True)
             if part.kind == kind and name in (None, part.device)
         ]
@@ -222,13 +231,17 @@ def _rows(times: Sequence[OperatorTimes], predicted: Sequence[OperatorPrediction
     return tuple(rows)
 
 
-def _remarks(times: Sequence[OperatorTimes], predicted: Sequence[OperatorPrediction], model: Model) -> tuple[str, ...]:
+def _remarks(
+    times: Sequence[OperatorTimes], predicted: Sequence[OperatorPrediction], model: StoredModel
+) -> tuple[str, ...]:
     seen = set(model.card.get("devices", ()))
     trained_on = sorted({part.device for part in times if part.spec.name in seen})
-    below = sum(int((part.time_s * _PS < guess.bound_ps).sum()) for part, guess in zip(times, predicted, strict=True))
+    below = sum(
+        int((part.time_s * PS_PER_S < guess.bound_ps).sum()) for part, guess in zip(times, predicted, strict=True)
+    )
     inside = np.concatenate(
         [
-            (guess.low_ps <= part.time_s * _PS) & (part.time_s * _PS <= guess.high_ps)
+            (guess.low_ps <= part.time_s * PS_PER_S) & (part.time_s * PS_PER_S <= guess.high_ps)
             for part, guess in zip(times, predicted, strict=True)
         ]
     )

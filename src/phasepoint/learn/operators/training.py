@@ -3,7 +3,7 @@
 Physical times, weighed by a small network of the shape: written once, over NumPy and over jax.numpy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
-from phasepoint.core.errors import MissingExtraError, ModelError
-from phasepoint.learn.operators.data import OperatorTimes
+from phasepoint.core.errors import ModelError
+from phasepoint.learn.models.training import Trainer, import_optax, make_trainer, train
 from phasepoint.learn.operators.features import GENERATIONS, TILES, WITH_GENERATION, features_of_work, traits_of_device
-from phasepoint.learn.operators.work import PRODUCTS
+from phasepoint.learn.operators.work import PRODUCTS, OperatorTimes
 
 HIDDEN = 24
+"""Width of both hidden layers, a choice."""
 _LIMIT = 4.0  # of a learned factor, natural logarithm
 _T = len(TILES)
 SOME_DEVICES = {"rows": 5 * _T + 2, "large": 5 * _T + 3}
@@ -91,7 +92,8 @@ def _log_sum(values: Any, xp: Any) -> Any:
 
 
 STEPS = 1500
-_BATCH, _RATE, _DECAY, _CHUNK = 512, 1e-2, 1e-3, 100
+"""Of the optimiser, a choice: what the shipped model was trained with."""
+_BATCH, _RATE, _DECAY = 512, 1e-2, 1e-3
 _ROWS_PER_PART = 4000  # of one operator on one device: more bring no accuracy and cost time
 _FLOOR_SHARE = {True: 1.0, False: 10.0}  # percentile taken for the dispatch, of products and of others (more are small)
 _ODD = 0.15  # products: an error beyond this counts less and less
@@ -99,11 +101,9 @@ _SOFT = 1e-3  # others: below about 3 % an error counts with its square, above w
 _START_S, _OFF = 8e-6, 10.0
 _SCALARS = ("memory", "panel", "rows", "large", "energy", "lag", "start")
 
-Progress = Callable[[float, str], None]
-
 
 @dataclass(frozen=True)
-class Rows:
+class OperatorRows:
     """Measurements of one class, joined.
 
     Attributes:
@@ -129,7 +129,7 @@ class Rows:
     devices: tuple[str, ...]
 
 
-def rows_of_times(kind: str, times: Sequence[OperatorTimes], *, seed: int, most: int = _ROWS_PER_PART) -> Rows:
+def rows_of_times(kind: str, times: Sequence[OperatorTimes], *, seed: int, most: int = _ROWS_PER_PART) -> OperatorRows:
     """Measurements of one class, at most so many of each operator and device, chosen by the seed."""
     parts = [part for part in times if part.kind == kind]
     ops = tuple(sorted({part.op for part in parts}))
@@ -145,7 +145,7 @@ def rows_of_times(kind: str, times: Sequence[OperatorTimes], *, seed: int, most:
         log_time.append(np.log(part.time_s[kept]))
         op.append(np.full(len(kept), ops.index(part.op)))
         device.append(np.full(len(kept), devices.index(part.spec.name)))
-    return Rows(
+    return OperatorRows(
         kind,
         np.concatenate(shape),
         np.concatenate(terms),
@@ -158,7 +158,7 @@ def rows_of_times(kind: str, times: Sequence[OperatorTimes], *, seed: int, most:
     )
 
 
-def measured_floors(rows: Rows) -> npt.NDArray[np.float64]:
+def measured_floors(rows: OperatorRows) -> npt.NDArray[np.float64]:
     """What an operator takes at least, mostly its dispatch: logarithm of seconds, [ops, devices]; nan: not measured."""
     floors = np.full((len(rows.ops), len(rows.devices)), np.nan)
     for op in range(len(rows.ops)):
@@ -186,13 +186,7 @@ def typical_floors(floors: npt.NDArray[np.float64], left_out: int | None) -> Flo
 
 
 def train_members(
-    rows: Rows,
-    left_out: Sequence[int | None],
-    *,
-    seed: int,
-    steps: int = STEPS,
-    blind: Sequence[bool] = (),
-    progress: Progress | None = None,
+    rows: OperatorRows, left_out: Sequence[int | None], *, seed: int, steps: int = STEPS, blind: Sequence[bool] = ()
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Train one network per entry of `left_out`, which names the device that it does not see.
 
@@ -202,7 +196,6 @@ def train_members(
         seed: of the initial weights and the batches.
         steps: of the optimiser.
         blind: per entry, whether it does not see the generation either; none by default.
-        progress: told the share done.
 
     Returns:
         By name, shape [members, …].
@@ -210,26 +203,22 @@ def train_members(
     Raises:
         MissingExtraError: JAX or optax is not installed.
     """
-    try:
-        import jax
-        import optax  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("training needs JAX and optax; pip install 'phasepoint[learn]'") from error
-    weights = _start_weights(rows, left_out, seed)
-    data = (*_training_data(rows, left_out), _learned_inputs(rows, blind or [False] * len(left_out)))
-    optimiser, scan = _optimiser_and_scan(rows.kind, steps)
-    state = (weights, optimiser.init(weights))
-    random = np.random.default_rng(seed)
-    for done in range(0, steps, _CHUNK):
-        batches = random.integers(0, len(rows.log_time), (min(_CHUNK, steps - done), _BATCH))
-        state = scan(state, batches, data)
-        if progress is not None:
-            progress(min(1.0, (done + _CHUNK) / steps), rows.kind)
-    return {name: np.asarray(jax.device_get(value), np.float32) for name, value in state[0].items()}
+    import_optax()
+    weights, seen = _start_weights(rows, left_out, seed), _seen(rows, left_out)
+    floors = measured_floors(rows)[rows.op, rows.device].astype(np.float32)
+    learned = _learned_inputs(rows, blind or [False] * len(left_out))
+    chosen = np.random.default_rng(seed).integers(0, len(rows.log_time), (steps, _BATCH))
+
+    def batches() -> Iterator[Any]:
+        columns = (rows.shape, rows.terms, rows.log_time, floors)
+        return ((*(column[of] for column in columns), seen[:, of], learned) for of in chosen)
+
+    trained: dict[str, npt.NDArray[np.float32]] = train(_trainer(rows.kind, steps), weights, batches, epochs=1).weights
+    return trained
 
 
 def predicted_log_time(
-    rows: Rows, weights: Mapping[str, npt.NDArray[np.float32]], log_floor: Floats, chosen: Any = slice(None)
+    rows: OperatorRows, weights: Mapping[str, npt.NDArray[np.float32]], log_floor: Floats, chosen: Any = slice(None)
 ) -> Floats:
     """Logarithm of seconds of one member's answer for some rows, never below the bound."""
     features = (rows.shape[chosen].astype(np.float64), rows.terms[chosen].astype(np.float64))
@@ -243,7 +232,7 @@ def member_of(weights: Mapping[str, npt.NDArray[np.float32]], number: int) -> di
     return {name: value[number] for name, value in weights.items()}
 
 
-def _start_weights(rows: Rows, left_out: Sequence[int | None], seed: int) -> dict[str, npt.NDArray[np.float32]]:
+def _start_weights(rows: OperatorRows, left_out: Sequence[int | None], seed: int) -> dict[str, npt.NDArray[np.float32]]:
     members = len(left_out)
     random = np.random.default_rng(seed)
     sizes = (rows.shape.shape[1], HIDDEN, HIDDEN, outputs_of_class(rows.kind))
@@ -271,7 +260,7 @@ def _start_weights(rows: Rows, left_out: Sequence[int | None], seed: int) -> dic
     return {name: np.asarray(value, np.float32) for name, value in weights.items()}
 
 
-def _without_unseen(weights: Mapping[str, Any], rows: Rows, left_out: Sequence[int | None]) -> None:
+def _without_unseen(weights: Mapping[str, Any], rows: OperatorRows, left_out: Sequence[int | None]) -> None:
     """A term that no device of a member has is off: where it starts would be what it says of a left-out device."""
     for name, column in SOME_DEVICES.items():
         has = np.unique(rows.device[rows.terms[:, column] > rows.terms[:, column].min()])
@@ -280,7 +269,7 @@ def _without_unseen(weights: Mapping[str, Any], rows: Rows, left_out: Sequence[i
                 weights[name][member] = -_OFF
 
 
-def _learned_inputs(rows: Rows, blind: Sequence[bool]) -> npt.NDArray[np.float32]:
+def _learned_inputs(rows: OperatorRows, blind: Sequence[bool]) -> npt.NDArray[np.float32]:
     """1 where a member learns weights of an input, shape [members, inputs]; those of others stay 0."""
     learned = np.ones((len(blind), rows.shape.shape[1]), np.float32)
     if rows.kind in WITH_GENERATION:
@@ -288,22 +277,20 @@ def _learned_inputs(rows: Rows, blind: Sequence[bool]) -> npt.NDArray[np.float32
     return learned
 
 
-def _training_data(rows: Rows, left_out: Sequence[int | None]) -> tuple[Any, ...]:
-    import jax.numpy as jnp
-
+def _seen(rows: OperatorRows, left_out: Sequence[int | None]) -> npt.NDArray[np.float32]:
+    """How much each row counts for each member, [members, n]: each operator on each device as much as any other."""
     count = np.bincount(rows.device * len(rows.ops) + rows.op, minlength=len(rows.ops) * len(rows.devices))
     weight = 1.0 / count[rows.device * len(rows.ops) + rows.op]
     weight = weight / weight.mean()
     seen = np.stack([weight * (rows.device != out) if out is not None else weight for out in left_out])
     if not (seen.sum(axis=1) > 0).all():
         raise ModelError(f"{rows.kind}: one device alone cannot be left out; at least two are needed")
-    floors = measured_floors(rows)[rows.op, rows.device]
-    return tuple(jnp.asarray(a, jnp.float32) for a in (rows.shape, rows.terms, rows.log_time, floors, seen))
+    return seen.astype(np.float32)
 
 
 @cache
-def _optimiser_and_scan(kind: str, steps: int) -> tuple[Any, Callable[[Any, Any, Any], Any]]:
-    """The optimiser and many of its steps in one call, compiled once per class and shape of its data."""
+def _trainer(kind: str, steps: int) -> Trainer:
+    """The trainer of all members at once, compiled once per class and shape of its data."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -311,27 +298,17 @@ def _optimiser_and_scan(kind: str, steps: int) -> tuple[Any, Callable[[Any, Any,
     schedule = optax.cosine_decay_schedule(_RATE, steps)
     optimiser = optax.adamw(schedule, weight_decay=_DECAY, mask=lambda tree: {name: name[0] == "w" for name in tree})
 
-    def loss(weights: Any, seen: Any, batch: Any) -> Any:
-        shape, terms, log_time, floor = batch
+    def loss_of_member(weights: Any, seen: Any, learned: Any, columns: Any) -> Any:
+        shape, terms, log_time, floor = columns
+        weights = {**weights, "w1": weights["w1"] * learned[:, None]}
         own = device_log_time(kind, weights, (shape, terms), jnp)
         error = join_floor(own, weights["start"], floor, jnp) - log_time
         # what no law of the others explains (P4's largest products) must not bend the law
         cost = jnp.log1p((error / _ODD) ** 2) if kind in WITH_GENERATION else jnp.sqrt(error * error + _SOFT)
         return jnp.sum(seen * cost) / (jnp.sum(seen) + 1e-6)
 
-    def every(weights: Any, chosen: Any, data: Any) -> Any:
-        *columns, seen = data
-        batch = tuple(column[chosen] for column in columns)
-        return jax.vmap(loss, in_axes=(0, 0, None))(weights, seen[:, chosen], batch).sum()
+    def loss(weights: Any, batch: Any) -> Any:
+        *columns, seen, learned = batch
+        return jax.vmap(loss_of_member, in_axes=(0, 0, 0, None))(weights, seen, learned, columns).sum()
 
-    def scan(state: Any, batches: Any, data: Any) -> Any:
-        def step(state: Any, chosen: Any) -> Any:
-            weights, moments = state
-            slope = jax.grad(every)(weights, chosen, data[:-1])
-            slope = {**slope, "w1": slope["w1"] * data[-1][:, :, None]}
-            change, moments = optimiser.update(slope, moments, weights)
-            return (optax.apply_updates(weights, change), moments), None
-
-        return jax.lax.scan(step, state, batches)[0]
-
-    return optimiser, jax.jit(scan)
+    return make_trainer(loss, optimiser)

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.units import PS_PER_S
 from phasepoint.devices.specs import DeviceSpec
-from phasepoint.hlo.work import Work, work_of_instruction
+from phasepoint.hlo.work import Operations, work_of_instruction
 from phasepoint.learn.hlo_graph.graphs import KERNEL_FEATURE_NAMES, OPCODES, KernelGraph, graph_of_kernel
 from phasepoint.learn.hlo_graph.kernels import Kernel
-from phasepoint.learn.models.model_file import Model
-from phasepoint.learn.predict.analytic import analytic_times
-from phasepoint.learn.predict.methods import METHODS
-from phasepoint.learn.predict.target import Target
-from phasepoint.learn.predict.types import Asked, Start, Times
+from phasepoint.learn.models.model_file import StoredModel
+from phasepoint.learn.predict.methods import METHODS, analytic_times
+from phasepoint.learn.predict.types import Asked, Start, TargetDevice, Times
 
 UNKNOWN_WORK_FACTOR = 10.0
 """How much longer a kernel may take whose arithmetic is not known and of which only the bytes are: the ridge of a
@@ -66,7 +65,7 @@ def _custom_call(kernel: Kernel, _: frozenset[str]) -> Doubt | None:
     for node in kernel.nodes:
         one = node.instruction
         if one is not None and one.opcode == "custom-call":
-            work = work_of_instruction(one, lambda _: Work(0, 0))
+            work = work_of_instruction(one, lambda _: Operations(0, 0))
             if work.flop is None:
                 target = one.proto.custom_call_target
                 note = (
@@ -108,8 +107,6 @@ _FINDERS: tuple[Callable[[Kernel, frozenset[str]], Doubt | None], ...] = (
     _collective,
 )
 
-
-PS_PER_S = 1e12
 
 _MAY_RUN_AS = {
     "f64": ("f64",),
@@ -159,106 +156,55 @@ def _peak(spec: DeviceSpec, kernel: Kernel) -> float:
 
 
 _REPORT_EVERY = 64
+"""Kernels between two reports of progress, a choice."""
 _KNOWN = frozenset(OPCODES)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answers:
     """What the methods say of the distinct kernels. Arrays are [n].
 
     Attributes:
         place: of a fingerprint.
-        time_ps: of the first method that answered.
+        analytic_ps: of the analytic model.
+        bound_ps: the least that physics allows; nothing that is said is below it.
+        bound: compute, memory, latency.
+        time_ps: of the first method that answered; NaN until one has.
         low_ps: lower end of its interval, doubts included.
         high_ps: upper end.
         distance: NaN where it learned from nothing.
-        analytic_ps: of the analytic model.
-        bound_ps: the least that physics allows.
         method: who answered.
-        bound: compute, memory, latency.
         shared: ρ of the method.
-        notes: of each kernel.
-        said: of the methods as a whole.
+        launch_ps: what a program takes beside its kernels, for each execution of one.
+        program_ps: the same once, for each execution of the program; by its kernels.
+        notes: of each kernel, in order.
+        said: of the methods as a whole, in order.
         device: the device, where a method knows more than the target's name.
-        launch_ps: what a program takes beside its kernels, for each execution of one; [n].
-        program_ps: the same once, for each execution of the program; [n], by its kernels.
     """
 
     place: Mapping[str, int]
+    analytic_ps: Floats
+    bound_ps: Floats
+    bound: tuple[str, ...]
     time_ps: Floats
     low_ps: Floats
     high_ps: Floats
     distance: Floats
-    analytic_ps: Floats
-    bound_ps: Floats
-    method: tuple[str, ...]
-    bound: tuple[str, ...]
+    method: list[str]
     shared: Floats
-    notes: tuple[tuple[str, ...], ...]
-    said: tuple[str, ...]
-    device: str | None
     launch_ps: Floats
     program_ps: Floats
-
-
-def ask_methods(
-    kernels: Sequence[Kernel],
-    target: Target,
-    model: Model | None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Answers:
-    """Put each distinct kernel to the methods, in the order of their table, until one answers.
-
-    Args:
-        kernels: of all programs; those of one fingerprint are asked once.
-        target: the device.
-        model: the user's; None takes those of the package.
-        progress: called with (kernels read, kernels in all).
-
-    Raises:
-        ModelError: the model cannot be used for the device.
-    """
-    distinct = list({one.fingerprint: one for one in kernels}.values())
-    graphs = _graphs(distinct, progress)
-    analytic_ps, bound = analytic_times(graphs, target, model)
-    asked = Asked(distinct, graphs, analytic_ps)
-    told = _Told(len(distinct))
-    for row in METHODS:
-        start = row.start(target, model)
-        told.said.update(dict.fromkeys(start.notes))
-        left = np.flatnonzero(np.isnan(told.time_ps))
-        if start.answer is not None and len(left):
-            told.fill(start.answer(_part(asked, left)), left, row.name, start)
-    least = least_times(distinct, graphs, target.spec)
-    told.doubt(distinct, graphs)
-    return told.finished(distinct, analytic_ps=np.maximum(analytic_ps, least), bound=bound, least_ps=least)
-
-
-class _Told:
-    """What is known so far of [n] kernels."""
-
-    def __init__(self, n: int) -> None:
-        self.time_ps, self.low_ps, self.high_ps, self.distance = (np.full(n, np.nan) for _ in range(4))
-        self.method: list[str] = [""] * n
-        self.shared = np.ones(n)
-        self.launch_ps, self.program_ps = np.zeros(n), np.zeros(n)
-        self.device: str | None = None
-        self.notes: list[dict[str, None]] = [{} for _ in range(n)]
-        self.said: dict[str, None] = {}
+    notes: list[dict[str, None]]
+    said: dict[str, None]
+    device: str | None = None
 
     def fill(self, times: Times, places: Int64s, method: str, start: Start) -> None:
         """Take the answers of a method for the kernels at some places."""
         answered = ~np.isnan(times.time_ps)
         into = places[answered]
-        for mine, theirs in (
-            (self.time_ps, times.time_ps),
-            (self.low_ps, times.low_ps),
-            (self.high_ps, times.high_ps),
-            (self.distance, times.distance),
-        ):
-            mine[into] = theirs[answered]
-        self.shared[into] = start.shared
-        self.launch_ps[into], self.program_ps[into] = start.launch_ps, start.program_ps
+        for name in ("time_ps", "low_ps", "high_ps", "distance"):
+            getattr(self, name)[into] = getattr(times, name)[answered]
+        self.shared[into], self.launch_ps[into], self.program_ps[into] = start.shared, start.launch_ps, start.program_ps
         self.device = self.device or start.device
         if start.basis is not None and len(into):
             self.said[f"method {method}: {start.basis}"] = None
@@ -276,35 +222,61 @@ class _Told:
                 self.high_ps[place] *= doubt.high
             self.notes[place].update(dict.fromkeys([doubt.note for doubt in doubts] or graph.notes))
 
-    def finished(
-        self, kernels: Sequence[Kernel], *, analytic_ps: Floats, bound: tuple[str, ...], least_ps: Floats
-    ) -> Answers:
-        """All of it, nothing below what physics allows."""
-        return Answers(
-            place={kernel.fingerprint: place for place, kernel in enumerate(kernels)},
-            time_ps=np.maximum(self.time_ps, least_ps),
-            low_ps=np.maximum(self.low_ps, np.minimum(least_ps, self.high_ps)),
-            high_ps=np.maximum(self.high_ps, least_ps),
-            distance=self.distance,
-            analytic_ps=analytic_ps,
-            bound_ps=least_ps,
-            method=tuple(self.method),
-            bound=bound,
-            shared=self.shared,
-            notes=tuple(tuple(lines) for lines in self.notes),
-            said=tuple(self.said),
-            device=self.device,
-            launch_ps=self.launch_ps,
-            program_ps=self.program_ps,
-        )
+    def raise_to_bound(self) -> None:
+        """Nothing takes less than physics allows."""
+        self.time_ps = np.maximum(self.time_ps, self.bound_ps)
+        self.low_ps = np.maximum(self.low_ps, np.minimum(self.bound_ps, self.high_ps))
+        self.high_ps = np.maximum(self.high_ps, self.bound_ps)
+        self.analytic_ps = np.maximum(self.analytic_ps, self.bound_ps)
 
 
-def _part(asked: Asked, places: Int64s) -> Asked:
-    return Asked(
-        [asked.kernels[place] for place in places],
-        [asked.graphs[place] for place in places],
-        asked.analytic_ps[places],
+def ask_methods(
+    kernels: Sequence[Kernel],
+    target: TargetDevice,
+    model: StoredModel | None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Answers:
+    """Put each distinct kernel to the methods, in the order of their table, until one answers.
+
+    Args:
+        kernels: of all programs; those of one fingerprint are asked once.
+        target: the device.
+        model: the user's; None takes those of the package.
+        progress: called with (kernels read, kernels in all).
+
+    Raises:
+        ModelError: the model cannot be used for the device.
+    """
+    distinct = list({one.fingerprint: one for one in kernels}.values())
+    graphs = _graphs(distinct, progress)
+    analytic_ps, bound = analytic_times(graphs, target, model)
+    n = len(distinct)
+    answers = Answers(
+        place={kernel.fingerprint: place for place, kernel in enumerate(distinct)},
+        analytic_ps=analytic_ps,
+        bound_ps=least_times(distinct, graphs, target.spec),
+        bound=bound,
+        time_ps=np.full(n, np.nan),
+        low_ps=np.full(n, np.nan),
+        high_ps=np.full(n, np.nan),
+        distance=np.full(n, np.nan),
+        method=[""] * n,
+        shared=np.ones(n),
+        launch_ps=np.zeros(n),
+        program_ps=np.zeros(n),
+        notes=[{} for _ in range(n)],
+        said={},
     )
+    for row in METHODS:
+        start = row.start(target, model)
+        answers.said.update(dict.fromkeys(start.notes))
+        left = np.flatnonzero(np.isnan(answers.time_ps))
+        if start.answer is not None and len(left):
+            asked = Asked([distinct[place] for place in left], [graphs[place] for place in left], analytic_ps[left])
+            answers.fill(start.answer(asked), left, row.name, start)
+    answers.doubt(distinct, graphs)
+    answers.raise_to_bound()
+    return answers
 
 
 def _graphs(kernels: Sequence[Kernel], progress: Callable[[int, int], None] | None) -> list[KernelGraph]:

@@ -17,16 +17,16 @@ from phasepoint.hlo.module import Instruction
 from phasepoint.learn.hlo_graph.graphs import KernelGraph
 from phasepoint.learn.hlo_graph.kernels import Kernel
 from phasepoint.learn.models.analytic import FLOP_PER_TRANSCENDENTAL
-from phasepoint.learn.models.model_file import Model, builtin_models, read_model
+from phasepoint.learn.models.model_file import StoredModel, builtin_models, read_model
 from phasepoint.learn.operators.task import KIND, Operator, OperatorModel
-from phasepoint.learn.predict.target import Target
-from phasepoint.learn.predict.types import Asked, Start, Times
+from phasepoint.learn.predict.types import Asked, Start, TargetDevice, Times
 
 ELEMENT_TYPES = frozenset({"f64", "f32", "bf16", "f16", "s8"})
 """Element types of products that operators know. Of loops only the bytes count."""
 
 _LOOPS = frozenset({"loop-fusion", "copy", "reduce"})
 _INITIAL_VALUES = 4
+"""Elements that a reduction may read beside its rows: its own start and those of a few others fused with it."""
 _STANDARD_DEVIATION = frozenset({"rsqrt", "sqrt"})
 
 
@@ -65,6 +65,7 @@ def operator_of_kernel(kernel: Kernel, graph: KernelGraph) -> OperatorForm | Non
 
 
 def _product(graph: KernelGraph, dtype: str) -> OperatorForm | None:
+    """One product, or a batch of them."""
     batch, m, n, k = (int(graph.feature(f"dot_{name}")) for name in ("batch", "m", "n", "k"))
     if min(batch, m, n, k) < 1:
         return None
@@ -135,11 +136,13 @@ def _loop(graph: KernelGraph, dtype: str) -> OperatorForm | None:
 
 
 def _rows_and_columns(graph: KernelGraph) -> tuple[int, int]:
+    """Of the result: columns are its innermost dimension, rows all others."""
     columns = max(int(graph.feature("output_minor_size")), 1)
     return max(int(graph.feature("output_elements")) // columns, 1), columns
 
 
 def _element_type(kernel: Kernel) -> str:
+    """Of the result, the first array of several."""
     leaves = [leaf for leaf in kernel.instruction.shape.leaves() if leaf.is_array]
     return leaves[0].text.partition("[")[0] if leaves else "f32"
 
@@ -157,7 +160,7 @@ _MISSING = "no trained model of GPU operators came with this package"
 _BASIS = "operators measured on other GPUs in an eager framework, whose own time to start them is taken out"
 
 
-def start_operators(target: Target, model: Model | None) -> Start:
+def start_operators(target: TargetDevice, model: StoredModel | None) -> Start:
     """The model of operators answers for every GPU.
 
     Raises:

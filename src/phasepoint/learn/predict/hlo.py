@@ -10,13 +10,15 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
-from phasepoint.hlo.module import Module, parse_module
-from phasepoint.hlo.schema import load_schema
-from phasepoint.learn.predict.types import Measured
+from phasepoint.hlo.module import Module, decode_module, link_module
+from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
+from phasepoint.learn.predict.types import MeasuredProgram
 
 MOST_BYTES = 2**31 - 1
 """What protobuf can hold; a packed file that grows beyond is refused before it is read."""
@@ -30,12 +32,13 @@ _TILED = re.compile(r"\{[\d,]*:[^}]*T\(\d+")
 
 
 @dataclass(frozen=True)
-class Program:
+class HloProgram:
     """A program to be predicted.
 
     Attributes:
         name: of its module, or of where it came from.
         module: its instructions.
+        kernels: what of them a device starts.
         backend: for which kind of device it was compiled (cpu, gpu, tpu); None where it does not show.
         notes: how it was come by, where the reader must know.
         measured: what a recorded run says of it.
@@ -44,13 +47,14 @@ class Program:
 
     name: str
     module: Module
+    kernels: Kernels
     backend: str | None
     notes: tuple[str, ...] = ()
-    measured: Measured | None = None
+    measured: MeasuredProgram | None = None
     compile_s: float | None = None
 
 
-def read_hlo(data: bytes, where: str = "HLO") -> Program:
+def read_hlo(data: bytes, where: str = "HLO") -> HloProgram:
     """A program from the bytes of a file.
 
     Args:
@@ -79,7 +83,7 @@ def unpack(data: bytes, where: str) -> bytes:
     if not data.startswith(_GZIP):
         return data
     try:
-        with gzip.GzipFile(fileobj=_reader(data)) as file:
+        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
             plain = file.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"{where}: packed with gzip, and damaged: {error}; copy the file again") from error
@@ -88,10 +92,22 @@ def unpack(data: bytes, where: str) -> bytes:
     return plain
 
 
-def program_of_module(module: Module, *, where: str | None = None) -> Program:
-    """A program from a module that is decoded already."""
-    _refuse_empty(module, where or module.name)
-    return Program(where or module.name, module, backend_of(module))
+def program_of_module(module: Module, *, where: str = "") -> HloProgram:
+    """A program from a module that is decoded already.
+
+    Args:
+        module: the program, optimised.
+        where: what messages call it; its name, if the module has none.
+
+    Raises:
+        NoDataError: nothing runs in it.
+    """
+    if all(one.opcode in ("parameter", "constant", "tuple") for one in module.entry.instructions):
+        raise NoDataError(
+            f"{where or module.name}: the program is empty: it only hands its inputs on, so no kernel runs and no time "
+            "is predicted"
+        )
+    return HloProgram(module.name or where, module, kernels_of_module(module), backend_of(module))
 
 
 def backend_of(module: Module) -> str | None:
@@ -120,56 +136,33 @@ def is_optimised(proto: Any) -> bool:
     )
 
 
-def _ready(proto: Any, where: str) -> Program:
-    if not proto.computations or not any(computation.instructions for computation in proto.computations):
+def _ready(proto: Any, where: str) -> HloProgram:
+    if not any(computation.instructions for computation in proto.computations):
         raise NoDataError(f"{where}: the program is empty: it has no instructions, so there is no time to predict")
     if is_optimised(proto):
-        return _program(proto, where)
-
+        return program_of_proto(proto, where)
     return compile_hlo(proto.SerializeToString(), where)
 
 
-def _program(proto: Any, where: str) -> Program:
-    module = _linked(proto, where)
-    _refuse_empty(module, where)
-    return Program(module.name or where, module, backend_of(module))
+def program_of_proto(proto: Any, where: str) -> HloProgram:
+    """A program from an `HloModuleProto` that is known to be optimised.
 
-
-def program_of_proto(data: bytes, where: str) -> Program:
-    """A program from a serialised `HloModuleProto` that is known to be optimised."""
-    return _program(_module_proto(data, where), where)
-
-
-def _linked(proto: Any, where: str) -> Module:
-    whole = load_schema("hlo")["HloProto"]()
-    whole.hlo_module.CopyFrom(proto)
+    Raises:
+        SourceError: it does not hang together.
+        NoDataError: nothing runs in it.
+    """
     try:
-        return parse_module(whole.SerializeToString())
+        module = link_module(proto)
     except SourceError as error:
         raise SourceError(f"{where}: {error}") from error
-
-
-def _refuse_empty(module: Module, where: str) -> None:
-    if all(one.opcode in ("parameter", "constant", "tuple") for one in module.entry.instructions):
-        raise NoDataError(
-            f"{where}: the program is empty: it only hands its inputs on, so no kernel runs and no time is predicted"
-        )
+    return program_of_module(module, where=where)
 
 
 def _module_proto(data: bytes, where: str) -> Any:
     """The `HloModuleProto` in the bytes, whether it stands alone or inside an `HloProto`."""
-    from google.protobuf.message import DecodeError
-
-    schema = load_schema("hlo")
-    for name in ("HloProto", "HloModuleProto"):
-        proto = schema[name]()
-        try:
-            proto.ParseFromString(data)
-        except DecodeError:
-            continue
-        module = proto.hlo_module if name == "HloProto" else proto
-        if module.computations:
-            return module
+    for message in ("HloProto", "HloModuleProto"):
+        with suppress(SourceError):
+            return decode_module(data, message)
     raise SourceError(
         f"{where}: no HLO: expected HLO text (`HloModule …`), StableHLO text, or a serialised HloProto or "
         f"HloModuleProto (.pb, .pb.gz); XLA writes them with XLA_FLAGS=--xla_dump_to=FOLDER"
@@ -203,13 +196,7 @@ def _text_parser(where: str) -> Any:
     return hlo_module_from_text
 
 
-def _reader(data: bytes) -> Any:
-    from io import BytesIO
-
-    return BytesIO(data)
-
-
-def compile_hlo(data: bytes, where: str) -> Program:
+def compile_hlo(data: bytes, where: str) -> HloProgram:
     """Compile a serialised `HloModuleProto` that no compiler has seen.
 
     Raises:
@@ -224,7 +211,7 @@ def compile_hlo(data: bytes, where: str) -> Program:
     return _compile(text, where)
 
 
-def compile_stablehlo(data: bytes, where: str) -> Program:
+def compile_stablehlo(data: bytes, where: str) -> HloProgram:
     """Compile StableHLO text, as `Lowered.as_text()` gives it.
 
     Raises:
@@ -235,7 +222,7 @@ def compile_stablehlo(data: bytes, where: str) -> Program:
     return _compile(data.decode("utf-8", "replace"), where)
 
 
-def compile_function(function: Any, args: Sequence[Any], where: str) -> Program:
+def compile_function(function: Any, args: Sequence[Any], where: str) -> HloProgram:
     """The program that JAX makes of a function, optimised for the CPU.
 
     Args:
@@ -251,16 +238,15 @@ def compile_function(function: Any, args: Sequence[Any], where: str) -> Program:
     _xla(f"tracing {where}")
     started = time.perf_counter()
     compiled = _compiled(function, args, where)
-    # Only the user's own function runs in here: whatever it raises is told with the exception's name.
-    program = program_of_executable(compiled, where)
     seconds = time.perf_counter() - started
-    return replace(program, compile_s=seconds)
+    return replace(program_of_executable(compiled, where), compile_s=seconds)
 
 
-def program_of_executable(compiled: Any, where: str) -> Program:
+def program_of_executable(compiled: Any, where: str) -> HloProgram:
     """The program in what `.compile()` gave."""
     modules = compiled.runtime_executable().hlo_modules()
-    program = program_of_proto(modules[0].as_serialized_hlo_module_proto(), where)
+    wire = modules[0].as_serialized_hlo_module_proto()
+    program = program_of_proto(decode_module(wire, "HloModuleProto"), where)
     notes = program.notes
     if len(modules) > 1:
         notes = (*notes, f"{where} has {len(modules)} modules; the first is predicted")
@@ -306,7 +292,7 @@ def _traced(jitted: Any, args: Sequence[Any], where: str) -> Any:
         ) from error
 
 
-def _compile(stablehlo: str, where: str) -> Program:
+def _compile(stablehlo: str, where: str) -> HloProgram:
     from jax.extend.backend import get_backend
     from jaxlib import xla_client
 
@@ -318,9 +304,11 @@ def _compile(stablehlo: str, where: str) -> Program:
         executable = backend.compile_and_load(stablehlo, devices, xla_client.CompileOptions())
     except RuntimeError as error:
         raise SourceError(f"{where}: XLA cannot compile this: {_reason(error)}") from error
-    program = program_of_proto(executable.hlo_modules()[0].as_serialized_hlo_module_proto(), where)
+    seconds = time.perf_counter() - started
+    wire = executable.hlo_modules()[0].as_serialized_hlo_module_proto()
+    program = program_of_proto(decode_module(wire, "HloModuleProto"), where)
     note = f"{where} was not optimised; it was compiled here, for the CPU"
-    return replace(program, backend="cpu", notes=(note,), compile_s=time.perf_counter() - started)
+    return replace(program, backend="cpu", notes=(note,), compile_s=seconds)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,91 +1,19 @@
-"""How long programs take on a device: the one function that others call, and what the command prints.
+"""How long programs take on a device: what others call, and what the command prints."""
 
-What the user points `phasepoint predict` at: a function in a Python file, an HLO file, a recorded run.
-"""
-
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from phasepoint.core.errors import NoDataError, SourceError, UsageError
 from phasepoint.hlo.module import Module
-from phasepoint.learn.models.model_file import Model
-from phasepoint.learn.predict.hlo import Program, program_of_module, read_hlo
-from phasepoint.learn.predict.program import estimate_programs
-from phasepoint.learn.predict.target import resolve_target
-from phasepoint.learn.predict.types import KernelEstimate, Measured, ProgramEstimate
-
-if TYPE_CHECKING:
-    from phasepoint.store import Run
-
-_PYTHON = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)")
-
-
-def read_what(
-    what: str,
-    *,
-    args: str | None = None,
-    args_from: str | None = None,
-    opened: "Callable[[str], Run] | None" = None,
-) -> tuple[Program, ...]:
-    """The programs that are meant.
-
-    Args:
-        what: `train.py:step`; a file of HLO; a run's folder or URL.
-        args: shapes of the arguments, for a function.
-        args_from: where in the same file its arguments are, for a function.
-        opened: opens a run; the command line's converts its captures first. None reads what is converted.
-
-    Raises:
-        UsageError: it is nothing of these, or the options do not go with it.
-        SourceError: a file is no HLO.
-        NotARunError: a folder is no run.
-        NoDataError: a run holds no programs, a program no instructions.
-        MissingExtraError: JAX is needed and not there.
-        ModelError: the user's function raises.
-    """
-    python = _PYTHON.fullmatch(what)
-    if python is not None:
-        from phasepoint.learn.predict.python import python_program
-
-        return (python_program(Path(python["file"]), python["name"], args=args, args_from=args_from),)
-    if what.endswith(".py"):
-        raise UsageError(f"{what}: which function? Name it after a colon, as in {what}:step")
-    if args is not None or args_from is not None:
-        raise UsageError(f"--args and --args-from are for functions, as in train.py:step; {what!r} is none")
-    if "://" in what or Path(what).is_dir():
-        from phasepoint.learn.predict.run import run_programs
-        from phasepoint.store import open_run
-
-        return run_programs((opened or open_run)(what))
-    return (read_file(Path(what)),)
-
-
-def read_file(path: Path) -> Program:
-    """The program in a file of HLO.
-
-    Raises:
-        UsageError: there is no such file.
-        SourceError: it is no HLO.
-        NoDataError: the program is empty.
-    """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"{path}: no such file; expected HLO (.txt, .hlo, .pb, .pb.gz), a run's folder, or FILE.py:FUNCTION"
-        ) from error
-    except IsADirectoryError as error:
-        raise SourceError(f"{path}: is a folder; expected a file of HLO") from error
-    if not data:
-        raise NoDataError(f"{path}: the file is empty, so there is no program in it")
-    return read_hlo(data, path.name)
-
+from phasepoint.learn.models.model_file import StoredModel
+from phasepoint.learn.predict.estimate import estimate_programs
+from phasepoint.learn.predict.hlo import HloProgram, program_of_module, read_hlo
+from phasepoint.learn.predict.programs import read_file
+from phasepoint.learn.predict.types import KernelEstimate, MeasuredProgram, ProgramEstimate, resolve_target
 
 __all__ = [
     "KernelEstimate",
-    "Measured",
+    "MeasuredProgram",
     "ProgramEstimate",
     "predict_function",
     "predict_kernel_times",
@@ -99,7 +27,7 @@ def predict_kernel_times(
     programs: Sequence[Module | bytes | str | Path],
     device: str,
     *,
-    model: Model | None = None,
+    model: StoredModel | None = None,
     trip_count: int | None = None,
 ) -> tuple[ProgramEstimate, ...]:
     """How long optimised programs take on a device: each kernel and the whole, with intervals.
@@ -122,7 +50,7 @@ def predict_kernel_times(
     return predict_programs([_program(one) for one in programs], device, model=model, trip_count=trip_count)
 
 
-def predict_function(function: Any, *args: Any, device: str, model: Model | None = None) -> ProgramEstimate:
+def predict_function(function: Any, *args: Any, device: str, model: StoredModel | None = None) -> ProgramEstimate:
     """How long a JAX function takes on a device.
 
     Args:
@@ -143,10 +71,10 @@ def predict_function(function: Any, *args: Any, device: str, model: Model | None
 
 
 def predict_programs(
-    programs: Sequence[Program],
+    programs: Sequence[HloProgram],
     device: str,
     *,
-    model: Model | None = None,
+    model: StoredModel | None = None,
     trip_count: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[ProgramEstimate, ...]:
@@ -155,7 +83,7 @@ def predict_programs(
     return estimate_programs(programs, target, model=model, trip_count=trip_count, progress=progress)
 
 
-def _program(one: Module | bytes | str | Path) -> Program:
+def _program(one: Module | bytes | str | Path) -> HloProgram:
     if isinstance(one, Module):
         return program_of_module(one)
     if isinstance(one, bytes):

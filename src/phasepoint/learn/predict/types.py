@@ -1,15 +1,20 @@
-"""What a prediction says: of each kernel, of the program, of a run's programs beside their measured times."""
+"""What a prediction is for and what it says: the device; of each kernel, of the program, beside what a run measured."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from phasepoint.core.arrays import Floats
+from phasepoint.core.errors import ModelError
+from phasepoint.devices.specs import DeviceSpec, device_spec, device_specs
 
 if TYPE_CHECKING:
     from phasepoint.learn.hlo_graph.graphs import KernelGraph
     from phasepoint.learn.hlo_graph.kernels import Kernel
-
 
 CONFIDENCE = 0.9
 """Chance with which an interval is meant to hold the true time."""
@@ -112,7 +117,7 @@ class KernelEstimate:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredProgram:
     """What a recorded run says of a program's execution.
 
     Attributes:
@@ -169,7 +174,7 @@ class ProgramEstimate:
     bound: str = "unknown"
     method: str = "analytic"
     confidence: float = CONFIDENCE
-    measured: Measured | None = None
+    measured: MeasuredProgram | None = None
     device_kind: str = ""
 
     @property
@@ -178,3 +183,83 @@ class ProgramEstimate:
         if self.measured is None or not self.time_ps or not self.measured.device.startswith(self.device_kind):
             return None
         return self.measured.time_ps / self.time_ps
+
+
+_NAMES_SHOWN = 5
+"""Products near a name that is not known, a choice."""
+_TPU_ALIASES = ("tpu",)
+
+
+@dataclass(frozen=True)
+class TargetDevice:
+    """What is predicted for.
+
+    Attributes:
+        name: product, or the CPU of the model that was trained on one.
+        kind: cpu, gpu or tpu.
+        spec: what it can do at most; None for a CPU, whose peaks stand in its model.
+    """
+
+    name: str
+    kind: str
+    spec: DeviceSpec | None
+
+
+def resolve_target(text: str) -> TargetDevice:
+    """The device of a name.
+
+    Args:
+        text: `cpu`, or a product as a driver reports it, or a part that only one product has: `tpu-v4`, `RTX 4090`;
+            case and punctuation do not matter.
+
+    Raises:
+        ModelError: no device of the table is meant, or several could be.
+
+    Example:
+        >>> resolve_target("tpu-v4").name
+        'TPU v4'
+    """
+    if text.strip().lower() == "cpu":
+        return TargetDevice("cpu", "cpu", None)
+    spec = device_spec(text)
+    if spec is None:
+        spec = _only_product(text)
+    return TargetDevice(spec.name, "tpu" if spec.name.startswith("TPU") else "gpu", spec)
+
+
+def _only_product(text: str) -> DeviceSpec:
+    wanted = _plain(text)
+    found = {}
+    for spec in device_specs():
+        names = {_plain(name) for name in _names_of(spec)}
+        if wanted and any(wanted in name for name in names):
+            found[spec.name] = spec
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        raise ModelError(
+            f"device {text!r} is several products, whose times differ: {', '.join(sorted(found))}; name one of them"
+        )
+    raise ModelError(_unknown(text))
+
+
+def _unknown(text: str) -> str:
+    plain = _plain_names()
+    near = [plain[name].name for name in get_close_matches(_plain(text), plain, n=_NAMES_SHOWN, cutoff=0.5)]
+    meant = f"near it are: {', '.join(dict.fromkeys(near))}; " if near else ""
+    return (
+        f"no device called {text!r} is known; {meant}`phasepoint devices` lists all, and `cpu` is the model's own CPU"
+    )
+
+
+def _names_of(spec: DeviceSpec) -> tuple[str, ...]:
+    return (spec.name, f"{spec.vendor} {spec.name}", *([spec.architecture] if spec.architecture else []))
+
+
+@cache
+def _plain_names() -> Mapping[str, DeviceSpec]:
+    return MappingProxyType({_plain(name): spec for spec in device_specs() for name in _names_of(spec)})
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -16,7 +16,7 @@ from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable, share_bar, shorten
 
 if TYPE_CHECKING:
-    from phasepoint.learn.models.model_file import Model
+    from phasepoint.learn.models.model_file import StoredModel
     from phasepoint.learn.tasks import Evaluation, Task
 
 MOST_ROWS = 15
@@ -227,7 +227,7 @@ def render_evaluation(found: "Evaluation", console: Console) -> None:
     console.print(grid(Table(columns, found.rows)))
 
 
-def render_model(model: "Model", path: str, console: Console) -> None:
+def render_model(model: "StoredModel", path: str, console: Console) -> None:
     """Print a model's card: what it was trained on, and its errors on what was held back."""
 
     def words(value: Any) -> Text:
@@ -245,10 +245,10 @@ def render_model(model: "Model", path: str, console: Console) -> None:
     console.print(grid(Table(columns, model.card.items())))
 
 
-def render_models(models: "Sequence[Model]", tasks: "Sequence[Task]", console: Console) -> None:
+def render_models(models: "Sequence[StoredModel]", tasks: "Sequence[Task]", console: Console) -> None:
     """Print the package's models, one line each, and the tasks."""
 
-    def device(model: "Model") -> str:
+    def device(model: "StoredModel") -> str:
         named = model.card.get("device", model.card.get("devices", ""))
         if isinstance(named, Mapping):
             return str(named.get("name", ""))

@@ -5,6 +5,7 @@ The time of a program from those of its kernels: a sum with an interval between 
 How often a program's computations run where the compiler does not say: loops and branches.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,12 +16,10 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import ModelError
 from phasepoint.hlo.module import Computation, Instruction, Module
 from phasepoint.hlo.work import trip_count
-from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
-from phasepoint.learn.models.model_file import Model
+from phasepoint.learn.models.model_file import StoredModel
 from phasepoint.learn.predict.answers import Answers, ask_methods
-from phasepoint.learn.predict.hlo import Program
-from phasepoint.learn.predict.target import Target
-from phasepoint.learn.predict.types import KernelEstimate, ProgramEstimate
+from phasepoint.learn.predict.hlo import HloProgram
+from phasepoint.learn.predict.types import KernelEstimate, ProgramEstimate, TargetDevice
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,9 @@ MODEL_KINDS = ("kernels", "operators")
 """Kinds of stored model that predict kernels of programs."""
 
 _MOST_ITERATIONS = 10**12
+"""Of a loop, a choice: a day at a hundred nanoseconds each."""
 _LOOPS_NAMED = 3
+"""In a note, a choice."""
 _LEAST_OF_SUM = 0.1
 """Of the sum, where what is beside the kernels is negative: labels hold what the trace itself took."""
 
@@ -172,17 +173,15 @@ class _Case:
 
     Attributes:
         program: what is predicted.
-        kernels: its kernels, [n].
         answers: of all programs' kernels.
         target: the device.
         weights: executions of its computations.
         trip_count: the user's number for loops that have none.
     """
 
-    program: Program
-    kernels: Kernels
+    program: HloProgram
     answers: Answers
-    target: Target
+    target: TargetDevice
     weights: Weights
     trip_count: int | None
 
@@ -193,7 +192,7 @@ class _Case:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _KernelColumns:
     """A program's kernels, [n] each.
 
     Attributes:
@@ -212,10 +211,10 @@ class _Rows:
 
 
 def estimate_programs(
-    programs: Sequence[Program],
-    target: Target,
+    programs: Sequence[HloProgram],
+    target: TargetDevice,
     *,
-    model: Model | None = None,
+    model: StoredModel | None = None,
     trip_count: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[ProgramEstimate, ...]:
@@ -238,17 +237,17 @@ def estimate_programs(
             f"model {model.name!r} is of kind {model.kind!r}, which predicts no programs; expected one of kind "
             f"{' or '.join(MODEL_KINDS)}"
         )
-    found = [kernels_of_module(program.module) for program in programs]
-    answers = ask_methods([one for kernels in found for one in kernels.kernels], target, model, progress)
+    kernels = [kernel for program in programs for kernel in program.kernels.kernels]
+    answers = ask_methods(kernels, target, model, progress)
     trips = 1 if trip_count is None else trip_count
     return tuple(
-        _estimate(_Case(one, kernels, answers, target, weigh_computations(one.module, trip_counts=trips), trip_count))
-        for one, kernels in zip(programs, found, strict=True)
+        _estimate(_Case(program, answers, target, weigh_computations(program.module, trip_counts=trips), trip_count))
+        for program in programs
     )
 
 
 def _estimate(case: _Case) -> ProgramEstimate:
-    answers, rows = case.answers, _rows(case)
+    answers, rows = case.answers, _columns(case)
     estimates = _kernel_estimates(case, rows)
     unknown = bool(case.weights.loops) and case.trip_count is None
     weight = rows.once + rows.looped
@@ -276,25 +275,21 @@ def _estimate(case: _Case) -> ProgramEstimate:
     )
 
 
-def _rows(case: _Case) -> _Rows:
-    program, kernels, answers, weights = case.program, case.kernels, case.answers, case.weights
-    homes: dict[int, Computation] = {
-        id(one): computation for computation in program.module.computations for one in computation.instructions
-    }
-    of = [homes[id(kernel.instruction)] for kernel in kernels.kernels]
-    return _Rows(
-        place=np.array([answers.place[kernel.fingerprint] for kernel in kernels.kernels], dtype=np.int64),
-        once=np.array([weights.once.get(home, 0.0) for home in of]),
-        looped=np.array([weights.looped.get(home, 0.0) for home in of]),
-        same=tuple(kernel.fingerprint for kernel in kernels.kernels),
+def _columns(case: _Case) -> _KernelColumns:
+    kernels, weights = case.program.kernels.kernels, case.weights
+    return _KernelColumns(
+        place=np.array([case.answers.place[kernel.fingerprint] for kernel in kernels], dtype=np.int64),
+        once=np.array([weights.once.get(kernel.computation, 0.0) for kernel in kernels]),
+        looped=np.array([weights.looped.get(kernel.computation, 0.0) for kernel in kernels]),
+        same=tuple(kernel.fingerprint for kernel in kernels),
         widen=OTHER_BACKEND_FACTOR if case.is_foreign else 1.0,
     )
 
 
-def _kernel_estimates(case: _Case, rows: _Rows) -> tuple[KernelEstimate, ...]:
+def _kernel_estimates(case: _Case, rows: _KernelColumns) -> tuple[KernelEstimate, ...]:
     answers = case.answers
     estimates = []
-    for kernel, place in zip(case.kernels.kernels, rows.place, strict=True):
+    for kernel, place in zip(case.program.kernels.kernels, rows.place, strict=True):
         distance = float(answers.distance[place])
         known = not np.isnan(distance)
         low = max(float(answers.low_ps[place]) / rows.widen, float(answers.bound_ps[place]))
@@ -311,7 +306,7 @@ def _kernel_estimates(case: _Case, rows: _Rows) -> tuple[KernelEstimate, ...]:
                 analytic_ps=round(float(answers.analytic_ps[place])),
                 distance=distance if known else None,
                 in_range=known and distance <= 1,
-                notes=answers.notes[place],
+                notes=tuple(answers.notes[place]),
                 fingerprint=kernel.fingerprint,
             )
         )
@@ -322,7 +317,7 @@ def _ends(found: Sum) -> tuple[int, int]:
     return round(found.low_ps), round(found.high_ps)
 
 
-def _sum(rows: _Rows, answers: Answers, weight: Floats, *, starts: int = 1) -> Sum:
+def _sum(rows: _KernelColumns, answers: Answers, weight: Floats, *, starts: int = 1) -> Sum:
     """The sum with its interval; that the compiler was another is one error, common to all kernels."""
     place = rows.place
     ends = answers.time_ps[place], answers.low_ps[place], answers.high_ps[place]
@@ -342,23 +337,20 @@ def _beside(weight: Floats, answers: Answers, place: Int64s, starts: int) -> flo
     return launches + starts * float(weight @ answers.program_ps[place] / weight.sum())
 
 
-def _with_branches(total: Sum, case: _Case, rows: _Rows) -> Sum:
+def _with_branches(total: Sum, case: _Case, rows: _KernelColumns) -> Sum:
     """The interval reaches from the shortest branch of every conditional to the longest."""
     if not case.weights.branches:
         return total
-    times = {
-        kernel.name: float(case.answers.time_ps[place])
-        for kernel, place in zip(case.kernels.kernels, rows.place, strict=True)
-    }
-    own = {
-        computation: sum(times.get(one.name, 0.0) for one in computation.instructions)
-        for computation in case.program.module.computations
-    }
+    times: dict[Computation, list[float]] = {}
+    for kernel, place in zip(case.program.kernels.kernels, rows.place, strict=True):
+        times.setdefault(kernel.computation, []).append(float(case.answers.time_ps[place]))
+    own = {computation: sum(of) for computation, of in times.items()}
     below, above = branch_spread_ps(case.program.module, case.weights, own)
     return Sum(total.time_ps, max(total.low_ps - below, 0.0), total.high_ps + above)
 
 
 def _share(times: Floats, chosen: npt.NDArray[np.bool_]) -> float:
+    """Of the chosen in all times; 0 of nothing."""
     whole = float(times.sum())
     return float(times[chosen].sum()) / whole if whole > 0 else 0.0
 
@@ -387,7 +379,7 @@ def _notes(case: _Case, estimates: Sequence[KernelEstimate]) -> tuple[str, ...]:
         )
     if case.weights.branches:
         notes.append("which branch of a conditional runs is not known: the mean is taken, the interval holds all")
-    return tuple(dict.fromkeys([*notes, *case.kernels.notes, *_kernel_notes(case.kernels, case.answers)]))
+    return tuple(dict.fromkeys([*notes, *case.program.kernels.notes, *_kernel_notes(case)]))
 
 
 def _loop_notes(weights: Weights, trip_count: int | None) -> list[str]:
@@ -402,10 +394,10 @@ def _loop_notes(weights: Weights, trip_count: int | None) -> list[str]:
     return [f"loops of unknown trip count ({names}) are taken to run {trip_count:,} times, as --trip-count says"]
 
 
-def _kernel_notes(kernels: Kernels, answers: Answers) -> list[str]:
+def _kernel_notes(case: _Case) -> list[str]:
     """Each kind of doubt once, with how many kernels have it."""
-    counts: dict[str, int] = {}
-    for kernel in kernels.kernels:
-        for note in answers.notes[answers.place[kernel.fingerprint]]:
-            counts[note] = counts.get(note, 0) + 1
+    answers = case.answers
+    counts = Counter(
+        note for kernel in case.program.kernels.kernels for note in answers.notes[answers.place[kernel.fingerprint]]
+    )
     return [f"{note} ({count} kernels)" if count > 1 else note for note, count in counts.items()]
