@@ -35,3 +35,10 @@ def test_pages_that_the_code_names_are_there():
     texts = [path.read_text() for folder in ("src", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     named = {name for text in texts for name in re.findall(r"\bdocs/[\w/-]+\.md\b", text)}
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_modules_that_the_pages_name_are_there():
+    homes = (ROOT, ROOT / "src" / "phasepoint")
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    named = {name for page in pages for name in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())}
+    assert sorted(name for name in named if not any((home / name).exists() for home in homes)) == []

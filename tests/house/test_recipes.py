@@ -34,6 +34,7 @@ ENTRY main { x = f32[256,1024]{1,0} parameter(0)
 
 def follow(recipe, folder):
     """Write the recipe's new file, add its row, or append to the file that is there."""
+    assert len(BLOCK.findall(recipe)) == len(re.findall("```(?:python|toml)", recipe)), "a block names no file"
     assert len(BLOCK.findall(recipe)) == len(re.findall("```(?:python|toml)", recipe))
     for table, name, text in BLOCK.findall(recipe):
         path = folder / name
