@@ -432,3 +432,22 @@ def test_why_torch_load_does_not_check_an_archive(tmp_path):
     with pytest.raises(pickle.UnpicklingError):
         torch.load(metadata, weights_only=True)
     assert inspect_checkpoint(str(metadata.parent)).state == "whole"
+
+
+def test_messages_of_arrays_in_zarr(tmp_path):
+    path = save_orbax_zarr(tmp_path)
+    (path / "params.w" / ".zattrs").write_text("{}")  # the user's, and no chunk
+    assert inspect_checkpoint(str(path)).state == "whole"
+    chunk = path / "params.w" / "0.0"
+    data = chunk.read_bytes()
+    chunk.write_bytes(data[:-1])
+    assert inspect_checkpoint(str(path)).problem == "params.w/0.0 is cut off or damaged"
+    chunk.unlink()
+    assert inspect_checkpoint(str(path)).problem == "a chunk of params.w is not there"
+    chunk.write_bytes(data)
+    description = path / "params.w" / ".zarray"
+    packed = json.loads(description.read_text())
+    description.write_text(json.dumps(packed | {"compressor": {"id": "zlib", "level": 1}}))
+    facts = inspect_checkpoint(str(path))
+    assert (facts.state, facts.problem) == ("unknown", "it cannot be checked: arrays packed by zlib")
+    assert facts.contents == ALL

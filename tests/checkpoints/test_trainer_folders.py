@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -159,6 +160,21 @@ def files_of(path):
 def test_one_file_of_a_trainer_holds_no_model(made, name, held):
     facts = inspect_checkpoint(str(made / "hf" / "checkpoint-1" / name), "torch")
     assert (facts.state, facts.contents) == ("whole", CheckpointContents(*held))
+
+
+def test_why_torch_load_does_not_read_the_keys(made):
+    """It refuses what every Trainer and Accelerate write beside the model: 0009 in docs/design."""
+    torch = pytest.importorskip("torch")
+    folders = (made / "hf" / "checkpoint-1", made / "acc")
+    files = [file for folder in folders for file in files_of(folder) if file.suffix in {".pt", ".pth", ".bin", ".pkl"}]
+    refused = set()
+    for file in files:
+        try:
+            torch.load(file, weights_only=True, map_location="meta", mmap=True)
+        except pickle.UnpicklingError:
+            refused.add(file.name)
+    assert refused == {"rng_state.pth", "training_args.bin", "random_states_0.pkl"}
+    assert all(inspect_checkpoint(str(file), "torch").state == "whole" for file in files)
 
 
 WITH_EACH_FILE = [
