@@ -12,6 +12,7 @@ import pytest
 from contract_runs import RUNS
 from planted_runs import check_finding
 
+from phasepoint.findings import rules
 from phasepoint.findings.finding import PARTS, Unavailable
 from phasepoint.findings.judge import judge_analysis
 from phasepoint.findings.table import RULES, explain_rule, find_rule
@@ -117,6 +118,12 @@ def test_every_number_is_on_its_page_or_has_its_reason_beside_it(rule):
         reason = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
         told_on_page = re.search(rf"\{{{name}\b", module.__doc__)
         assert told_on_page or reason or "#" in lines[line.lineno - 1], name
+
+
+def test_every_file_is_a_rule():
+    folder = Path(inspect.getfile(rules)).parent
+    files = {path.relative_to(folder) for path in folder.rglob("*.py") if path.name != "__init__.py"}
+    assert {".".join(file.with_suffix("").parts) for file in files} == {rule.module for rule in RULES}
 
 
 @of_every_rule

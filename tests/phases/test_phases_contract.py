@@ -1,6 +1,7 @@
 """The contract battery: every method, every odd input."""
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.phases import METHODS, detect_phases
+from phasepoint.phases.detection import methods
 
 STEP_PS = 10**11
 METHOD_NAMES = sorted(METHODS)
@@ -202,6 +204,11 @@ def test_bad_steps(steps, message):
 def test_bad_ops(columns, message):
     with pytest.raises(ValueError, match=message):
         detect_phases(steps_table([1, 2]), pa.table(columns))
+
+
+def test_every_file_is_a_method():
+    files = {path.stem for path in Path(methods.__path__[0]).glob("*.py")}
+    assert files - {"__init__", "step_space"} == set(METHODS)  # two methods share the space of steps
 
 
 def test_unknown_method_names_the_known_ones():

@@ -4,9 +4,11 @@ import csv
 import inspect
 import io
 import json
+import pkgutil
 import re
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,9 @@ from phasepoint.core.tables import table_from_rows
 from phasepoint.report.documents import stack_document, to_json
 from phasepoint.report.tables import arrow_table
 from phasepoint.report.tables.text import csv_text
+from phasepoint.stack import analyses
 from phasepoint.stack.analyses.table import ANALYSES, analyse, find_analysis
-from phasepoint.stack.shard.shard import StackShard, schema_of, shards_of
+from phasepoint.stack.shard.shard import Definition, StackShard, schema_of, shards_of
 from phasepoint.store import open_run
 
 CODES = [f"A{i}" for i in range(1, 16)]
@@ -203,6 +206,14 @@ def test_json_and_csv_hold_every_row(analysis, table):
 def test_the_command_prints_it(analysis, rich, table, capsys):
     assert run_command(["stack", str(rich.path), "--analysis", analysis.code or analysis.name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == table.rows.to_pylist()
+
+
+def test_every_definition_is_a_row():
+    modules = [info.name for info in pkgutil.walk_packages(analyses.__path__, f"{analyses.__name__}.")]
+    made = {
+        name for one in modules for name, value in vars(import_module(one)).items() if isinstance(value, Definition)
+    }
+    assert made == {one.python_name for one in ANALYSES}
 
 
 def test_all_fifteen_are_there():

@@ -1,4 +1,4 @@
-"""Sums and unions by group, exactly."""
+"""Sums, medians and unions by group, exactly."""
 
 import numpy as np
 
@@ -13,6 +13,13 @@ def sum_by(group: Int64s, n_groups: int, values: Int64s) -> Int64s:
     kept = group >= 0
     np.add.at(sums, group[kept], values[kept])
     return sums
+
+
+def medians_by(group: Int64s, values: Int64s) -> tuple[Int64s, Int64s]:
+    """The groups there are, rising, and the lower median of each one's values; both arguments are `[n]`."""
+    order = np.lexsort((values, group))
+    groups, first, count = np.unique(group[order], return_index=True, return_counts=True)
+    return groups, values[order][first + (count - 1) // 2]
 
 
 def union_by(group: Int64s, n_groups: int, start_ps: Int64s, end_ps: Int64s) -> Int64s:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.core.groups import medians_by
 
 ROUNDS = 4
 """Rounds after all hosts have an offset; where ends agree the second changes nothing."""
@@ -80,13 +81,6 @@ def _spread(offset_ps: Int64s, aligned: Bools, settles: Bools, rows: tuple[Int64
         aligned[host[reached]] = True
 
 
-def group_medians(group: Int64s, values: Int64s) -> tuple[Int64s, Int64s]:
-    """The groups there are, rising, and the lower median of each one's values."""
-    order = np.lexsort((values, group))
-    found, first, count = np.unique(group[order], return_index=True, return_counts=True)
-    return found, values[order][first + (count - 1) // 2]
-
-
 @dataclass(frozen=True, eq=False)
 class _Ends:
     """When each collective ended `[n_collectives]`, and whether that is known."""
@@ -98,12 +92,12 @@ class _Ends:
 def _ends(collective: Int64s, end_ps: Int64s, *, n: int | None = None) -> _Ends:
     n = int(collective.max(initial=-1)) + 1 if n is None else n
     time_ps, known = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    found, medians = group_medians(collective, end_ps)
+    found, medians = medians_by(collective, end_ps)
     time_ps[found], known[found] = medians, True
     return _Ends(time_ps, known)
 
 
 def _settle(offset_ps: Int64s, host: Int64s, distance_ps: Int64s) -> None:
     """Set the offset of each host that is given to its median distance."""
-    found, medians = group_medians(host, distance_ps)
+    found, medians = medians_by(host, distance_ps)
     offset_ps[found] = medians

@@ -6,7 +6,7 @@ that spans are executions of.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -94,15 +94,7 @@ class Executions:
 
     def where(self, chosen: NDArray[np.bool_] | Int64s) -> "Executions":
         """Those that are chosen: `[n]` which, or their numbers."""
-        return Executions(
-            row=self.row[chosen],
-            start_ps=self.start_ps[chosen],
-            end_ps=self.end_ps[chosen],
-            device=self.device[chosen],
-            category=self.category[chosen],
-            launch=self.launch[chosen],
-            orphan=self.orphan[chosen],
-        )
+        return Executions(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 def read_executions(shard: StackShard) -> Executions:

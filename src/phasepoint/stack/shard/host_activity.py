@@ -38,7 +38,7 @@ class HostActivity:
     """Segments of the host's tracks; those of one track do not overlap. Arrays are `[n_segments]`, by track and start.
 
     Attributes:
-        track: code of the track in `tracks_of`.
+        track: number of the track, as `HostSide.tracks` has it.
         times: start and end.
         row: row of the innermost span.
         above: `[n_spans]` row of the span that encloses each in time on its track. Explicit parents may leave out what
@@ -52,22 +52,12 @@ class HostActivity:
 
     def of(self, track: int) -> "HostActivity":
         """Those of one track."""
-        low, high = np.searchsorted(self.track, (track, track + 1))
-        return self._at(slice(low, high))
+        return self.where(slice(*np.searchsorted(self.track, (track, track + 1))))
 
-    def where(self, chosen: Bools | Int64s) -> "HostActivity":
-        """Those that are chosen: `[n_segments]` which, or their numbers."""
-        return self._at(chosen)
-
-    def _at(self, index: slice | Bools | Int64s) -> "HostActivity":
-        times = IntervalSet(self.times.start_ps[index], self.times.end_ps[index])
-        return HostActivity(self.track[index], times, self.row[index], self.above)
-
-
-def tracks_of(spans: pa.Table) -> Int64s:
-    """`[n]` a number for each span's track."""
-    codes: Int64s = spans["track"].combine_chunks().indices.to_numpy().astype(np.int64)
-    return codes
+    def where(self, chosen: slice | Bools | Int64s) -> "HostActivity":
+        """Those that are chosen: from which to which, `[n_segments]` which, or their numbers."""
+        times = IntervalSet(self.times.start_ps[chosen], self.times.end_ps[chosen])
+        return HostActivity(self.track[chosen], times, self.row[chosen], self.above)
 
 
 def host_activity(spans: pa.Table, tracks: Int64s) -> HostActivity:
@@ -77,7 +67,7 @@ def host_activity(spans: pa.Table, tracks: Int64s) -> HostActivity:
 
     Args:
         spans: rows of `spans`.
-        tracks: `tracks_of` them.
+        tracks: `[n]` a number for each one's track.
     """
     on_host = pc.or_(pc.equal(spans["device"], "host"), pc.starts_with(spans["device"].cast(pa.string()), "cpu:"))
     row = np.flatnonzero(pc.and_(on_host, pc.not_equal(spans["level"], "model")).to_numpy())
@@ -138,7 +128,7 @@ class HostSide:
     Attributes:
         start_ps: start of each span, from the session's epoch.
         end_ps: its end.
-        tracks: `tracks_of` them.
+        tracks: a number for each one's track.
         activity: what the host's threads did.
         naming: what a user calls that.
     """
@@ -150,8 +140,18 @@ class HostSide:
     naming: Naming
 
     def told_to_wait(self, launches: Int64s) -> Bools:
-        """`[n_spans]` the launches, of these rows, before which a stream was told to wait."""
-        return told_to_wait(launches, self.start_ps, self.tracks, self.naming.stream_waits)
+        """`[n_spans]` the launches, of these rows, before which a stream was told to wait.
+
+        That is since the launch before on their thread.
+        """
+        told = np.zeros(len(self.start_ps), np.bool_)
+        launches, waits = np.unique(launches), np.flatnonzero(self.naming.stream_waits)
+        for track in np.unique(self.tracks[waits]):
+            mine = launches[self.tracks[launches] == track]
+            mine = mine[np.argsort(self.start_ps[mine], kind="stable")]
+            waits_ps = np.sort(self.start_ps[waits[self.tracks[waits] == track]])
+            told[mine] = np.diff(np.searchsorted(waits_ps, self.start_ps[mine]), prepend=0) > 0
+        return told
 
 
 def read_host(shard: StackShard) -> HostSide:
@@ -161,32 +161,11 @@ def read_host(shard: StackShard) -> HostSide:
         StoreError: the table cannot be read.
     """
     spans = shard.table("spans")
-    start_ps, tracks = spans["start_ps"].to_numpy(), tracks_of(spans)
+    start_ps = spans["start_ps"].to_numpy()
+    tracks = spans["track"].combine_chunks().indices.to_numpy().astype(np.int64)
     activity = host_activity(spans, tracks)
     naming = name_activity(spans, activity.above)
     return HostSide(start_ps, start_ps + spans["dur_ps"].to_numpy(), tracks, activity, naming)
-
-
-def told_to_wait(launches: Int64s, start_ps: Int64s, tracks: Int64s, stream_waits: Bools) -> Bools:
-    """Launches before which a stream was told to wait: since the launch before on their thread.
-
-    Args:
-        launches: rows of the spans that launched anything.
-        start_ps: `[n]` starts of all spans.
-        tracks: `[n]` their tracks.
-        stream_waits: `[n]` calls that tell a stream to wait.
-
-    Returns:
-        `[n]`, true for launches only.
-    """
-    told = np.zeros(len(start_ps), np.bool_)
-    launches, waits = np.unique(launches), np.flatnonzero(stream_waits)
-    for track in np.unique(tracks[waits]):
-        mine = launches[tracks[launches] == track]
-        mine = mine[np.argsort(start_ps[mine], kind="stable")]
-        calls = np.searchsorted(np.sort(start_ps[waits[tracks[waits] == track]]), start_ps[mine])
-        told[mine] = np.diff(calls, prepend=0) > 0
-    return told
 
 
 def _matches(names: pa.ChunkedArray, pattern: re.Pattern[str]) -> Bools:

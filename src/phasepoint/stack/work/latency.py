@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column, encode_rows
-from phasepoint.core.groups import number_groups, sum_by, union_by
+from phasepoint.core.groups import medians_by, number_groups, sum_by, union_by
 from phasepoint.core.nesting import nest_spans
 from phasepoint.core.tables import Column
 from phasepoint.stack.shard.layers import Layers, read_layers
@@ -138,25 +138,17 @@ def _times(shard: StackShard, *, by_direction: bool) -> LayerTimes:
     owner, first_cell = number_groups(layer[first], direction[first])
     n_rows = len(first_cell)
     in_step = step[first] >= 0
+    ran, medians_ps = medians_by(owner[in_step], latency_ps[in_step])
+    step_latency_ps = np.zeros(n_rows, np.int64)
+    step_latency_ps[ran] = medians_ps
     return LayerTimes(
         layer=layer[first][first_cell],
         direction=direction[first][first_cell],
         latency_ps=sum_by(owner, n_rows, latency_ps),
         device_ps=sum_by(owner, n_rows, device_ps),
         steps=sum_by(owner, n_rows, in_step.astype(np.int64)),
-        step_latency_ps=_lower_medians(owner[in_step], n_rows, latency_ps[in_step]),
+        step_latency_ps=step_latency_ps,
     )
-
-
-def _lower_medians(group: Int64s, n_groups: int, values: Int64s) -> Int64s:
-    """`[n_groups]` lower middle of each group's values, 0 where it has none."""
-    order = np.lexsort((values, group))
-    count = np.bincount(group, minlength=n_groups)
-    begin = np.concatenate(([0], np.cumsum(count)[:-1])) if n_groups else np.empty(0, np.int64)
-    result = np.zeros(n_groups, np.int64)
-    has = count > 0
-    result[has] = values[order][(begin + (count - 1) // 2)[has]]
-    return result
 
 
 def nullable_steps(times: LayerTimes) -> tuple[pa.Array, pa.Array]:

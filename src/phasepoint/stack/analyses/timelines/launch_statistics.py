@@ -5,7 +5,7 @@ clocks of host and device disagree it can be below 0, and is not mended. The que
 the device and had not ended when the call began.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +42,7 @@ class _Launched:
     step: Int64s
 
     def of(self, chosen: NDArray[np.bool_]) -> "_Launched":
-        return _Launched(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+        return _Launched(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
 
 @analysis(
