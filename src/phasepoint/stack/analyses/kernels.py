@@ -70,11 +70,12 @@ def kernels_by_name(shard: StackShard) -> RowsAndNotes:
         "layers": np.bincount(groups.group[in_layer], minlength=n_groups),
         **groups.quantities(),
     }
-    counted = [{**row, "layers": 0} for row in counted_kernels(shard)]
+    counted = counted_kernels(shard)
     if not counted:
         return rows, groups.notes
+    unknown = [None] * len(counted["name"])
     for column, values in rows.items():
-        rows[column] = [*pa.array(values).to_pylist(), *(row.get(column) for row in counted)]
+        rows[column] = [*pa.array(values).to_pylist(), *counted.get(column, unknown)]
     return rows, (*groups.notes, COUNTED_NOTE)
 
 

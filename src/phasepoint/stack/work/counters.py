@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.groups import number_groups
 from phasepoint.stack.shard.shard import StackShard
-from phasepoint.stack.work.quantities import SOURCES, source_texts
+from phasepoint.stack.work.quantities import Quantities, Quantity, no_quantities, source_texts
 
 
 class Counter(NamedTuple):
@@ -69,52 +70,69 @@ COUNTED_NOTE = (
     "CUPTI counts kernels in ranges of their own; record the kernels too, in a run without counters"
 )
 
-_BITS = ("flop", "bytes", "occupancy")
+
+def add_counters(quantities: Quantities, metrics: pa.Table, place: Int64s) -> Int64s:
+    """Add what counters say to quantities: values of one counter add up, those of an occupancy are averaged.
+
+    Args:
+        quantities: `[n]` of executions, or of kernels.
+        metrics: `[m]` rows of `metrics`.
+        place: `[m]` which execution or kernel each row is of, below 0 for none.
+
+    Returns:
+        `[n]` the most values that any counter has of each.
+    """
+    n = len(quantities.element_type)
+    name, names = encode_column(metrics["name"])
+    value, most = metrics["value"].to_numpy(), np.zeros(n, np.int64)
+    for code, text in enumerate(names):
+        counter = COUNTERS.get(text)
+        mine = np.flatnonzero((name == code) & (place >= 0))
+        if counter is None or not len(mine):
+            continue
+        count = np.bincount(place[mine], minlength=n)
+        rows = np.flatnonzero(count)
+        scaled = np.bincount(place[mine], value[mine], n)[rows] * counter.scale
+        quantity: Quantity = getattr(quantities, counter.quantity)
+        is_count = counter.quantity != "occupancy"
+        said = quantity.value[rows] + np.round(scaled).astype(np.int64) if is_count else scaled / count[rows]
+        quantity.learn(rows, said, counter.source)
+        most = np.maximum(most, count)
+    read, written = quantities.read_bytes, quantities.write_bytes
+    both = read.known & written.known & ~quantities.bytes.known
+    quantities.bytes.learn(both, (read.value + written.value)[both], read.source[both])
+    return most
 
 
-def counted_kernels(shard: StackShard) -> list[dict[str, Any]]:
-    """What counters say of each kernel of which they know the name only: name, kernels, and quantities by column.
+def counted_kernels(shard: StackShard) -> dict[str, list[Any]]:
+    """What counters say of each kernel of which they know the name only, by column; empty where there is none.
 
     Raises:
         StoreError: the table cannot be read.
     """
     metrics = shard.table("metrics")
-    metrics = metrics.filter(pc.and_(metrics["span"].is_null(), metrics["of"].is_valid()))
-    metric, metrics_named = encode_column(metrics["name"])
-    known = np.array([name in COUNTERS for name in metrics_named], np.bool_)[metric] if len(metric) else metric > 0
-    metrics = metrics.filter(pa.array(known))
-    metric, metrics_named = encode_column(metrics["name"])
-    kernel, kernels = encode_column(metrics["of"])
-    pair, first = number_groups(kernel, metric)
-    value = np.bincount(pair, metrics["value"].to_numpy(), len(first)) if len(first) else np.empty(0)
-    count = np.bincount(pair, minlength=len(first))
-    rows: dict[int, dict[str, Any]] = {}
-    for i, row in enumerate(first.tolist()):
-        code = int(kernel[row])
-        found = rows.setdefault(code, {"name": kernels[code], "kernels": 0, "bits": dict.fromkeys(_BITS, 0)})
-        found["kernels"] = max(found["kernels"], int(count[i]))
-        _add(found, metrics_named[metric[row]], float(value[i]), int(count[i]))
-    return [_finished(found) for found in rows.values()]
-
-
-def _add(found: dict[str, Any], name: str, total: float, count: int) -> None:
-    counter = COUNTERS[name]
-    if counter.quantity == "occupancy":
-        found["occupancy_ratio"] = total * counter.scale / count
-    else:
-        found[counter.quantity] = found.get(counter.quantity, 0) + round(total * counter.scale)
-    what = counter.quantity if counter.quantity in _BITS else "bytes"
-    found["bits"][what] |= SOURCES[counter.source]
-
-
-def _finished(found: dict[str, Any]) -> dict[str, Any]:
-    bits = found.pop("bits")
-    if "read_bytes" in found and "write_bytes" in found:
-        found.setdefault("bytes", found["read_bytes"] + found["write_bytes"])
-    for what in _BITS:
-        found[f"{what}_source"] = source_texts(np.array([bits[what]]))[0]
-    if "bytes" not in found:
-        found["bytes_source"] = None
-    if found.get("bytes") and "flop" in found:
-        found["flop_per_byte"] = found["flop"] / found["bytes"]
-    return found
+    is_known = pc.is_in(metrics["name"].cast(pa.string()), value_set=pa.array(list(COUNTERS)))
+    metrics = metrics.filter(pc.and_(is_known, pc.and_(metrics["span"].is_null(), metrics["of"].is_valid())))
+    if not metrics.num_rows:
+        return {}
+    kernel, names = encode_column(metrics["of"])
+    number, first = number_groups(kernel)
+    found = no_quantities(len(first))
+    executions = add_counters(found, metrics, number)
+    known = {
+        name: pa.array(quantity.value, mask=~quantity.known).to_pylist()
+        for name, quantity in vars(found).items()
+        if isinstance(quantity, Quantity)
+    }
+    return {
+        "name": [names[code] for code in kernel[first].tolist()],
+        "kernels": executions.tolist(),
+        "layers": [0] * len(first),
+        "occupancy_ratio": known.pop("occupancy"),
+        **known,
+        **{f"{name}_source": source_texts(getattr(found, name).source) for name in ("flop", "bytes", "occupancy")},
+        "flop_per_byte": [
+            flop / size if size and flop is not None else None
+            for flop, size in zip(known["flop"], known["bytes"], strict=True)
+        ],
+    }

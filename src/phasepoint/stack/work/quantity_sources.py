@@ -14,8 +14,8 @@ from phasepoint.hlo.shapes import parse_array
 from phasepoint.stack.shard.executions import distinct_instructions
 from phasepoint.stack.shard.hierarchy import NONE, find_rows, inherited, nearest_above
 from phasepoint.stack.shard.shard import StackShard
-from phasepoint.stack.work.counters import COUNTERS
-from phasepoint.stack.work.quantities import OpWork, Quantities, Quantity, no_quantities, op_work, share_out
+from phasepoint.stack.work.counters import add_counters
+from phasepoint.stack.work.quantities import OpWork, Quantities, no_quantities, op_work, share_out
 
 
 def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:
@@ -26,11 +26,13 @@ def counter_quantities(shard: StackShard, row: Int64s) -> Quantities:
         row: `[n]` rows of the executions in `spans`.
     """
     found = no_quantities(len(row))
-    _add_metrics(shard, row, found)
+    spans, metrics = shard.table("spans"), shard.table("metrics")
+    metrics = metrics.filter(metrics["span"].is_valid())
+    if metrics.num_rows:
+        place = np.full(spans.num_rows + 1, NONE, np.int64)
+        place[row] = np.arange(len(row))
+        add_counters(found, metrics, place[find_rows(spans, metrics["window"].to_numpy(), metrics["span"].to_numpy())])
     _add_launch_occupancy(shard, row, found)
-    read, written = found.read_bytes, found.write_bytes
-    both = read.known & written.known & ~found.bytes.known
-    found.bytes.learn(both, (read.value + written.value)[both], read.source[both])
     return found
 
 
@@ -94,29 +96,6 @@ def formula_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quant
     types = np.array([work.element_type for work in works], object)
     found.element_type[rows] = types[index]
     return found
-
-
-def _add_metrics(shard: StackShard, row: Int64s, found: Quantities) -> None:
-    metrics = shard.table("metrics")
-    metrics = metrics.filter(metrics["span"].is_valid())
-    name, names = encode_column(metrics["name"])
-    if not any(one in COUNTERS for one in names):
-        return
-    place = np.full(shard.table("spans").num_rows + 1, NONE, np.int64)
-    place[row] = np.arange(len(row))
-    at = place[find_rows(shard.table("spans"), metrics["window"].to_numpy(), metrics["span"].to_numpy())]
-    value = metrics["value"].to_numpy()
-    for code, text in enumerate(names):
-        counter = COUNTERS.get(text)
-        mine = np.flatnonzero((name == code) & (at != NONE))
-        if counter is None or not len(mine):
-            continue
-        quantity: Quantity = getattr(found, counter.quantity)
-        scaled = value[mine] * counter.scale
-        if counter.quantity != "occupancy":  # of which there is one; counts of several counters add up
-            np.add.at(quantity.value, at[mine], np.round(scaled).astype(np.int64))
-            scaled = quantity.value[at[mine]]
-        quantity.learn(at[mine], scaled, counter.source)
 
 
 def _add_launch_occupancy(shard: StackShard, row: Int64s, found: Quantities) -> None:
