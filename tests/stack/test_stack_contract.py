@@ -8,6 +8,7 @@ import pkgutil
 import re
 import sys
 from collections import Counter
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -71,10 +72,10 @@ def table(analysis, rich):
     return analyse(rich, analysis.name)
 
 
-@pytest.fixture(scope="module", params=RUNS, ids=lambda write: write.__name__)
-def shards(request, tmp_path_factory):
-    """The shards of a run of each sort, whose groundwork the analyses share."""
-    return shards_of(request.param(tmp_path_factory.mktemp(request.param.__name__)))
+@pytest.fixture(scope="module")
+def shards_by_sort(tmp_path_factory):
+    """The shards of a run of a sort; each run is written once, and the analyses share their groundwork."""
+    return cache(lambda write: shards_of(write(tmp_path_factory.mktemp(write.__name__))))
 
 
 def check_table(analysis, rows):
@@ -87,7 +88,9 @@ def check_table(analysis, rows):
             assert all(value is None or 0 <= value <= 1 for value in values)
 
 
-def test_every_sort_of_run_is_taken(analysis, shards):
+@pytest.mark.parametrize("write", RUNS, ids=lambda write: write.__name__)
+def test_every_sort_of_run_is_taken(analysis, write, shards_by_sort):
+    shards = shards_by_sort(write)
     parts = [analysis.of_shard(shard) for shard in shards]
     rows = analysis.definition.of_shards([part.rows for part in parts])
     check_table(analysis, rows)
