@@ -6,7 +6,6 @@ import pyarrow as pa
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.tables import Column
 from phasepoint.hlo.shapes import parse_array
-from phasepoint.stack.analyses.layers.memory import MEMORY, MEMORY_SOURCE, read_memory
 from phasepoint.stack.shard.executions import distinct_instructions
 from phasepoint.stack.shard.layers import read_layers
 from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
@@ -21,6 +20,7 @@ from phasepoint.stack.work.latency import (
     layer_times,
     nullable_steps,
 )
+from phasepoint.stack.work.layer_memory import MEMORY, MEMORY_SOURCE, read_memory
 
 
 @analysis(
