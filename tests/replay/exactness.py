@@ -20,7 +20,9 @@ def replayed(example, folder):
     """Folder with the example's run and its replays, `record` and `replay` as `exact_jobs.py` wrote them."""
     for what in ("record", "replay"):
         command = [sys.executable, str(JOBS), example, str(folder), what]
-        subprocess.run(command, check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"}, timeout=300)
+        # One thread: PyTorch's others spin while they wait, which takes as much processor time again.
+        environ = {**os.environ, "JAX_PLATFORMS": "cpu", "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, check=True, env=environ, timeout=300)
     return folder, *(json.loads((folder / f"{what}.json").read_text()) for what in ("record", "replay"))
 
 
