@@ -37,8 +37,8 @@ OWN_FILE = re.compile(
 )
 """Where a format, rule, analysis, method, framework, network, document or command is one file, however short."""
 
-OWN_FILE_MARK = "Its own file:"
-"""A short file elsewhere gives its reason in a paragraph of its docstring that begins so."""
+REASON = "Its own file: …"
+"""A short file elsewhere says in its docstring why it stands alone, in a paragraph that begins so."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ def unexplained_constants(modules: list[Module]) -> Iterator[Violation]:
         for node, after in zip(module.tree.body, [*module.tree.body[1:], None], strict=True):
             documented = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             commented = "#" in module.lines[node.lineno - 1] or module.lines[node.lineno - 2].startswith("#")
-            if _is_named_number(node) and not documented and not commented and not on_page & _names_set(node):
+            if _is_named_number(node) and not documented and not commented and not on_page & _assigned(node):
                 yield Violation(module.at(node), module.lines[node.lineno - 1])
 
 
-def _names_set(node: ast.stmt) -> set[str]:
+def _assigned(node: ast.stmt) -> set[str]:
     """The names that an assignment gives values to."""
     targets = node.targets[:1] if isinstance(node, ast.Assign) else [node.target]
     return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
@@ -121,10 +121,8 @@ def _is_named_number(node: ast.stmt) -> bool:
     """Whether it is NAME = numbers: one, or a sum, product or power of several."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
-    names = _names_set(node)
-    if not names or not all(re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in names):
-        return False
-    if not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):
+    upper = [re.fullmatch(r"_?[A-Z][A-Z0-9_]*", name) for name in _assigned(node)]
+    if not upper or not all(upper) or not isinstance(node.value, ast.Constant | ast.BinOp | ast.UnaryOp):
         return False
     types = {type(part.value) for part in ast.walk(node.value) if isinstance(part, ast.Constant)}
     return bool(types & {int, float}) and str not in types
@@ -143,7 +141,7 @@ def needless_functions(modules: list[Module]) -> Iterator[Violation]:
 
 def small_files(modules: list[Module]) -> Iterator[Violation]:
     for module in modules:
-        own = OWN_FILE.search(module.path.as_posix()) or OWN_FILE_MARK in (ast.get_docstring(module.tree) or "")
+        own = OWN_FILE.search(module.path.as_posix()) or REASON[:-2] in (ast.get_docstring(module.tree) or "")
         if len(module.lines) < LEAST_LINES and not own:
             yield Violation(module.folder / module.path, f"{len(module.lines)} lines")
 
@@ -181,11 +179,7 @@ RULES = (
     Rule("a class name has one meaning", "rename all but one for what they are", shared_class_names),
     Rule("a numeric constant has a reason", "say it in a string under it or a comment at it", unexplained_constants),
     Rule("a short private function is called twice", "inline it, or document what it states", needless_functions),
-    Rule(
-        f"a file has {LEAST_LINES} lines or an idea of its own",
-        f"join it to its neighbour, or say in its docstring why not ({OWN_FILE_MARK!r} …)",
-        small_files,
-    ),
+    Rule(f"a file has {LEAST_LINES} lines or an idea of its own", f"join it to others, or say {REASON!r}", small_files),
     Rule("imports have no circle", "move what both modules need into one below them", import_circles),
     Rule("the package stays small", "take out what is written twice and what nobody calls", size),
 )

@@ -55,6 +55,7 @@ KEPT = {
     "pair of a prefix": {"room/step_clock.py": "", "room/step_times.py": ""},
     "reasons": {"a.py": "# measured\nA = 3\nB = 4  # a choice\nC = 5\n'''A choice.'''\nNAME = 'x'\nTABLE = {'x': 1}\n"},
     "threshold on its page": {"a.py": '"""Its own file: told from {LEAST:.0%} on."""\nLEAST = 0.02\n'},
+    "reason on a rule's page": {"findings/rules/a.py": '"""From {LEAST:.0%} on: a choice."""\nLEAST = 0.02\n'},
     "formula": {"a.py": "def _half(x):\n    '''Half of it.'''\n    return x / 2\nprint(_half(3))\n"},
     "called twice": {"a.py": f"{FUNCTION}print(_half(3), _half(4))\n"},
     "handed over": {"a.py": f"{FUNCTION}print(map(_half, [3]))\n"},
