@@ -176,9 +176,10 @@ def test_accelerate(tmp_path, watched):
     assert facts_of(watched) == [("accelerate", str(place), size_of(place), False, None) for place in places]
 
 
-def test_keras(tmp_path):
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_keras(tmp_path, backend):
     """Watched before Keras is imported, and again after."""
-    for name in ("keras", "torch"):
+    for name in ("keras", backend):
         if find_spec(name) is None:  # not imported here: Keras takes its backend from the environment, once
             pytest.skip(f"needs {name}")
     code = """
@@ -211,7 +212,7 @@ def test_keras(tmp_path):
         folder.mkdir()
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), *map(str, folders)],
-        env={**os.environ, "KERAS_BACKEND": "torch", "KERAS_HOME": str(tmp_path / "home")},
+        env={**os.environ, "KERAS_BACKEND": backend, "KERAS_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         check=True,
