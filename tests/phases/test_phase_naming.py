@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phasepoint.phases.detection.detect import find_return_period
-from phasepoint.phases.detection.naming import Evidence, name_phases
+from phasepoint.phases.detection.naming import PhaseEvidence, name_phases
 
 
 def phase(number, **changes):
@@ -19,7 +19,7 @@ def phase(number, **changes):
         "total_ps": 50,
         "median_ps": 100,
     }
-    return Evidence(**(usual | changes))
+    return PhaseEvidence(**(usual | changes))
 
 
 MAIN = phase(0, n_steps=900, first_index=0, last_index=999, starts=np.array([0]), total_ps=90_000)

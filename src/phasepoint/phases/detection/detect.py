@@ -8,7 +8,7 @@ import pyarrow as pa
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.core.statistics import median
-from phasepoint.phases.detection.naming import Evidence, name_phases
+from phasepoint.phases.detection.naming import PhaseEvidence, name_phases
 from phasepoint.phases.detection.result import Labelling, Phase, PhaseResult, Segments, TopOp
 from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
@@ -159,13 +159,13 @@ def describe_phases(series: DistinctSteps, vectors: OpVectors | None, labelling:
 
 def _evidence(
     series: DistinctSteps, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
-) -> Evidence:
+) -> PhaseEvidence:
     dur_ps = series.dur_ps[member]
     total_ps = int(dur_ps.sum())
     kind = series.kind[member]
     hinted = kind[kind >= 0]
     starts = member[np.diff(member, prepend=-2) != 1]
-    return Evidence(
+    return PhaseEvidence(
         number=number,
         role=labelling.roles.get(number),
         n_steps=len(member),
@@ -194,7 +194,7 @@ def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
     return sum(top.share for top in tops if top.category == category)
 
 
-def _phase(series: DistinctSteps, evidence: Evidence, member: Int64s, seen: Int64s) -> Phase:
+def _phase(series: DistinctSteps, evidence: PhaseEvidence, member: Int64s, seen: Int64s) -> Phase:
     """The phase before it is named; `seen` are the members that a window saw."""
     run_ps = int(series.dur_ps.sum())
     weight = evidence.total_ps / run_ps if run_ps else len(member) / series.n_steps

@@ -12,7 +12,7 @@ from phasepoint.core.arrays import Int64s
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class PhaseEvidence:
     """What is known of one phase when it is named.
 
     Attributes:
@@ -78,11 +78,11 @@ class PhaseName(NamedTuple):
 NAMED = "named"
 """Kind of a phase that the job named, by words of its own."""
 
-Rule = Callable[[Evidence, Evidence], tuple[str, str] | None]
+Rule = Callable[[PhaseEvidence, PhaseEvidence], tuple[str, str] | None]
 """A phase and the run's main phase → (kind, why), or null where the rule does not hold."""
 
 
-def name_phases(evidence: Sequence[Evidence]) -> tuple[PhaseName, ...]:
+def name_phases(evidence: Sequence[PhaseEvidence]) -> tuple[PhaseName, ...]:
     """Kind, name and reason of every phase, in the order given; names are unique."""
     main = max(evidence, key=_main_rank)
     # A job that names its evaluation itself leaves nothing to guess: what it did not name is no evaluation.
@@ -98,12 +98,12 @@ def name_phases(evidence: Sequence[Evidence]) -> tuple[PhaseName, ...]:
     return tuple(result)
 
 
-def _main_rank(phase: Evidence) -> tuple[bool, int, int]:
+def _main_rank(phase: PhaseEvidence) -> tuple[bool, int, int]:
     plain = phase.role is None and (phase.hint is None or phase.hint.startswith("train"))
     return (plain and not _compiles(phase), phase.total_ps, phase.n_steps)
 
 
-def _name(phase: Evidence, main: Evidence, rules: Sequence[Rule]) -> PhaseName:
+def _name(phase: PhaseEvidence, main: PhaseEvidence, rules: Sequence[Rule]) -> PhaseName:
     for rule in rules:
         found = rule(phase, main)
         if found is not None:
@@ -112,22 +112,22 @@ def _name(phase: Evidence, main: Evidence, rules: Sequence[Rule]) -> PhaseName:
     return PhaseName("train", "train", "the same sort of step as the main phase")
 
 
-def _compiles(phase: Evidence) -> bool:
+def _compiles(phase: PhaseEvidence) -> bool:
     return phase.compile_share is not None and phase.compile_share > 0.5
 
 
-def _slowness(phase: Evidence, main: Evidence) -> float:
+def _slowness(phase: PhaseEvidence, main: PhaseEvidence) -> float:
     return phase.median_ps / max(main.median_ps, 1)
 
 
-def _hinted(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _hinted(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     if phase.hint is None or _compiles(phase) or phase.role == "compile":
         return None
     hint = phase.hint.lower()
     return "eval" if "eval" in hint else "train" if hint.startswith("train") else NAMED, "named by the job"
 
 
-def _compile(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _compile(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     if _compiles(phase):
         return "compile", f"{100 * (phase.compile_share or 0):.0f} % of its time went into compiling"
     if phase.role == "compile":
@@ -135,7 +135,7 @@ def _compile(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     return None
 
 
-def _main(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _main(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     if phase.number != main.number or phase.role is not None:
         return None
     if _waits(phase):
@@ -143,22 +143,22 @@ def _main(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     return "train", "most of the run's time"
 
 
-def _drift(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _drift(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     return ("drift", "its steps grow steadily slower or faster") if phase.role == "drift" else None
 
 
-def _waits(phase: Evidence) -> bool:
+def _waits(phase: PhaseEvidence) -> bool:
     return phase.input_share is not None and phase.input_share > 0.3
 
 
-def _input_stall(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _input_stall(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     share, usual = phase.input_share, main.input_share or 0.0
     if share is None or not (_waits(phase) and share > usual + 0.15):
         return None
     return "input stall", f"{100 * share:.0f} % of its time went into waiting for data, {100 * usual:.0f} % elsewhere"
 
 
-def _checkpoint(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _checkpoint(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     if not (phase.recurs and phase.stretch <= 2 and _slowness(phase, main) >= 2):
         return None
     if phase.n_steps > phase.n_run / 10:
@@ -166,7 +166,7 @@ def _checkpoint(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     return "checkpoint", f"single steps that return, {_slowness(phase, main):.1f} × as long as a training step"
 
 
-def _eval(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _eval(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     fewer = bool(phase.ops) and phase.ops < main.ops
     if phase.ops and phase.ops == main.ops:
         return None
@@ -176,14 +176,14 @@ def _eval(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
     return None
 
 
-def _warm_up(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _warm_up(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     early = phase.last_index < max(0.1 * phase.n_run, 3) and phase.last_index < main.last_index
     if early and len(phase.starts) == 1 and _slowness(phase, main) > 1.05:
         return "warm-up", "slower steps at the start of the run"
     return None
 
 
-def _slow(phase: Evidence, main: Evidence) -> tuple[str, str] | None:
+def _slow(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     passing = main.first_index < phase.first_index and phase.last_index < main.last_index
     same_ops = not (phase.ops and main.ops) or len(phase.ops & main.ops) * 2 > len(phase.ops)
     if _slowness(phase, main) > 1.05 and passing and same_ops and not phase.recurs:
