@@ -123,7 +123,7 @@ def test_models_that_are_refused(fitted, change, said):
 
 def test_trees_alone_and_nearest_points():
     graphs, time_ps = made_kernels(300)
-    alone = FitSettings(members=0, tree_rounds=100)
+    alone = FitSettings(members=0, tree_rounds=10)
     model = fit_kernel_model(graphs, time_ps, (np.arange(250), np.arange(250, 300)), seed=0, settings=alone)
     said = model.log_times(graphs[250:])
     np.testing.assert_array_equal(said.networks, said.trees)
