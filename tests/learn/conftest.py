@@ -32,6 +32,16 @@ PROGRAMS = """
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Boosted trees of tests are small: on a busy machine threads spend their time waiting for each other."""
+    import sklearn.ensemble  # noqa: F401 - limits are set on what is loaded
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    with threadpool_limits(1, user_api="openmp"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def program_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("programs") / "tiny.py"
