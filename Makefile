@@ -1,5 +1,5 @@
 # Two commands set everything up by themselves: `make demo` and `make test`.
-# `make check` adds lint, types and the import contract; `make wheel` builds the wheel and installs it apart.
+# `make check` adds lint, types, the import contracts and the house rules; `make wheel` builds the wheel and installs it apart.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -47,7 +47,7 @@ contract: $(VENV)/.dev       ## floors import downwards only
 house: $(VENV)/.dev          ## names, sizes, constants, small files, circles (CONTRIBUTING.md, "House rules")
 	$(BIN)/python tests/house/house_rules.py
 
-check: lint types contract   ## everything that needs no run
+check: lint types contract house   ## everything that needs no run
 
 docs: $(VENV)/.dev           ## regenerate docs/tables.md and docs/findings.md from the code
 	$(BIN)/phasepoint tables --format md > docs/tables.md
