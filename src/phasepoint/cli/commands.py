@@ -65,24 +65,22 @@ COMMANDS: tuple[Command, ...] = (
         settings=_WRAPS_A_COMMAND,
     ),
     Command("diff", "answers.diff", "Say what changed between two runs, beyond noise; a gate for CI."),
-    Command("replay", "replay.plan", "List a run's checkpoints: what is left of each, and which phases it leads to."),
-    Command("replay plan", "replay.plan", "Say which checkpoint and steps reach a phase again, and at what cost."),
+    Command("replay", "replay", "List a run's checkpoints: what is left of each, and which phases it leads to."),
+    Command("replay plan", "replay", "Say which checkpoint and steps reach a phase again, and at what cost."),
     Command(
         "replay run",
-        "replay.run",
+        "replay",
         "Capture a phase again from its checkpoint: phasepoint replay run RUN --phase P -- python train.py",
     ),
-    Command(
-        "replay check", "replay.check", "Hold a replay against the run that it replays: faithful, or what is other."
-    ),
+    Command("replay check", "replay", "Hold a replay against the run that it replays: faithful, or what is other."),
     Command(
         "replay compact",
-        "replay.compact",
+        "replay",
         "Choose a few windows that stand for a run: phasepoint replay compact RUN --budget 5%",
     ),
     Command(
         "replay estimate",
-        "replay.compact",
+        "replay",
         "Say what the whole run would take and cost if a phase went as in its replay.",
     ),
     Command("learn", "learn", "List the performance models that came with the package."),
