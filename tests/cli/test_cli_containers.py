@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -59,12 +58,9 @@ def call(place, *arguments, home="/nonexistent", file_bytes=None, more=None):
     """The command line as that user, where nothing but the temporary folder can be written."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(place.folder / "package"), "TMPDIR": str(place.temporary)}
     environ |= {"PYTHONDONTWRITEBYTECODE": "1", **({"HOME": home} if home else {}), **(more or {})}
-
-    def limit():
-        if file_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-
-    command = [*as_nobody(), sys.executable, "-m", "phasepoint", *(str(word) for word in arguments)]
+    # Another program sets the limit: other tests have loaded JAX into this process, which must run no code in a fork.
+    limit = [] if file_bytes is None else ["prlimit", f"--fsize={file_bytes}:{file_bytes}"]
+    command = [*limit, *as_nobody(), sys.executable, "-m", "phasepoint", *(str(word) for word in arguments)]
     return subprocess.run(
         command,
         env=environ,
@@ -72,7 +68,6 @@ def call(place, *arguments, home="/nonexistent", file_bytes=None, more=None):
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=limit,
         timeout=300,
     )
 
