@@ -28,7 +28,7 @@ LEAST_LINES = 60
 SHORT_FUNCTION_LINES = 5
 """A choice: a shorter body that is used once is read faster where it is used."""
 
-MOST_FILES, MOST_LINES, MOST_LINES_WITHOUT_ZOO = 493, 80_648, 76_988
+MOST_FILES, MOST_LINES, MOST_LINES_WITHOUT_ZOO = 489, 80_617, 76_957
 """What there is: it may shrink only, and then these are lowered. Aim: 450 files, 76,000 lines, 72,000 without zoo."""
 
 OWN_FILE = re.compile(
