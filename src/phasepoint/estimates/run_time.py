@@ -12,13 +12,10 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import PARTS, Sampled, describe_strata
+from phasepoint.estimates.captured import Sampled, describe_strata
 from phasepoint.estimates.cells import FAR, fit_cells
 from phasepoint.estimates.totals import half_widths, step_work
 from phasepoint.phases.clock.steps import sum_ps
-
-_QUANTITY = len(PARTS)
-"""Where the one extra quantity stands among half the intervals: after the parts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,7 @@ def estimate_time(
     Returns:
         The time of every step. With every step measured it is exact and the interval nil; with none it is 0.
     """
-    dur_ps, captured = sampled.steps.dur_ps, sampled.captured
+    dur_ps = sampled.steps.dur_ps
     by_step = np.zeros(len(dur_ps), np.int64)
     if not len(index):
         return RunTime(by_step, 0, 0)
@@ -76,19 +73,20 @@ def estimate_time(
         fit = replace(fit, sizes=sizes, rest=rest, squares=squares)
     strata = [i for i, stratum in enumerate(sampled.strata) if phases is None or stratum.phase in phases]
     of_strata = np.isin(sampled.stratum, strata)
-    estimated = np.clip(step_work(fit, sampled.stratum)[:, -1], 0, dur_ps)
+    estimated = np.clip(step_work(fit, sampled.stratum, slice(-1, None))[:, 0], 0, dur_ps)
     by_step[of_strata] = estimated[of_strata].astype(np.int64)
-    rows = captured.row[index]
+    rows = measured.captured.row
     by_step[rows] = np.minimum(np.asarray(time_ps, np.int64), dur_ps[rows])
     total_ps, known_ps = sum_ps(by_step), sum_ps(by_step[rows])
-    half_ps = half_widths(fit, strata, confidence)[_QUANTITY]
+    half_ps = half_widths(fit, strata, confidence)[-1]
     return RunTime(by_step, max(total_ps - half_ps, known_ps), min(total_ps + half_ps, max(sum_ps(dur_ps), total_ps)))
 
 
 def _only(sampled: Sampled, index: Int64s) -> Sampled:
     """The run as some of the captured steps show it."""
-    everything = sampled.captured
-    captured = everything.take(index)
+    if len(index) == len(sampled.captured.row):
+        return sampled
+    captured = sampled.captured.take(index)
     seen = np.zeros(len(sampled.stratum), bool)
     seen[captured.row] = True
     hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))

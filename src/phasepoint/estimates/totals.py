@@ -55,20 +55,21 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> UncapturedSteps:
     return UncapturedSteps(parts, extra, known)
 
 
-def step_work(fit: Fit, stratum: Int64s) -> Floats:
-    """What each step's work went into by the shares of its cells, extras included: `[n_steps, N_WORK + k]`, unrounded.
+def step_work(fit: Fit, stratum: Int64s, quantities: slice) -> Floats:
+    """What each step's work went into by the shares of its cells: `[n_steps, m]`, unrounded.
 
     Args:
         fit: shares and sizes.
         stratum: `[n_steps]`.
+        quantities: which `m` of the `N_WORK` parts of work and the extras after them.
     """
-    work = np.zeros((len(stratum), len(fit.spread)))
+    work = np.zeros((len(stratum), len(fit.spread[quantities])))
     for group, base in enumerate(fit.base):
         steps = np.flatnonzero(fit.group[stratum] == group)
         if base is None or not len(steps):
             continue
         for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
-            work[steps] += fit.sizes[steps, cell, None] * shares.ratio
+            work[steps] += fit.sizes[steps, cell, None] * shares.ratio[quantities]
     return work
 
 
@@ -81,7 +82,7 @@ def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
         dur_ps: `[n_steps]`.
     """
     exact = np.zeros((len(dur_ps), len(PARTS)))
-    exact[:, :N_WORK] = step_work(fit, stratum)[:, :N_WORK]
+    exact[:, :N_WORK] = step_work(fit, stratum, slice(N_WORK))
     exact[:, N_WORK] = exposed_part(fit.input) * fit.sizes[:, WAIT]
     exact[:, N_WORK + 1] = exposed_part(fit.compiling) * fit.sizes[:, COMPILE]
     exact = np.maximum(exact, 0)

@@ -188,9 +188,10 @@ def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mappin
     Raises:
         AssertionError: they do not: a fault of ours, never of the data.
     """
+    whole_ps = max(total_ps, 1)
     parts = tuple(
         AccountPart(
-            _part_name(key, names), time_ps, time_ps, time_ps, time_ps / total_ps, "measured", key.kind, key.phase
+            _part_name(key, names), time_ps, time_ps, time_ps, time_ps / whole_ps, "measured", key.kind, key.phase
         )
         for key, time_ps in sorted(totals.items(), key=lambda item: (-item[1], _part_name(item[0], names)))
         if time_ps
