@@ -28,7 +28,7 @@ def test_measured_steps_are_exact_and_no_step_gets_more_than_it_lasted(seed, sha
     sampled, parts = sampled_run(400, windows_at(np.sort(rng.choice(79, count, replace=False)) * 5), rng)
     index = np.flatnonzero(rng.random(len(sampled.captured.row)) < 0.7)
     time_ps = (parts[sampled.captured.row[index], 0] * share).astype(np.int64)
-    found = estimate_time(sampled, index, time_ps)
+    found = estimate_time(sampled.only(index), time_ps)
     assert found.by_step[sampled.captured.row[index]].tolist() == time_ps.tolist()
     assert (found.by_step >= 0).all()
     assert (found.by_step <= sampled.steps.dur_ps).all()
@@ -38,9 +38,9 @@ def test_measured_steps_are_exact_and_no_step_gets_more_than_it_lasted(seed, sha
 def test_every_step_measured_is_exact_and_none_measured_is_nothing():
     rng = np.random.default_rng(1)
     sampled, parts = sampled_run(100, windows_at(range(0, 100, 5)), rng)
-    found = estimate_time(sampled, np.arange(100), parts[:, 0])
+    found = estimate_time(sampled, parts[:, 0])
     assert found.low_ps == found.total_ps == found.high_ps == int(parts[:, 0].sum())
-    nothing = estimate_time(sampled, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    nothing = estimate_time(sampled.only(np.zeros(0, np.int64)), np.zeros(0, np.int64))
     assert (nothing.total_ps, nothing.low_ps, nothing.high_ps) == (0, 0, 0)
 
 
@@ -51,7 +51,7 @@ def test_a_category_estimated_as_a_measured_time_is_the_category():
     estimates = estimate_totals(steps_table(dur), *captured_tables(parts, windows_at(range(0, 2000, 80))), labels)
     compute = next(part for part in estimates.categories.parts if part.name == "compute")
     seen = estimates.seen
-    found = estimate_time(estimates.sampled, np.arange(len(seen.row)), seen.parts_ps[:, 0])
+    found = estimate_time(estimates.sampled, seen.parts_ps[:, 0])
     assert found.total_ps == pytest.approx(compute.total_ps, rel=1e-3)
     assert found.low_ps == pytest.approx(compute.low_ps, rel=1e-2)
     assert found.high_ps == pytest.approx(compute.high_ps, rel=1e-2)
@@ -62,7 +62,7 @@ def test_phases_that_are_not_wanted_are_left_at_nothing():
     sampled, parts = sampled_run(400, windows_at(range(0, 400, 20)), rng)
     seen = sampled.captured.row
     index = np.flatnonzero((seen // 100) % 4 != 3)
-    found = estimate_time(sampled, index, parts[seen[index], 0], phases={0})
+    found = estimate_time(sampled.only(index), parts[seen[index], 0], phases={0})
     assert not found.by_step[300:].any()
     assert found.by_step[:300].all()
 
@@ -74,8 +74,8 @@ def test_what_lasts_far_beyond_the_usual_can_be_left_out():
     sampled = estimate_totals(steps_table(dur), *tables, labels).sampled
     index = np.arange(len(sampled.captured.row))
     time_ps = sampled.captured.parts_ps[:, 0]
-    with_it = estimate_time(sampled, index, time_ps)
-    without = estimate_time(sampled, index, time_ps, beyond_usual=False)
+    with_it = estimate_time(sampled.only(index), time_ps)
+    without = estimate_time(sampled.only(index), time_ps, beyond_usual=False)
     assert with_it.by_step[50] > 100 * MS
     assert without.by_step[50] < 10 * MS
     assert without.high_ps - without.low_ps < with_it.high_ps - with_it.low_ps
@@ -89,6 +89,6 @@ def test_intervals_hold_the_truth():
         starts = np.sort(rng.choice(398, 12, replace=False)) * 5
         sampled, parts = sampled_run(2000, windows_at(starts), rng)
         truth_ps = int(parts[:, 3].sum())
-        found = estimate_time(sampled, np.arange(len(sampled.captured.row)), parts[sampled.captured.row, 3])
+        found = estimate_time(sampled, parts[sampled.captured.row, 3])
         held += found.low_ps <= truth_ps <= found.high_ps
     assert held >= 180

@@ -37,8 +37,7 @@ def test_every_phase_has_its_plan_or_the_reason(opened, forward):
 def test_a_page_without_plans_says_why(opened):
     run, summary, _ = opened
     analysis = analyse_run(run)
-    sampled, none = analysis.estimates.sampled, np.zeros(0, np.int64)
-    unseen = replace(sampled, captured=sampled.captured.take(none), cluster=none)
+    unseen = analysis.estimates.sampled.only(np.zeros(0, np.int64))
     empty = replace(analysis, estimates=replace(analysis.estimates, sampled=unseen))
     found = build_fast_forward(empty)
     assert found.plans == ()

@@ -13,7 +13,7 @@ with those most like them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import encode_column, renumber
+from phasepoint.core.lazy import Once
 from phasepoint.core.statistics import median
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.phases.clock.steps import StepSeries, read_numbers, sum_ps
@@ -49,10 +50,6 @@ class Captured:
     window: Int64s
     weight: Floats
     parts_ps: Int64s
-
-    def take(self, index: Int64s) -> "Captured":
-        """Some of them, at rising positions."""
-        return Captured(self.row[index], self.window[index], self.weight[index], self.parts_ps[index])
 
     def index_of(self, row: Int64s) -> Int64s:
         """Position in `row` of each of some rows of the steps table `[n]`; -1 where the step was not captured."""
@@ -159,7 +156,7 @@ class Stratum:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class Sampled(Once):
     """A run seen through its windows.
 
     Attributes:
@@ -168,6 +165,7 @@ class Sampled:
         strata: what the clock knows of each.
         stratum: `[n_steps]`, of every step.
         cluster: `[n_captured]`, number of the window (on its host and attempt) that saw each, from 0.
+        stands_for: `[n_steps]`, steps of the run that each one stands for; None where each is itself.
     """
 
     steps: StepSeries
@@ -175,11 +173,21 @@ class Sampled:
     strata: tuple[Stratum, ...]
     stratum: Int64s
     cluster: Int64s
+    stands_for: Floats | None = None
 
     @property
     def of_captured(self) -> Int64s:
         """Stratum of every captured step."""
         return self.stratum[self.captured.row]
+
+    def only(self, index: Int64s) -> "Sampled":
+        """The run as some of the captured steps show it, those at rising positions."""
+        if len(index) == len(self.captured.row):
+            return self
+        captured = Captured(*(column[index] for column in vars(self.captured).values()))
+        hosts, phases = (np.array([getattr(s, name) for s in self.strata], np.int64) for name in ("host", "phase"))
+        strata = describe_strata(self.steps, captured.row, self.stratum, hosts, phases)
+        return replace(self, captured=captured, strata=strata, cluster=renumber(self.cluster[index])[1])
 
 
 def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -192,16 +200,17 @@ def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, In
 
 
 def describe_strata(
-    steps: StepSeries, seen: Bools, stratum: Int64s, hosts: Int64s, phases: Int64s
+    steps: StepSeries, row: Int64s, stratum: Int64s, hosts: Int64s, phases: Int64s
 ) -> tuple[Stratum, ...]:
-    """What the clock knows of every stratum."""
-    found = []
+    """What the clock knows of every stratum, the captured steps being those of some rows."""
+    found, rest = [], np.ones(len(stratum), bool)
+    rest[row] = False
     for index, (host, phase) in enumerate(zip(hosts.tolist(), phases.tolist(), strict=True)):
         mine = stratum == index
         total_ps = sum_ps(steps.dur_ps[mine])
         waiting = sum_ps(steps.input_ps[mine]) / max(total_ps, 1)
         middle = median(steps.dur_ps[mine])
-        found.append(Stratum(host, phase, total_ps, sum_ps(steps.dur_ps[mine & ~seen]), middle, waiting))
+        found.append(Stratum(host, phase, total_ps, sum_ps(steps.dur_ps[mine & rest]), middle, waiting))
     return tuple(found)
 
 

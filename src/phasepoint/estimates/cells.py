@@ -149,73 +149,81 @@ _INPUT, _COMPILING = PARTS.index(INPUT), PARTS.index(COMPILING)
 
 
 @dataclass(frozen=True, eq=False)
+class Cells:
+    """The time of a run cut into cells, whatever is estimated by them.
+
+    Attributes:
+        group: `[n_strata]`, the group of each stratum.
+        borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
+        input: share of the wait that is `input`.
+        compiling: share of the compilation that is `compiling`.
+        sizes: `[n_steps, N_CELLS]`, of every step.
+        rest: `[n_strata, N_CELLS]`, sizes of the uncaptured steps.
+        squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
+    """
+
+    group: Int64s
+    borrowed: Bools
+    input: CellShares | None
+    compiling: CellShares | None
+    sizes: Floats
+    rest: Floats
+    squares: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Fit:
     """Shares for every cell, and the sizes to which they apply.
 
     Attributes:
-        group: `[n_strata]`, the group of each stratum.
+        cells: the sizes.
         base: shares of work per group; None for a group without any window.
         long: shares of work beyond 1.2 medians.
         far: shares of work beyond 3 medians.
-        input: share of the wait that is `input`.
-        compiling: share of the compilation that is `compiling`.
         spread: `[k]`, variance of the base shares from one group to another.
-        rest: `[n_strata, N_CELLS]`, sizes of the uncaptured steps.
-        squares: `[n_strata, N_CELLS]`, their squares added up by blocks.
-        borrowed: `[n_strata]`, whether a stratum has too few windows of its own.
         by_choice: per group, whether windows opened by choice had to stand in for random ones.
-        sizes: `[n_steps, N_CELLS]`, of every step.
     """
 
-    group: Int64s
+    cells: Cells
     base: tuple[CellShares | None, ...]
     long: CellShares | None
     far: CellShares | None
-    input: CellShares | None
-    compiling: CellShares | None
     spread: Floats
-    rest: Floats
-    squares: Floats
-    borrowed: Bools
     by_choice: tuple[bool, ...]
-    sizes: Floats
 
 
-def fit_cells(sampled: Sampled, extra: Floats, *, stands_for: Floats | None = None) -> Fit:
+def cut_cells(sampled: Sampled) -> Cells:
+    """The sizes of every step's cells; asked for as `sampled.once(cut_cells)`, since all quantities share them."""
+    exposed = _fit_waits(sampled)
+    groups = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
+    sizes = _sizes(sampled, exposed, groups)
+    rest, squares = _rest(sampled, sizes, groups[1])
+    return Cells(*groups, *exposed, np.column_stack(sizes), rest, squares)
+
+
+def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     """Estimate the shares of every cell from the captured steps.
 
     Args:
         sampled: the run seen through its windows.
         extra: `[n_captured, k]`, further quantities that go with work.
-        stands_for: `[n_steps]`, steps of the run that each one stands for; None where each is itself.
     """
-    row, weight = sampled.captured.row, sampled.captured.weight
-    parts = sampled.captured.parts_ps.astype(np.float64)
-    quantities = np.column_stack([parts[:, :N_WORK], extra])
-    exposed = _fit_waits(sampled, parts)
-    group, borrowed = group_strata(sampled.strata, sampled.of_captured, sampled.cluster)
-    sizes = _sizes(sampled, parts, exposed, (group, borrowed), stands_for)
-    base, long, far = (sizes[cell][row] for cell in (BASE, LONG, FAR))
-    shares, by_choice = _fit_base(sampled, group, base, quantities, (long == 0) & (far == 0))
-    left = quantities - _explained(shares, group[sampled.of_captured], base, quantities)
+    cells, row, weight = sampled.once(cut_cells), sampled.captured.row, sampled.captured.weight
+    quantities = np.column_stack([sampled.captured.parts_ps[:, :N_WORK].astype(np.float64), extra])
+    base, long, far = (cells.sizes[row, cell] for cell in (BASE, LONG, FAR))
+    shares, by_choice = _fit_base(sampled, cells.group, base, quantities, (long == 0) & (far == 0))
+    left = quantities - _explained(shares, cells.group[sampled.of_captured], base, quantities)
     long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
     if long_shares is not None:
         left = left - long[:, None] * long_shares.ratio
     far_shares = _fit_excess(far, left, sampled.cluster, weight)
-    rest, squares = _rest(sizes, sampled.stratum, row, borrowed, stands_for)
     return Fit(
-        group=group,
+        cells=cells,
         base=shares,
         long=long_shares or _lent(far_shares),
         far=far_shares or _lent(long_shares),
-        input=exposed[0],
-        compiling=exposed[1],
         spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
-        rest=rest,
-        squares=squares,
-        borrowed=borrowed,
         by_choice=by_choice,
-        sizes=np.column_stack(sizes),
     )
 
 
@@ -224,8 +232,8 @@ def exposed_part(shares: CellShares | None) -> float:
     return 1.0 if shares is None else float(shares.ratio[0])
 
 
-def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, CellShares | None]:
-    found = []
+def _fit_waits(sampled: Sampled) -> tuple[CellShares | None, CellShares | None]:
+    found, parts = [], sampled.captured.parts_ps.astype(np.float64)
     for wait_ps, part in ((sampled.steps.input_ps, _INPUT), (sampled.steps.compile_ps, _COMPILING)):
         size = wait_ps[sampled.captured.row].astype(np.float64)
         sample = _sample(size, parts[:, [part]], sampled.cluster, sampled.captured.weight)
@@ -234,27 +242,21 @@ def _fit_waits(sampled: Sampled, parts: Floats) -> tuple[CellShares | None, Cell
 
 
 def _sizes(
-    sampled: Sampled,
-    parts: Floats,
-    exposed: tuple[CellShares | None, CellShares | None],
-    groups: tuple[Int64s, Bools],
-    stands_for: Floats | None,
+    sampled: Sampled, exposed: tuple[CellShares | None, CellShares | None], groups: tuple[Int64s, Bools]
 ) -> tuple[Floats, ...]:
     """Sizes of all steps `[n_steps]` by cell; work is known of captured steps, predicted of others.
 
     Args:
         sampled: the run seen through its windows.
-        parts: of the captured steps.
         exposed: shares of the waits.
         groups: group of every stratum, and whether it has too few windows of its own. Such a stratum is taken to be
             a slow form of the one that lends its windows: what its steps last longer counts as excess.
-        stands_for: `[n_steps]`, as for `fit_cells`.
     """
     waits = np.column_stack([sampled.steps.input_ps, sampled.steps.compile_ps]).astype(np.float64)
     work = sampled.steps.dur_ps - waits @ np.array([exposed_part(shares) for shares in exposed])
-    work[sampled.captured.row] = parts[:, :N_WORK].sum(axis=1)
+    work[sampled.captured.row] = sampled.captured.parts_ps[:, :N_WORK].sum(axis=1)
     work = np.maximum(work, 0)
-    median = np.array([_median(work, sampled.stratum == i, stands_for) for i in range(len(sampled.strata))])
+    median = np.array([_median(sampled, work, sampled.stratum == i) for i in range(len(sampled.strata))])
     group, borrowed = groups
     for lender in np.flatnonzero(~borrowed).tolist():
         borrowers = borrowed & (group == group[lender])
@@ -339,24 +341,23 @@ def _lent(shares: CellShares | None) -> CellShares | None:
     return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
 
 
-def _median(work: Floats, mine: Bools, stands_for: Floats | None) -> float:
+def _median(sampled: Sampled, work: Floats, mine: Bools) -> float:
     """Median work of some steps, each counted as often as it stands for others."""
-    return median_of(work[mine]) if stands_for is None else weighted_median(work[mine], stands_for[mine])
+    weight = sampled.stands_for
+    return median_of(work[mine]) if weight is None else weighted_median(work[mine], weight[mine])
 
 
-def _rest(
-    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats | None
-) -> tuple[Floats, Floats]:
+def _rest(sampled: Sampled, sizes: Sequence[Floats], borrowed: Bools) -> tuple[Floats, Floats]:
     """Sizes of the uncaptured steps by stratum and cell, and their squares by blocks of neighbouring steps.
 
     A borrowed stratum is one block: whatever makes it unlike the others, it does so in all of its steps. A step that
     stands for others stands for blocks of steps like itself.
     """
-    n = len(borrowed)
-    if stands_for is not None:
-        return _weighted_rest(sizes, stratum, row, borrowed, stands_for)
+    n, stratum = len(borrowed), sampled.stratum
+    if sampled.stands_for is not None:
+        return _weighted_rest(sampled, sampled.stands_for.copy(), sizes, borrowed)
     rest = np.ones(len(stratum), bool)
-    rest[row] = False
+    rest[sampled.captured.row] = False
     totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
     where = np.flatnonzero(rest)
     within = np.where(borrowed[stratum[where]], 0, where // BLOCK_STEPS)
@@ -370,11 +371,9 @@ def _rest(
     return totals, squares
 
 
-def _weighted_rest(
-    sizes: Sequence[Floats], stratum: Int64s, row: Int64s, borrowed: Bools, stands_for: Floats
-) -> tuple[Floats, Floats]:
-    n, weight = len(borrowed), stands_for.copy()
-    weight[row] = 0
+def _weighted_rest(sampled: Sampled, weight: Floats, sizes: Sequence[Floats], borrowed: Bools) -> tuple[Floats, Floats]:
+    n, stratum = len(borrowed), sampled.stratum
+    weight[sampled.captured.row] = 0
     totals: Floats = np.column_stack([np.bincount(stratum, weight * size, n) for size in sizes]).astype(np.float64)
     # What is in excess comes in single steps; base and waits last for blocks of steps.
     block = [np.minimum(weight, 1 if cell in (LONG, FAR) else BLOCK_STEPS) for cell in range(N_CELLS)]

@@ -148,9 +148,7 @@ class _OpExtras:
 def _align(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table, labels: Int64s) -> Sampled:
     captured = read_captured(steps, windows, breakdowns)
     stratum, hosts, phases = assign_strata(steps, labels)
-    seen = np.zeros(steps.n_steps, bool)
-    seen[captured.row] = True
-    strata = describe_strata(steps, seen, stratum, hosts, phases)
+    strata = describe_strata(steps, captured.row, stratum, hosts, phases)
     names = [steps.host[captured.row], steps.attempt[captured.row], captured.window]
     cluster = np.unique(np.column_stack(names), axis=0, return_inverse=True)[1].ravel()
     return Sampled(steps, captured, strata, stratum, cluster)
@@ -185,11 +183,11 @@ def borrowing_notes(fit: Fit, strata: Sequence[Stratum], names: Mapping[int, str
     """Which phases rest on others' windows, or on windows opened by choice, and how much of the time that is."""
     total_ps = max(sum(stratum.total_ps for stratum in strata), 1)
     notes = []
-    known = np.array([fit.base[group] is not None for group in fit.group.tolist()], bool)
-    by_choice = np.array([fit.by_choice[group] for group in fit.group.tolist()], bool)
+    known = np.array([fit.base[group] is not None for group in fit.cells.group.tolist()], bool)
+    by_choice = np.array([fit.by_choice[group] for group in fit.cells.group.tolist()], bool)
     for which, words in (
         (
-            fit.borrowed & known,
+            fit.cells.borrowed & known,
             "had too few windows of their own: taken to be like the phase most like them, and less sure",
         ),
         (by_choice & known, "had no random windows: they rest on windows opened by choice"),

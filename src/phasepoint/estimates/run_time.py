@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
-from phasepoint.core.encoding import renumber
-from phasepoint.estimates.captured import Sampled, describe_strata
-from phasepoint.estimates.cells import FAR, fit_cells
+from phasepoint.estimates.captured import Sampled
+from phasepoint.estimates.cells import FAR, N_CELLS, Cells, cut_cells, fit_cells
 from phasepoint.estimates.totals import half_widths, step_work
 from phasepoint.phases.clock.steps import sum_ps
 
@@ -40,19 +39,17 @@ class RunTime:
 
 def estimate_time(
     sampled: Sampled,
-    index: Int64s,
     time_ps: Int64s | Floats,
     *,
     phases: Collection[int] | None = None,
     beyond_usual: bool = True,
     confidence: float = 0.95,
 ) -> RunTime:
-    """What was measured in some captured steps, of all steps.
+    """What was measured in the captured steps, of all steps.
 
     Args:
-        sampled: the run as its windows show it.
-        index: `[n]` positions in `sampled.captured.row` of the steps that were measured, rising.
-        time_ps: `[n]` what was measured of each, at least 0 and at most its duration.
+        sampled: the run as the windows show it in which this was measured: see `Sampled.only`.
+        time_ps: `[n_captured]` what was measured of each step, at least 0 and at most its duration.
         phases: those whose other steps are estimated; all by default.
         beyond_usual: whether work beyond three times a phase's median counts. Not so where what held such a step up
             is known to be something else.
@@ -61,34 +58,25 @@ def estimate_time(
     Returns:
         The time of every step. With every step measured it is exact and the interval nil; with none it is 0.
     """
-    dur_ps = sampled.steps.dur_ps
+    dur_ps, rows = sampled.steps.dur_ps, sampled.captured.row
     by_step = np.zeros(len(dur_ps), np.int64)
-    if not len(index):
+    if not len(rows):
         return RunTime(by_step, 0, 0)
-    measured = _only(sampled, index)
-    fit = fit_cells(measured, np.asarray(time_ps, np.float64)[:, None])
+    fit = fit_cells(sampled, np.asarray(time_ps, np.float64)[:, None])
     if not beyond_usual:
-        sizes, rest, squares = (cells.copy() for cells in (fit.sizes, fit.rest, fit.squares))
-        sizes[:, FAR] = rest[:, FAR] = squares[:, FAR] = 0
-        fit = replace(fit, sizes=sizes, rest=rest, squares=squares)
+        fit = replace(fit, cells=sampled.once(_usual_cells))
     strata = [i for i, stratum in enumerate(sampled.strata) if phases is None or stratum.phase in phases]
     of_strata = np.isin(sampled.stratum, strata)
     estimated = np.clip(step_work(fit, sampled.stratum, slice(-1, None))[:, 0], 0, dur_ps)
     by_step[of_strata] = estimated[of_strata].astype(np.int64)
-    rows = measured.captured.row
     by_step[rows] = np.minimum(np.asarray(time_ps, np.int64), dur_ps[rows])
     total_ps, known_ps = sum_ps(by_step), sum_ps(by_step[rows])
     half_ps = half_widths(fit, strata, confidence)[-1]
     return RunTime(by_step, max(total_ps - half_ps, known_ps), min(total_ps + half_ps, max(sum_ps(dur_ps), total_ps)))
 
 
-def _only(sampled: Sampled, index: Int64s) -> Sampled:
-    """The run as some of the captured steps show it."""
-    if len(index) == len(sampled.captured.row):
-        return sampled
-    captured = sampled.captured.take(index)
-    seen = np.zeros(len(sampled.stratum), bool)
-    seen[captured.row] = True
-    hosts, phases = (np.array([getattr(s, name) for s in sampled.strata], np.int64) for name in ("host", "phase"))
-    strata = describe_strata(sampled.steps, seen, sampled.stratum, hosts, phases)
-    return Sampled(sampled.steps, captured, strata, sampled.stratum, renumber(sampled.cluster[index])[1])
+def _usual_cells(sampled: Sampled) -> Cells:
+    """The cells without what lies beyond three times a phase's median."""
+    cells = sampled.once(cut_cells)
+    usual = np.arange(N_CELLS) != FAR
+    return replace(cells, sizes=cells.sizes * usual, rest=cells.rest * usual, squares=cells.squares * usual)

@@ -40,15 +40,15 @@ def predict_rest(fit: Fit, strata: Sequence[Stratum]) -> UncapturedSteps:
     parts = np.zeros((len(strata), len(PARTS)), np.int64)
     extra, known = np.zeros((len(strata), k)), np.zeros(len(strata), bool)
     for index, stratum in enumerate(strata):
-        base = fit.base[fit.group[index]]
+        base = fit.base[fit.cells.group[index]]
         if base is None:
             continue
         known[index] = True
-        sizes = fit.rest[index]
+        sizes = fit.cells.rest[index]
         work = base.ratio * sizes[BASE]
         for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
             work = work + (shares or base).ratio * sizes[cell]
-        waits = [exposed_part(fit.input) * sizes[WAIT], exposed_part(fit.compiling) * sizes[COMPILE]]
+        waits = [exposed_part(fit.cells.input) * sizes[WAIT], exposed_part(fit.cells.compiling) * sizes[COMPILE]]
         exact = np.maximum(np.concatenate([work[:N_WORK], waits]), 0)
         parts[index] = apportion(stratum.rest_ps, exact) if exact.any() else 0
         extra[index] = np.maximum(work[N_WORK:], 0)
@@ -63,14 +63,13 @@ def step_work(fit: Fit, stratum: Int64s, quantities: slice) -> Floats:
         stratum: `[n_steps]`.
         quantities: which `m` of the `N_WORK` parts of work and the extras after them.
     """
-    work = np.zeros((len(stratum), len(fit.spread[quantities])))
-    for group, base in enumerate(fit.base):
-        steps = np.flatnonzero(fit.group[stratum] == group)
-        if base is None or not len(steps):
-            continue
-        for cell, shares in ((BASE, base), (LONG, fit.long or base), (FAR, fit.far or base)):
-            work[steps] += fit.sizes[steps, cell, None] * shares.ratio[quantities]
-    return work
+    shares = np.zeros((len(fit.cells.group), 3, len(fit.spread[quantities])))
+    for index, group in enumerate(fit.cells.group.tolist()):
+        base = fit.base[group]
+        if base is not None:
+            shares[index] = [found.ratio[quantities] for found in (base, fit.long or base, fit.far or base)]
+    base, long, far = (fit.cells.sizes[:, cell, None] * shares[stratum, cell] for cell in (BASE, LONG, FAR))
+    return np.asarray(base + long + far)
 
 
 def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
@@ -83,8 +82,8 @@ def step_parts(fit: Fit, stratum: Int64s, dur_ps: Int64s) -> Int64s:
     """
     exact = np.zeros((len(dur_ps), len(PARTS)))
     exact[:, :N_WORK] = step_work(fit, stratum, slice(N_WORK))
-    exact[:, N_WORK] = exposed_part(fit.input) * fit.sizes[:, WAIT]
-    exact[:, N_WORK + 1] = exposed_part(fit.compiling) * fit.sizes[:, COMPILE]
+    exact[:, N_WORK] = exposed_part(fit.cells.input) * fit.cells.sizes[:, WAIT]
+    exact[:, N_WORK + 1] = exposed_part(fit.cells.compiling) * fit.cells.sizes[:, COMPILE]
     exact = np.maximum(exact, 0)
     scale = dur_ps / np.maximum(exact.sum(axis=1), 1e-300)
     parts: Int64s = np.floor(exact * scale[:, None] * (1 - 1e-12)).astype(np.int64)
@@ -125,17 +124,17 @@ def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
     freedoms: list[float] = []
     chosen = np.array(members, np.int64)
     composition = np.zeros(len(fit.spread))
-    for group in np.unique(fit.group[chosen]).tolist():
-        mine = chosen[fit.group[chosen] == group]
+    for group in np.unique(fit.cells.group[chosen]).tolist():
+        mine = chosen[fit.cells.group[chosen] == group]
         base = fit.base[group]
         if base is None:
             continue
-        sizes, squares = fit.rest[mine].sum(axis=0), fit.squares[mine].sum(axis=0)
+        sizes, squares = fit.cells.rest[mine].sum(axis=0), fit.cells.squares[mine].sum(axis=0)
         rows.append(_with_waits(base.variance(sizes[BASE], squares[BASE])))
         freedoms.append(base.freedom)
-        lent = mine[fit.borrowed[mine]]
+        lent = mine[fit.cells.borrowed[mine]]
         if len(lent):
-            rows.append(_with_waits(fit.spread * float((fit.rest[lent, BASE] ** 2).sum())))
+            rows.append(_with_waits(fit.spread * float((fit.cells.rest[lent, BASE] ** 2).sum())))
             freedoms.append(np.inf)
         for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
             if shares is None:
@@ -143,12 +142,12 @@ def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
                 rows.append(_with_waits(unknown.variance(sizes[cell], squares[cell])))
                 freedoms.append(np.inf)
         composition = np.maximum(composition, base.ratio)
-    sizes, squares = fit.rest[chosen].sum(axis=0), fit.squares[chosen].sum(axis=0)
+    sizes, squares = fit.cells.rest[chosen].sum(axis=0), fit.cells.squares[chosen].sum(axis=0)
     for shares, cell in ((fit.long, LONG), (fit.far, FAR)):
         if shares is not None:
             rows.append(_with_waits(shares.variance(sizes[cell], squares[cell])))
             freedoms.append(shares.freedom)
-    for column, (shares, cell) in enumerate(((fit.input, WAIT), (fit.compiling, COMPILE))):
+    for column, (shares, cell) in enumerate(((fit.cells.input, WAIT), (fit.cells.compiling, COMPILE))):
         if shares is not None:
             variance = float(shares.variance(sizes[cell], squares[cell])[0])
             # What is not exposed of a wait is work: the error moves from one to the other.
@@ -241,7 +240,7 @@ class Totals:
         most_ps = [total_ps] * len(PARTS)
         for part, cell in ((INPUT, WAIT), (COMPILING, COMPILE)):
             index = PARTS.index(part)
-            most_ps[index] = int(seen[index]) + int(self.fit.rest[members, cell].sum())
+            most_ps[index] = int(seen[index]) + int(self.fit.cells.rest[members, cell].sum())
         return most_ps
 
     def _members(self, phase: int | None) -> list[int]:

@@ -92,7 +92,7 @@ def time_of_ops(view: FindingsView, part: str, ops: DeviceOps, wanted_ps: Floats
     part_ps = view.captured.parts_ps[:, PARTS.index(part)]
     time_ps = part_ps * np.divide(wanted, whole, out=np.zeros(n_steps), where=whole > 0)
     index = np.flatnonzero((whole > 0) | (part_ps == 0))
-    return estimate_time(view.sampled, index, time_ps[index])
+    return estimate_time(view.sampled.only(index), time_ps[index])
 
 
 def time_of_steps(view: FindingsView, index: Int64s, saved_ps: Floats) -> RunTime:
@@ -107,4 +107,4 @@ def time_of_steps(view: FindingsView, index: Int64s, saved_ps: Floats) -> RunTim
     """
     rows = view.captured.row[index]
     saved_ps = np.minimum(saved_ps, view.clock.dur_ps[rows])
-    return estimate_time(view.sampled, index, saved_ps, phases=set(view.labels[rows].tolist()))
+    return estimate_time(view.sampled.only(index), saved_ps, phases=set(view.labels[rows].tolist()))

@@ -4,8 +4,9 @@ import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
+from phasepoint.estimates.captured import Sampled
 from phasepoint.estimates.run_time import RunTime, estimate_time
-from phasepoint.findings.evidence.host_time import HostTime
+from phasepoint.findings.evidence.host_time import HostTime, read_host_time
 from phasepoint.findings.view import FindingsView
 
 LEAST_LOW = 1 / 3
@@ -14,17 +15,22 @@ _NEIGHBOURS = 10
 """Uncaptured steps on each side of a window that say how long its steps would have lasted: the window's own length."""
 
 
-def over_run(view: FindingsView, row: Int64s, time_ps: Int64s) -> RunTime:
-    """What was measured in some captured steps, over the run; what lasts far beyond the usual has other causes.
+def over_run(view: FindingsView, time_ps: Int64s) -> RunTime:
+    """What was measured in the steps of `HostTime`, over the run; what lasts far beyond the usual has other causes.
 
     Args:
         view: the run.
-        row: `[n]` rows of the clock that were measured.
-        time_ps: `[n]` what was measured of each.
+        time_ps: `[n]` what was measured of each of these steps.
     """
-    index, first = np.unique(view.captured.index_of(row), return_index=True)
+    sampled, first = view.once(_steps_of_host)
+    return estimate_time(sampled, time_ps[first], beyond_usual=False)
+
+
+def _steps_of_host(view: FindingsView) -> tuple[Sampled, Int64s]:
+    """The run as the steps of `HostTime` show it, and where each of these stands there first."""
+    index, first = np.unique(view.captured.index_of(view.once(read_host_time).row), return_index=True)
     known = index >= 0
-    return estimate_time(view.sampled, index[known], time_ps[first][known], beyond_usual=False)
+    return view.sampled.only(index[known]), first[known]
 
 
 def is_worth(time: RunTime, least_ps: float) -> bool:

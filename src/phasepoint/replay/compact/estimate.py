@@ -58,8 +58,8 @@ def fill_parts(steps: StepSeries, captured: Captured, phase: Int64s, weight: Flo
         return StepParts(parts, np.zeros((0, len(PARTS))), np.zeros(0))
     phases, stratum = renumber(phase)
     strata = tuple(_describe(steps, known, stratum == index, weight, one) for index, one in enumerate(phases.tolist()))
-    sampled = Sampled(steps, captured, strata, stratum, renumber(captured.window)[1])
-    fit = fit_cells(sampled, np.zeros((len(captured.row), 0)), stands_for=weight)
+    sampled = Sampled(steps, captured, strata, stratum, renumber(captured.window)[1], weight)
+    fit = fit_cells(sampled, np.zeros((len(captured.row), 0)))
     parts = step_parts(fit, stratum, steps.dur_ps)
     parts[captured.row] = captured.parts_ps
     variances, freedom = part_variances(fit, range(len(strata)))

@@ -82,7 +82,7 @@ def _of_devices(view: FindingsView) -> tuple[RunTime, tuple[str, ...], float]:
     parts_ps = view.captured.parts_ps
     communication_ps, compute_ps = (parts_ps[:, PARTS.index(name)] for name in ("communication", "compute"))
     hideable_ps = np.minimum(communication_ps * _exchange_share(view), compute_ps)
-    found = estimate_time(view.sampled, np.arange(len(parts_ps)), hideable_ps)
+    found = estimate_time(view.sampled, hideable_ps)
     return found, _largest(view), _per_step(view)
 
 

@@ -41,7 +41,7 @@ def find(view: FindingsView) -> list[Finding]:
     host = view.once(read_host_time)
     if host.is_host_bound:
         return []
-    lost = over_run(view, host.row, with_part_of_slowdown(view, host, host.tiny_ps))
+    lost = over_run(view, with_part_of_slowdown(view, host, host.tiny_ps))
     if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost)]

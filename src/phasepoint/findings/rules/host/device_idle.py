@@ -39,7 +39,7 @@ def find(view: FindingsView) -> list[Finding]:
     view.need_steps()
     host = view.once(read_host_time)
     idle_ps = host.rest_ps
-    lost = over_run(view, host.row, idle_ps)
+    lost = over_run(view, idle_ps)
     if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, host, lost, idle_ps)]

@@ -48,7 +48,7 @@ def find(view: FindingsView) -> list[Finding]:
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []
-    lost = over_run(view, host.row, without_slowdown(view, host, _issuing(host)))
+    lost = over_run(view, without_slowdown(view, host, _issuing(host)))
     least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
     if not is_worth(lost, least * view.clock.wall_ps):
         return []

@@ -42,7 +42,7 @@ def find(view: FindingsView) -> list[Finding]:
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
         return []
-    lost = over_run(view, host.row, host.sync_ps)
+    lost = over_run(view, host.sync_ps)
     if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
         return []
     return [_finding(view, lost, int(host.waits.sum()), len(host.row))]
