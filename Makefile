@@ -7,6 +7,8 @@ BIN     = $(VENV)/bin
 # On Linux the default index's newest torch brings several GB of CUDA; TORCH names the build to install.
 TORCH  ?= torch==2.13.0
 DEMO_SECONDS ?= 60
+# Tests run in so many processes side by side; each wants a core.
+TEST_WORKERS ?= 2
 
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -32,7 +34,7 @@ demo: $(VENV)/.demo          ## train a real network under the recorder, print t
 	$(BIN)/phasepoint demo --out runs/demo --seconds $(DEMO_SECONDS) --force
 
 test: $(VENV)/.dev           ## run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS)
 
 lint: $(VENV)/.dev           ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -23,7 +23,7 @@ from phasepoint.learn.corpus.corpus import Corpus, kernels_of_split, random_spli
 from phasepoint.learn.hlo_graph.graphs import OPCODES, encode_config
 from phasepoint.learn.kernels.fit import LONG_PS, FitSettings, fit_kernel_model, kernel_weights
 from phasepoint.learn.kernels.model import encode_graphs, fit_scales, scale_graphs
-from phasepoint.learn.models.network import InputGraph, NetworkShape, network_log_times
+from phasepoint.learn.models.network import NetworkShape, network_log_times
 from phasepoint.learn.models.network_training import TrainingData, TrainingSettings, train_network
 from phasepoint.learn.tasks import kendall_tau
 
@@ -161,7 +161,7 @@ def tile_scores(kernels: tuple[TileKernel, ...], held: int, loss: str, epochs: i
     tiles = encode_config(np.nan_to_num(np.concatenate([one.config_features for one in kernels])))
     tiles = (tiles - tiles[learn].mean(axis=0)) / np.maximum(tiles[learn].std(axis=0), 1e-3)
     inputs = [
-        InputGraph(one.opcodes, one.nodes, one.edges, np.concatenate([one.kernel, np.clip(tile, -6, 6)]))
+        replace(one, kernel=np.concatenate([one.kernel, np.clip(tile, -6, 6)]))
         for one, tile in zip(plain, tiles.astype(np.float32), strict=True)
     ]
     target = np.log(np.concatenate([one.time_ps for one in kernels]).astype(np.float64))

@@ -343,7 +343,7 @@ HOSTILE = {
     "nested": struct.pack("<Q", 2_000_000) + b'{"a":' + b"[" * 1_999_995,
     "text": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 60),
     "number": b"\x80\x04\x8b" + struct.pack("<i", (1 << 31) - 1),
-    "deep": b"\x80\x04" + b"]" * 500_000 + b"a" * 499_999 + b".",
+    "deep": b"\x80\x04" + b"]" * 150_000 + b"a" * 149_999 + b".",
     "directory": b"PK\x03\x04" + b"PK\x05\x06" + struct.pack("<4H2LH", 0, 0, 1, 1, 0xFFFFFFF0, 0, 0),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from made_run import made_run
 from unconverted_run import unconverted_run
 
 import phasepoint
@@ -23,22 +24,25 @@ _READS_ALL = "-all,+dac_read_search"
 class Place(NamedTuple):
     folder: Path
     run: Path
+    converted: Path
     temporary: Path
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Place:
-    """A package and a run that cannot be written, and a folder for temporary files that can."""
+    """A package and two runs that cannot be written, and a folder for temporary files that can."""
     folder = tmp_path_factory.mktemp("container")
-    source = Path(phasepoint.__file__).parent
-    shutil.copytree(source, folder / "package" / "phasepoint", ignore=shutil.ignore_patterns("__pycache__"))
+    source, package = Path(phasepoint.__file__).parent, folder / "package"
+    # With the interpreter's own compiled files, as an image holds them, but no machine code.
+    shutil.copytree(source, package / "phasepoint", ignore=shutil.ignore_patterns("*.nbi", "*.nbc"))
     unconverted_run(folder / "run")
-    for path in (folder / "package", folder / "run"):
+    made_run(folder / "converted")
+    for path in (package, folder / "run", folder / "converted"):
         for one in (path, *path.rglob("*")):
             one.chmod(0o555 if one.is_dir() else 0o444)
     (folder / "temporary").mkdir()
     (folder / "temporary").chmod(0o777)
-    yield Place(folder, folder / "run", folder / "temporary")
+    yield Place(folder, folder / "run", folder / "converted", folder / "temporary")
     for one in (folder, *folder.rglob("*")):
         if one.is_dir():
             one.chmod(0o700)
@@ -54,21 +58,20 @@ def as_nobody() -> list[str]:
     return [*words, *(f"--{name}={_READS_ALL}" for name in ("inh-caps", "ambient-caps", "bounding-set"))]
 
 
-def call(place, *arguments, home="/nonexistent", file_bytes=None, more=None):
+def call(place, *arguments, **more):
     """The command line as that user, where nothing but the temporary folder can be written."""
+    return start(place, ["-m", "phasepoint", *map(str, arguments)], **more)
+
+
+def start(place, words, *, home="/nonexistent", file_bytes=None, more=None):
+    """Python as that user."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(place.folder / "package"), "TMPDIR": str(place.temporary)}
     environ |= {"PYTHONDONTWRITEBYTECODE": "1", **({"HOME": home} if home else {}), **(more or {})}
     # Another program sets the limit: other tests have loaded JAX into this process, which must run no code in a fork.
     limit = [] if file_bytes is None else ["prlimit", f"--fsize={file_bytes}:{file_bytes}"]
-    command = [*limit, *as_nobody(), sys.executable, "-m", "phasepoint", *(str(word) for word in arguments)]
+    command = [*limit, *as_nobody(), sys.executable, *words]
     return subprocess.run(
-        command,
-        env=environ,
-        cwd=place.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+        command, env=environ, cwd=place.folder, capture_output=True, text=True, check=False, timeout=300
     )
 
 
@@ -94,19 +97,33 @@ READS = [
 ]
 
 
-@pytest.mark.parametrize("words", READS, ids=" ".join)
-def test_a_command_that_reads_works_without_home_on_a_run_that_cannot_be_written(place, words):
-    done = call(place, *words)
-    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
-    assert done.stdout
-    assert "cannot be kept" not in done.stderr
+_EACH_COMMAND = """
+import contextlib, io, json, sys
+from phasepoint.cli.main import run
+for words in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(words)
+    print(json.dumps([words, code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def test_commands_that_read_work_without_home_on_a_run_that_cannot_be_written(place):
+    done = start(place, ["-c", _EACH_COMMAND, json.dumps(READS)])
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [words for words, *_ in answers] == [list(words) for words in READS]
+    for words, code, out, err in answers:
+        assert (code, "error" in err) == (0, False), (words, err)
+        assert out, words
+        assert "cannot be kept" not in err
 
 
 @pytest.mark.parametrize("home", [None, "relative/home"])
 def test_a_home_that_is_unset_or_no_folder_gets_no_folder(place, home):
     done = call(place, "summary", "run", home=home)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in place.folder.iterdir()) == ["package", "run", "temporary"]
+    assert sorted(path.name for path in place.folder.iterdir()) == ["converted", "package", "run", "temporary"]
 
 
 def test_the_waiting_window_is_converted_in_memory(place):
@@ -180,5 +197,5 @@ def test_a_disk_that_is_full_is_said_with_the_file_and_what_to_do(place):
 
 def test_the_users_own_cache_of_machine_code_is_used(place):
     kept = place.temporary / "kept"
-    assert call(place, "summary", "run", more={"NUMBA_CACHE_DIR": str(kept)}).returncode == 0
+    assert call(place, "phases", "converted", more={"NUMBA_CACHE_DIR": str(kept)}).returncode == 0
     assert list(kept.rglob("*.nbi"))

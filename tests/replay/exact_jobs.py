@@ -23,7 +23,7 @@ from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest
 from phasepoint.store import open_run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STEPS, CHECKPOINT_EVERY = 50, 10
+STEPS, CHECKPOINT_EVERY = 25, 5
 
 
 def digest(leaves):

@@ -141,7 +141,10 @@ def test_parts_of_steps_that_no_window_saw_follow_the_windows():
 def test_the_interval_covers_in_19_of_20_choices(captured, sample):
     steps = made(11, captured, n=1000)
     actual_ps = int(steps.series.dur_ps.sum())
-    found = [estimate_run(steps.seen(steps.choose(sample, seed))).total for seed in range(300)]
+    chosen = (steps.seen(steps.choose(sample, seed)) for seed in range(300))
+    # Time is estimated from the clock alone; what went into it costs the most, and is left out here.
+    nothing = Captured(*(column[:0] for column in vars(steps.captured).values()))
+    found = [estimate_run(replace(seen, captured=nothing)).total for seen in chosen]
     covered = sum(one.low_ps <= actual_ps <= one.high_ps for one in found)
     assert 0.915 * 300 <= covered <= 0.995 * 300
     off = [one.estimate_ps / actual_ps - 1 for one in found]

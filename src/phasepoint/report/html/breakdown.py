@@ -7,7 +7,7 @@ from phasepoint.phases.clock.breakdown import Breakdown, PartTime
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, element, join, section, swatch
-from phasepoint.report.words.palette import part_colours
+from phasepoint.report.words.palette import part_colour, phase_colours
 from phasepoint.report.words.wording import category_name, estimate_basis, part_interval
 from phasepoint.summary.types import RunSummary
 
@@ -17,7 +17,7 @@ _MOST_PARTS = 12
 
 def time_section(summary: RunSummary) -> Markup:
     """The clock's account beside the categories."""
-    colours = part_colours(summary)
+    colours = phase_colours(summary.phases)
     title = "Where the clock says the time went"
     account = section(title, "measured, adds up exactly", breakdown_table(summary.account, colours, label=title))
     categories = Markup("")
@@ -28,13 +28,13 @@ def time_section(summary: RunSummary) -> Markup:
     return element("div", account, categories, class_="columns", id="where-time-went")
 
 
-def breakdown_table(breakdown: Breakdown, colours: Mapping[str, str], *, label: str) -> Markup:
+def breakdown_table(breakdown: Breakdown, of_phase: Mapping[int | None, str], *, label: str) -> Markup:
     """Parts with bars; the column of intervals only where something is estimated."""
     parts = [part for part in breakdown.parts if part.total_ps]
     shown, rest = parts[:_MOST_PARTS], parts[_MOST_PARTS:]
     columns = [
-        TableColumn("part", lambda part: join([swatch(colours[part.name]), " ", category_name(part.name)])),
-        TableColumn("", lambda part: _bar(part, breakdown.total_ps, colours[part.name])),
+        TableColumn("part", lambda part: join([swatch(part_colour(part, of_phase)), " ", category_name(part.name)])),
+        TableColumn("", lambda part: _bar(part, breakdown.total_ps, part_colour(part, of_phase))),
         TableColumn("share", lambda part: part.share, "ratio"),
         TableColumn("time", lambda part: part.total_ps, "ps", "total_ps"),
     ]

@@ -3,8 +3,6 @@
 The replays beside a run: whether each did what the original did, and the whole run if all went so.
 """
 
-from collections.abc import Mapping
-
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.replay.compact.compact import PartEstimate
 from phasepoint.replay.fast_forward import FastForward, NearbyReplay
@@ -12,7 +10,7 @@ from phasepoint.replay.plan.plan import ReplayPlan
 from phasepoint.report.tables import Cell, Table, TableColumn
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, bullets, element, facts, heading, join, section, swatch
-from phasepoint.report.words.palette import OUTSIDE_COLOUR, part_colours, phase_colours
+from phasepoint.report.words.palette import OUTSIDE_COLOUR, PART_COLOURS, phase_colours
 from phasepoint.report.words.wording import category_name, interval_text, replay_command
 from phasepoint.summary.types import RunSummary
 
@@ -101,7 +99,7 @@ def fast_forward_section(summary: RunSummary, found: FastForward | None) -> Mark
         title = element("summary", f"{format_counted(len(refused), 'phase')} that no checkpoint leads to")
         blocks.append(element("details", title, facts(refused), class_="more"))
     blocks.append(replays_table(found))
-    blocks.append(_compact(found, part_colours(summary)))
+    blocks.append(_compact(found))
     aside = "a phase again, from its checkpoint, without the run before it"
     return section("Fast-forward", aside, *blocks, anchor="fast-forward")
 
@@ -151,7 +149,7 @@ def _costs(plan: ReplayPlan) -> Markup:
     return join([join(parts, " + "), whole])
 
 
-def _compact(found: FastForward, colours: Mapping[str, str]) -> Markup:
+def _compact(found: FastForward) -> Markup:
     """What a few steps say of the whole run, beside what was measured."""
     if found.compact is None:
         reason = element("p", f"The run from a few steps: {found.no_compact}.", class_="dim")
@@ -165,7 +163,7 @@ def _compact(found: FastForward, colours: Mapping[str, str]) -> Markup:
     def name(part: PartEstimate) -> Content:
         if part is whole:
             return part.name
-        return join([swatch(colours.get(part.name, OUTSIDE_COLOUR)), " ", category_name(part.name)])
+        return join([swatch(PART_COLOURS.get(part.name, OUTSIDE_COLOUR)), " ", category_name(part.name)])
 
     def off(part: PartEstimate) -> Cell:
         if part.actual_ps is None or not compact.actual_ps:

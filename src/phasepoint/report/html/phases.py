@@ -9,7 +9,7 @@ from phasepoint.report.tables import Cell, Table, TableColumn
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
 from phasepoint.report.words.names import shorten
-from phasepoint.report.words.palette import part_colours, phase_colours
+from phasepoint.report.words.palette import phase_colours
 from phasepoint.report.words.wording import category_name, interval_text, period_text
 from phasepoint.summary.details import PhaseDetails, ReportDetails
 from phasepoint.summary.roofline import RooflinePoint
@@ -37,7 +37,7 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
         TableColumn("share", lambda phase: phase.share, "ratio"),
         TableColumn("time", lambda phase: phase.total_ps, "ps", "total_ps"),
         TableColumn("steps", lambda phase: phase.steps, "count"),
-        TableColumn("times", lambda phase: phase.segments, "count", "segments"),
+        TableColumn("stretches", lambda phase: phase.segments, "count", "segments"),
         TableColumn("median step", lambda phase: phase.median_ps, "ps", "median_ps"),
         TableColumn("5 – 95 %", lambda phase: f"{format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}", "", "p05_p95"),
         TableColumn("period", _period, "steps", "period_steps"),
@@ -94,10 +94,10 @@ def _phase_block(
     *,
     is_open: bool,
 ) -> Markup:
-    colour = phase_colours(summary.phases)[phase.id]
+    colours = phase_colours(summary.phases)
     facts = f"{format_ratio(phase.share)} · {_steps(phase.steps)} · median {format_ps(phase.median_ps)}"
-    title = element("summary", swatch(colour), " ", phase.name, " ", element("span", facts, class_="dim"))
-    parts = breakdown_table(phase.breakdown, part_colours(summary), label=f"Breakdown of {phase.name}")
+    title = element("summary", swatch(colours[phase.id]), " ", phase.name, " ", element("span", facts, class_="dim"))
+    parts = breakdown_table(phase.breakdown, colours, label=f"Breakdown of {phase.name}")
     first: list[Content] = [element("div", element("h3", "Breakdown"), parts)]
     if near is not None:
         spread = f"5 – 95 % {format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}"

@@ -11,13 +11,13 @@ from rich.text import Text
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Findings
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
 from phasepoint.phases.clock.hosts import HostSummary
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.terminal.findings import render_first
 from phasepoint.report.words.names import printable, share_bar, shorten
-from phasepoint.report.words.palette import part_colours, phase_colours, phase_keys
+from phasepoint.report.words.palette import part_colour, phase_colours, phase_keys
 from phasepoint.report.words.wording import (
     category_name,
     cost_line,
@@ -206,7 +206,7 @@ def _phases_table(summary: RunSummary, width: int, *, coloured: bool) -> rich.ta
         TableColumn("share", lambda phase: phase.share, "ratio"),
         TableColumn("time", lambda phase: phase.total_ps, "ps"),
         TableColumn("steps", lambda phase: phase.steps, "count"),
-        TableColumn("times", lambda phase: phase.segments, "count"),
+        TableColumn("stretches", lambda phase: phase.segments, "count"),
         TableColumn("median", lambda phase: phase.median_ps, "ps"),
     ]
     if wide:
@@ -226,11 +226,15 @@ def _phases_table(summary: RunSummary, width: int, *, coloured: bool) -> rich.ta
 
 def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, with_interval: bool) -> rich.table.Table:
     """Parts of the wall time by the clock, or categories of the time inside steps, each with its interval."""
-    colours = part_colours(summary)
+    colours = phase_colours(summary.phases)
     bar_width = max(width - 62, 12)  # what the other columns take, and the least that shows a difference
+
+    def bar(part: PartTime) -> Text:
+        return Text(share_bar(part.share, bar_width).ljust(bar_width), part_colour(part, colours))
+
     columns = (
         TableColumn("", lambda part: category_name(part.name), width=24),
-        TableColumn("", lambda part: Text(share_bar(part.share, bar_width).ljust(bar_width), colours[part.name])),
+        TableColumn("", bar),
         TableColumn("", lambda part: part.total_ps, "ps"),
         TableColumn("", lambda part: Text(part_interval(part) if with_interval else "", "dim")),
         TableColumn("", lambda part: part.share, "ratio"),

@@ -3,9 +3,10 @@
 Source: the colour-blind safe set of Okabe & Ito, "Color Universal Design" (2008), yellow darkened to show on white.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from phasepoint.summary.types import PhaseSummary, RunSummary
+from phasepoint.phases.clock.breakdown import AccountPart, PartTime
+from phasepoint.summary.types import PhaseSummary
 
 _PHASE_COLOURS = (
     "#0072b2",
@@ -23,7 +24,7 @@ _PHASE_COLOURS = (
 OUTSIDE_COLOUR = "#8a8f98"
 """Time outside every step."""
 
-_FIXED_COLOURS = {
+PART_COLOURS = {
     "compute": "#0072b2",
     "communication": "#cc79a7",
     "data_movement": "#e69f00",
@@ -38,9 +39,7 @@ _FIXED_COLOURS = {
 }
 """Parts that are no phases: categories, and what the clock's account names beside phases."""
 
-CATEGORY_COLOURS = {
-    name: _FIXED_COLOURS[name] for name in ("compute", "communication", "data_movement", "host", "idle")
-}
+CATEGORY_COLOURS = {name: PART_COLOURS[name] for name in ("compute", "communication", "data_movement", "host", "idle")}
 """Colour per category of work, for drawings of single events."""
 
 _KEYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -64,15 +63,16 @@ def phase_keys(phases: Sequence[PhaseSummary]) -> dict[int | None, str]:
     return keys
 
 
-def part_colours(summary: RunSummary) -> dict[str, str]:
-    """Colour per part of the clock's account and of the categories: a phase's is that of the phase."""
-    colours = {
-        phase.name: colour for phase, colour in zip(summary.phases, cycle_colours(len(summary.phases)), strict=True)
-    }
-    colours |= _FIXED_COLOURS
-    for part in (*summary.account.parts, *summary.categories.parts):
-        colours.setdefault(part.name, OUTSIDE_COLOUR)
-    return colours
+def part_colour(part: PartTime, of_phase: Mapping[int | None, str]) -> str:
+    """Colour of a part of the clock's account or of the categories: a phase's is that of the phase, whatever its name.
+
+    Args:
+        part: of either.
+        of_phase: as `phase_colours` gives them.
+    """
+    if isinstance(part, AccountPart) and part.phase is not None:
+        return of_phase.get(part.phase, OUTSIDE_COLOUR)
+    return PART_COLOURS.get(part.kind if isinstance(part, AccountPart) else part.name, OUTSIDE_COLOUR)
 
 
 def cycle_colours(count: int) -> list[str]:

@@ -217,6 +217,7 @@ def cost_parts(cost: RecordingCost) -> list[tuple[str, int]]:
         ("opening profiler sessions", cost.start_ps),
         ("slower steps while capturing", cost.slowdown_ps),
         ("closing sessions", cost.stop_ps),
+        ("waiting for other ranks' windows", cost.wait_ps),
         ("writing captures (CPU, off the job's thread)", cost.write_ps),
         ("converting them (CPU, beside the job)", cost.convert_ps),
     ]

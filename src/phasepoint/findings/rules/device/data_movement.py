@@ -61,10 +61,10 @@ def find(view: FindingsView) -> list[Finding]:
     sure = np.array([reason in (LAYOUT, TRANSFER) for reason in why], bool)[ops.kind]
     possible = np.array([reason is not None for reason in why], bool)[ops.kind]
     claimed = time_of_ops(view, "data_movement", ops, np.where(sure, ops.self_ps, 0).astype(np.float64))
-    most = time_of_ops(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
     total_ps, wall_ps = claimed.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    most = time_of_ops(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
     time_ps = dict(zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True))
     largest = sorted((k for k, reason in zip(ops.kinds, why, strict=True) if reason), key=lambda k: -time_ps[k])[:5]
     reasons = {reason: sum(time_ps[k] for k, r in zip(ops.kinds, why, strict=True) if r == reason) for reason in why}

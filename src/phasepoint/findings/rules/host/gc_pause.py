@@ -4,8 +4,8 @@
 share that lengthened its step is measured: the excess of the steps with a pause over the steps around them, divided by
 the pauses' time. The part of a pause in which the device worked costs nothing. Shorter pauses are summed between
 samples and count with the same share, or in full if there was no long pause. If more than {MOST_PAUSED:.0%} of the
-steps have a long pause, there are no others to compare with; then every pause counts, up to the time in which the
-device did not work.
+steps have a long pause, or those that have one are phases of their own, there are no others to compare with; then every
+pause counts, up to the time in which the device did not work.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that, collecting garbage is worth its time.
 
@@ -22,7 +22,8 @@ remove calls of `gc.collect()` from the loop.
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.core.encoding import renumber
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.evidence.expected import expect_steps, net_excess
 from phasepoint.findings.evidence.gc_pauses import (
@@ -39,7 +40,7 @@ from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import sum_ps
 
 LEAST_SHARE = 0.01
-MOST_PAUSED = 0.33
+MOST_PAUSED, LEAST_LOST = 0.33, 0.1
 LONG_MS = 10
 
 
@@ -94,9 +95,18 @@ def _exposed(view: FindingsView, long: Pauses) -> tuple[float, float, float]:
         return 1.0, _not_working(view), 1.0
     lost_ps = float(net_excess(view, paused)[paused].sum())
     scatter_ps = (view.once(expect_steps).dur_ps * view.once(expect_steps).sigma)[paused]
+    if lost_ps < LEAST_LOST * pause_ps and _are_phases(view, paused):
+        return 1.0, _not_working(view), 1.0
     half = 1.96 * float(np.sqrt((scatter_ps**2).sum())) / pause_ps
     share = min(max(lost_ps / pause_ps, 1e-6), 1.0)
     return share, max(share - half, 0.0), min(share + half + 0.05, 1.1)
+
+
+def _are_phases(view: FindingsView, paused: Bools) -> bool:
+    """Whether steps with a pause are phases of their own: each lasts as long as those around it, which have one too."""
+    of_phase = renumber(view.labels)[1]
+    mostly = np.bincount(of_phase, paused) > MOST_PAUSED * np.bincount(of_phase)
+    return bool(paused[mostly[of_phase]].sum() > paused.sum() / 2)
 
 
 def _not_working(view: FindingsView) -> float:
