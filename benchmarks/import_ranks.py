@@ -1,6 +1,6 @@
 """A folder of per-rank traces: wall time by workers, and the memory of each worker as there are more ranks.
 
-    python benchmarks/ranks.py --ranks 4 8 --megabytes 40 --workers 1 2
+    python benchmarks/import_ranks.py --ranks 4 8 --megabytes 40 --workers 1 2
 
 Writes the ranks' traces (Kineto's JSON: operators with shapes, launches, kernels), imports the folder in fresh
 processes and runs one analysis over it, shard by shard. Memory is the peak of each process as the kernel counts it:

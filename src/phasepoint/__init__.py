@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from phasepoint.phases import detect_phases as detect_phases
     from phasepoint.recorder import record as record
+    from phasepoint.recorder import start as start
     from phasepoint.sources.ingest.opened import open_run as open_run
     from phasepoint.summary import summarize_run as summarize_run
 
@@ -23,12 +24,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "record": "phasepoint.recorder",
+    "start": "phasepoint.recorder",
     "open_run": "phasepoint.sources.ingest.opened",
     "detect_phases": "phasepoint.phases",
     "summarize_run": "phasepoint.summary",
 }
 
-__all__ = ["__version__", "detect_phases", "open_run", "record", "summarize_run"]
+__all__ = ["__version__", "detect_phases", "open_run", "record", "start", "summarize_run"]
 
 
 _SHOWN_IN_NOTEBOOKS = {"open_run", "summarize_run"}

@@ -1,10 +1,15 @@
 """Every process finds a shard of its own: by rank where one is known, else the first number that is free."""
 
+import json
+import time
+from pathlib import Path
+
 import pytest
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
 from phasepoint.core.errors import ShardBusyError
 from phasepoint.recorder.process.identity import known_rank, open_ranked_shard, rank
-from phasepoint.store import create_run, open_run
+from phasepoint.store import create_run, open_run, open_shard
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,66 @@ def test_a_known_rank_is_never_given_away(tmp_path):
     with pytest.raises(ShardBusyError, match=r"rank 4"):
         open_ranked_shard(run, environ={"RANK": "4"}, epoch_unix_ns=2)
     writer.close()
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A run whose only shard was written until a moment ago, on another machine; gives its path and its heartbeat."""
+    path = create_run(tmp_path / "requeued")
+    open_shard(path, 0, epoch_unix_ns=time.time_ns()).flush()
+    session = Path(path) / "host=00000" / "session.json"
+    text = json.loads(session.read_text())
+    text["owner"] |= {"machine": "another", "hostname": "node7"}
+    session.write_text(json.dumps(text))
+    return path, Path(path) / "host=00000" / "heartbeat.json"
+
+
+def record_elsewhere(path, beat=None, *, seconds):
+    """A job of steps of 10 ms that goes on elsewhere; `beat` is called at every step."""
+    clock = FakeClock()
+    with fake_record(path, clock, FakeSession(clock), budget=0) as run:
+        for index, _ in enumerate(run.steps(range(100 * seconds))):
+            clock.tick(10)
+            if beat is not None:
+                beat(index)
+            StillFlusher.made.round()
+    return run
+
+
+@pytest.mark.usefixtures("still")
+@pytest.mark.parametrize("seconds", [3, 59, 100])
+def test_a_job_that_was_killed_and_goes_on_on_another_machine_is_recorded_whole(elsewhere, seconds, capsys):
+    path, _ = elsewhere
+    run = record_elsewhere(path, seconds=seconds)
+    assert run.off_reason is None
+    found = open_run(path)
+    assert [shard.name for shard in found.shards] == ["host=00000", "host=00000.1"]
+    steps = found.table("steps")
+    assert steps["step"].to_pylist() == list(range(100 * seconds))
+    assert set(steps["attempt"].to_pylist()) == {1}
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("still")
+def test_steps_beyond_the_ring_wait_in_memory_until_the_shard_is_open(elsewhere):
+    path, _ = elsewhere
+    clock = FakeClock()
+    with fake_record(path, clock, FakeSession(clock), budget=0) as run:
+        for _ in run.steps(range(80_000)):
+            clock.tick(1)
+            StillFlusher.made.round()
+    assert open_run(path).table("steps").column("step").to_pylist() == list(range(80_000))
+
+
+@pytest.mark.usefixtures("still")
+def test_a_job_beside_one_that_lives_elsewhere_says_so_and_leaves_it_alone(elsewhere, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    path, heartbeat = elsewhere
+    run = record_elsewhere(
+        path, lambda index: heartbeat.write_text(json.dumps({"unix_ns": time.time_ns()})), seconds=30
+    )
+    assert "node7 is writing rank 0" in run.off_reason
+    assert [shard.name for shard in open_run(path).shards] == ["host=00000"]
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "record into another directory" in err

@@ -181,7 +181,7 @@ def test_a_compilation_that_cannot_be_described_keeps_its_times(tmp_path):
 
 
 def test_a_changed_step_time_is_captured(tmp_path):
-    job = Job(tmp_path, budget=0.03)
+    job = Job(tmp_path, budget=0.03, seed=5)  # of which no random window sees the new step time first
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(1000))):
             job.work(9 if index < 500 else 29)
@@ -191,8 +191,27 @@ def test_a_changed_step_time_is_captured(tmp_path):
     assert 500 < changed[0] < 600
 
 
+def test_steps_that_take_no_time_at_first_do_not_put_the_first_looks_off(tmp_path):
+    """A job that runs ahead of its device makes its first steps in no time, and waits in all others."""
+    job = Job(tmp_path, budget=0.1)
+    with job.recording as run:
+        for index, _ in enumerate(run.steps(job.loader(200, wait_ms=0))):
+            job.work(0.5 if index < 3 else 50)
+            StillFlusher.made.round()
+    assert len([w for w in job.table("windows") if w["first_step"] < 100]) >= 3
+
+
+def test_steps_that_become_long_are_looked_at_within_a_second(tmp_path):
+    job = Job(tmp_path, budget=0.1)
+    with job.recording as run:
+        for index, _ in enumerate(run.steps(job.loader(900, wait_ms=0))):
+            job.work(0.5 if index < 800 else 100)
+            StillFlusher.made.round()
+    assert [w for w in job.table("windows") if 800 <= w["first_step"] < 830]
+
+
 def test_a_new_kind_is_captured_after_its_first_step(tmp_path):
-    job = Job(tmp_path, budget=0.1, seed=1)
+    job = Job(tmp_path, budget=0.1, seed=3)
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(300))):
             job.work()

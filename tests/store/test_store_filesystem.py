@@ -9,7 +9,7 @@ import pytest
 from store_builders import run_with_steps
 
 from phasepoint.core.errors import StoreError
-from phasepoint.store import filesystem, open_run
+from phasepoint.store import create_run, filesystem, open_run, open_shard
 from phasepoint.store.filesystem import (
     claim_directory,
     create_file,
@@ -143,3 +143,41 @@ def test_of_many_claimants_one_gets_the_directory(tmp_path: Path):
     assert bytes(read_file(place, "d/who")) == b"%d" % claimed.index(True)
     assert files_below(tmp_path) == ["d/who"]
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.fixture
+def without_links(monkeypatch):
+    """A file system that has neither hard links nor fsync, as FUSE mounts of buckets."""
+
+    def refuse(self, target):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(self))
+
+    def cannot_sync(descriptor):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(os, "fsync", cannot_sync)
+
+
+def test_without_hard_links_and_fsync_one_of_many_creates_a_file(tmp_path, without_links):
+    location = open_location(tmp_path)
+    for number in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            made = list(pool.map(lambda i, n=number: create_file(location, f"file-{n}", f"{i}".encode()), range(8)))
+        assert sum(made) == 1
+        assert (tmp_path / f"file-{number}").read_text() == str(made.index(True))
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"file-{number}" for number in range(20))
+
+
+def test_a_claim_whose_maker_died_holds_nobody_up_for_long(tmp_path, without_links, monkeypatch):
+    monkeypatch.setattr(filesystem, "_CLAIM_LIMIT_S", 0.1)
+    (tmp_path / ".tmp-claim-file").touch()
+    assert create_file(open_location(tmp_path), "file", b"late")
+    assert (tmp_path / "file").read_bytes() == b"late"
+
+
+def test_a_run_is_recorded_without_hard_links(tmp_path, without_links):
+    writer = open_shard(create_run(tmp_path / "run"), 0, epoch_unix_ns=1)
+    writer.close()
+    assert create_run(tmp_path / "run") == str(tmp_path / "run")
+    assert open_shard(tmp_path / "run", 0, epoch_unix_ns=2).shard == "host=00000.1"

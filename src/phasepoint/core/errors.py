@@ -36,9 +36,17 @@ class FormatVersionError(StoreError):
 
 
 class ShardBusyError(StoreError):
-    """Another live writer owns the shard. Exit code 6."""
+    """Another live writer owns the shard. Exit code 6.
+
+    Attributes:
+        may_pass: whether it is on another machine, and may be dead.
+    """
 
     exit_code = 6
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class SourceError(PhasepointError):

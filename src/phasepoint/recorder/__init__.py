@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from phasepoint.recorder.clock.cost import RecorderCost
-    from phasepoint.recorder.recording import Recording, record
+    from phasepoint.recorder.recording import Recording, record, start
 
-_HOMES = {"RecorderCost": "clock.cost", "Recording": "recording", "record": "recording"}
+_HOMES = {"RecorderCost": "clock.cost", "Recording": "recording", "record": "recording", "start": "recording"}
 
-__all__ = ["RecorderCost", "Recording", "record"]
+__all__ = ["RecorderCost", "Recording", "record", "start"]
 
 
 def __getattr__(name: str) -> Any:

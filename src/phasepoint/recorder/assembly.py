@@ -18,6 +18,7 @@ from phasepoint.recorder.clock.gc_clock import GcClock
 from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.recorder.output import RunOutput
 from phasepoint.recorder.process.identity import (
+    SignsOfLife,
     framework_versions,
     git_commit,
     jax_backends_started,
@@ -104,7 +105,9 @@ class _Assembly:
         if request is not None:
             planner = RequestedWindow(request.target_first, request.target_last)
         flusher = Flusher(background.round, due_in_s=lambda: parts.windows.due_in_s(self._clock.now_ns()))
-        recorder = Recorder(parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock))
+        recorder = Recorder(
+            parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock), seed=self._options.seed
+        )
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
         stack.callback(gc_clock.watch())
@@ -115,6 +118,7 @@ class _Assembly:
 
     def _parts(self, session: ProfilerSession, epoch: Epoch) -> Parts:
         account = CostAccount()
+        signs = SignsOfLife(self._clock.now_ns)
         # A framework that is not known yet ("none") is taken to have its private interface, as all tested ones do.
         prior = PUBLIC_PRIOR if session.probe().api == "public" else PRIVATE_PRIOR
         request = self._options.request
@@ -134,7 +138,7 @@ class _Assembly:
                 until_step=None if request is None else request.target_last + 1,
                 guard=self.guard,
             ),
-            output=RunOutput(lambda: _open_writer(self._options, session, epoch)),
+            output=RunOutput(lambda: _open_writer(self._options, session, epoch, signs), signs),
             inbox=Inbox(),
         )
 
@@ -178,7 +182,7 @@ def _torch_session() -> ProfilerSession:
     return TorchSession()
 
 
-def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch) -> "ShardWriter":
+def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch, signs: SignsOfLife) -> "ShardWriter":
     """Create the run where there is none and become the writer of this rank's shard."""
     from phasepoint.recorder.process.identity import open_ranked_shard
     from phasepoint.store import create_run
@@ -199,6 +203,7 @@ def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch)
         profiler_clock=session.clock,
         framework=probe.framework or None,
         devices=devices,
+        is_live=signs.is_live,
         notes={
             "profiler_api": f"{probe.api}: {probe.reason}",
             "pid": str(os.getpid()),

@@ -21,7 +21,7 @@ from phasepoint.recorder.clock.cost import CostAccount, RecorderCost
 from phasepoint.recorder.clock.epoch import Clock, Epoch, memory_limit_bytes, resident_bytes
 from phasepoint.recorder.clock.gc_clock import GcClock
 from phasepoint.recorder.clock.scalars import ScalarLog
-from phasepoint.recorder.clock.step_clock import StepClock
+from phasepoint.recorder.clock.step_clock import StepClock, StepRows
 from phasepoint.recorder.output import MemorySample, Row, RunOutput, cost_rows, gap_row, steps_table, window_row
 from phasepoint.recorder.process.idle_converter import IdleConverter
 from phasepoint.recorder.seam.guard import Guard, guarded_even_off
@@ -142,6 +142,10 @@ ACCOUNT_RATIO = 0.02
 LAST_FILES = 2
 """Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
 
+HOLD_RATIO, MOST_HELD = 0.5, 16
+"""While no shard can be opened, the ring is emptied into memory when it is half full, so many times: 260,000 steps, 15
+MB. A minute, after which an attempt that was killed on another machine is found dead, holds as many of 0.2 ms."""
+
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
@@ -203,6 +207,7 @@ class Background:
         lost_captures: captures that could not be written.
         counts: counts of the job's side, for the counters at the end.
         opened: set once the run was opened, or could not be.
+        each_round: called in every round of a recording that is on.
         entered_ps: what assembling the recording cost, without the imports before it; part of the account.
     """
 
@@ -221,6 +226,7 @@ class Background:
         self._windows = 0
         self.counts: dict[str, int] = {}
         self.opened = threading.Event()
+        self.each_round: Callable[[], object] = lambda: None
         self.entered_ps = 0
         self._parts = parts
         self._flush_ps = flush_ps
@@ -236,6 +242,7 @@ class Background:
         self._accounted_ps = 0
         self._accounted: dict[str, float] = {}
         self._last_counters: list[Row] = []
+        self._held: list[StepRows] = []
 
     @guarded_even_off
     def round(self, final: bool) -> None:
@@ -263,6 +270,7 @@ class Background:
         if not self.guard.off:
             self._observe(now_ps)
         if not self._open(final):
+            self._hold_steps()
             return
         while parts.inbox.captured:
             parts.inbox.writing = parts.inbox.captured.popleft()
@@ -282,6 +290,7 @@ class Background:
 
     def _observe(self, now_ps: int) -> None:
         self._parts.windows.tend(self._parts.clock.now_ns())
+        self.each_round()
         self._watch_clock()
         if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
             self._sample_memory(now_ps)
@@ -291,11 +300,16 @@ class Background:
             return False
         if not self._parts.output.is_open:
             self._refused = True
-            opened = self._parts.output.try_open()
+            opened = self._parts.output.try_open(final=final)
             self._refused = False
             if opened:
                 self._add_memory_limit()
         return self._parts.output.is_open
+
+    def _hold_steps(self) -> None:
+        """Keep steps for which there is no shard yet, when the ring gets full."""
+        if self._parts.steps.fill_ratio > HOLD_RATIO and len(self._held) < MOST_HELD:
+            self._held.append(self._parts.steps.take_rows())
 
     def _write_window(self, window: CapturedWindow) -> None:
         parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
@@ -355,8 +369,10 @@ class Background:
         if parts.output.backlog and not parts.output.flush() and not final:
             return  # the steps stay in the ring, which is bounded
         rows = parts.steps.take_rows()
-        if len(rows.step):
-            parts.output.add_table("steps", steps_table(rows, parts.steps.kinds, self._samples, parts.epoch))
+        for held in (*self._held, rows):
+            if len(held.step):
+                parts.output.add_table("steps", steps_table(held, parts.steps.kinds, self._samples, parts.epoch))
+        self._held.clear()
         # The step in progress keeps the last sample that it was given; it is written at a later flush.
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)

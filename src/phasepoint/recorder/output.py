@@ -25,7 +25,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from phasepoint.core.errors import StoreError, TableError
+from phasepoint.core.errors import ShardBusyError, StoreError, TableError
 from phasepoint.core.tables import table_from_columns, table_spec
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.clock.cost import PURPOSES, RecorderCost
@@ -34,6 +34,7 @@ from phasepoint.recorder.clock.step_clock import NOT_KNOWN, StepRows
 from phasepoint.recorder.windows.runner import CapturedWindow
 
 if TYPE_CHECKING:
+    from phasepoint.recorder.process.identity import SignsOfLife
     from phasepoint.store import ShardWriter
 
 _Make = Callable[[Sequence[Any], NDArray[np.bool_], pa.DataType], pa.Array]
@@ -260,13 +261,14 @@ class RunOutput:
         notes: what is to be known about the session, written when the shard is closed.
     """
 
-    def __init__(self, open_writer: Callable[[], "ShardWriter"]) -> None:
+    def __init__(self, open_writer: Callable[[], "ShardWriter"], signs: "SignsOfLife | None" = None) -> None:
         self.failures = 0
         self.problem: str | None = None
         self.last_problem: str | None = None
         self.backlog = False
         self.notes: dict[str, str] = {}
         self._open_writer = open_writer
+        self._signs = signs
         self._writer: ShardWriter | None = None
 
     @property
@@ -288,15 +290,24 @@ class RunOutput:
         if self._writer is None:
             self._writer = self._open_writer()
 
-    def try_open(self) -> bool:
-        """Open, unless the disk is full: that may pass, so the next round tries again. Returns whether it is open.
+    def try_open(self, *, final: bool = False) -> bool:
+        """Open, unless the disk is full or the last attempt's writer may live elsewhere: that may pass, so the next
+        round tries again. Returns whether it is open.
+
+        Args:
+            final: whether there is no next round: an attempt that shows no sign of life is taken for dead.
 
         Raises:
             StoreError: as `open`, for every other reason.
         """
+        if final and self._signs is not None:
+            self._signs.is_last_call = True
         try:
             self.open()
         except StoreError as error:
+            if isinstance(error, ShardBusyError) and error.may_pass:
+                self.problem = str(error)
+                return False
             if not _may_pass(error):
                 raise
             self._note(error)

@@ -10,16 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from phasepoint.core.units import PS_PER_NS
+from msgspec import Struct
+from msgspec.structs import replace
+
+from phasepoint.core.units import PS_PER_MS, PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, lower_quartile
 from phasepoint.recorder.output import Row
+from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.recorder.resume.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.seam.guard import guarded, guarded_even_off
 from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, CompiledProgram
-from phasepoint.recorder.windows.planner import RequestedWindow, Situation, WindowPlanner
+from phasepoint.recorder.windows.budget import MOST_OVER
+from phasepoint.recorder.windows.planner import SETTLED_STEPS, RequestedWindow, Situation, WindowPlanner
 from phasepoint.recorder.windows.runner import CapturedWindow, EndedBy
+
+UNSEEN_WINDOW_PS = 50 * PS_PER_MS
+"""What a window of other ranks is taken to cost while this one has had none. A choice, as dear as a first window."""
 
 Status = Literal["ok", "failed"]
 
@@ -29,11 +37,31 @@ MAX_PENDING = 32
 LEAST_COMPILATION_NS = 1_000_000
 """Shorter compilations are constants and look-ups; a framework makes hundreds of them when it starts."""
 
+LOOK_LIMIT_NS = 1_000_000_000
+"""Looks are no further apart, where steps are shorter: four times what they are meant to be."""
+
 OPEN_LIMIT_S = 1.0
 """How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""
 
 REPLAY_STEPS = CAPACITY // 4
 """Steps of the past that are kept before the flusher is let to write them."""
+
+
+class _SharedWindow(Struct, frozen=True):
+    """Windows that this rank, or others, opened so soon after one another that they cannot be told apart.
+
+    Attributes:
+        first_step, last_step: steps before which the first and the last of them opened.
+        began_ns: when the first did.
+        spent_ps: what own windows had cost by then.
+        windows: how many there are.
+    """
+
+    first_step: int
+    began_ns: int
+    spent_ps: int
+    last_step: int = 0
+    windows: int = 0
 
 
 class Recorder:
@@ -45,6 +73,7 @@ class Recorder:
         background: the flusher's side.
         flusher: the thread that runs it.
         step_cost_ps: what the step clock costs a step, as calibrated.
+        seed: of the random sample of windows.
     """
 
     def __init__(
@@ -55,6 +84,7 @@ class Recorder:
         flusher: Flusher,
         *,
         step_cost_ps: int,
+        seed: int = 0,
     ) -> None:
         self.guard = parts.guard
         self._parts = parts
@@ -64,10 +94,15 @@ class Recorder:
         self._background = background
         self._flusher = flusher
         self._step_cost_ps = step_cost_ps
+        self._seed = seed
         self._clocked_steps = parts.steps.step
         self._cut: CapturedWindow | None = None
         self._windows.on_part, self._windows.on_cut = self._mark_cut, self._take_cut
         self._has_begun = False
+        self._looked_ns = 0
+        background.each_round = self.keep_looking
+        self._shared: _SharedWindow | None = None
+        self._waited_ns = self._waits_charged_ns = 0
         self._places = LoopPlaces()
 
     def ask(self) -> None:
@@ -301,18 +336,37 @@ class Recorder:
         Not earlier, because the rank and the devices are known only once the job has started its framework.
         """
         self._has_begun = True
+        ranks = ranks_of_job()
+        if ranks is not None and isinstance(self._planner, WindowPlanner):
+            from phasepoint.recorder.windows.ranked import RankedPlanner
+
+            self._planner = RankedPlanner(self._parts.controller, *ranks, seed=self._seed)
         self._background.wanted = True
         self._flusher.wake()
         self._background.opened.wait(OPEN_LIMIT_S)
 
+    def keep_looking(self) -> None:
+        """Look at the next boundary, if the steps have become so long that nobody looked for `LOOK_LIMIT_NS`.
+
+        Called on the flusher's thread, every half a second.
+        """
+        if self._has_begun and self._parts.clock.now_ns() - self._looked_ns > LOOK_LIMIT_NS:
+            self._planner.note_kind()
+
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""
         steps, parts = self._steps, self._parts
+        self._looked_ns = now_ns
         began_ns = parts.clock.now_ns()
         parts.controller.held_bytes = parts.inbox.held_bytes()
         self._spend_clock()
         typical_ns = steps.typical_ns(None)
+        if self._shared is not None:
+            self._settle_shared(self._shared, now_ns, typical_ns)
         opening = self._planner.look(self._situation(now_ns, typical_ns))
+        if self._planner.window_step == steps.step:
+            before = self._shared or _SharedWindow(steps.step, now_ns, parts.account.windows_ps)
+            self._shared = replace(before, last_step=steps.step, windows=before.windows + 1)
         parts.account.spend("clock", (parts.clock.now_ns() - began_ns) * PS_PER_NS)
         if opening is None:
             return False
@@ -327,6 +381,28 @@ class Recorder:
         if opening.plan is not None:
             self._flusher.wake()  # it sleeps until the window's time is over
         return True
+
+    def _settle_shared(self, window: "_SharedWindow", now_ns: int, typical_ns: int | None) -> None:
+        """A window of this job's ranks is over: charge what it held this one up by, beyond what its own took.
+
+        As with a window's own excess, a running sum lets chance cancel; one window is charged no more than so many
+        times the mean of the own ones, as an evaluation or a checkpoint may have come in between.
+        """
+        if self._steps.step - window.last_step < SETTLED_STEPS:
+            return
+        count, self._shared = self._steps.step - window.first_step, None
+        if typical_ns is None or self._steps.is_outside:
+            return
+        own_ps = self._parts.account.windows_ps
+        mean_ps = own_ps // max(self._parts.account.windows, 1) or UNSEEN_WINDOW_PS
+        most_ns = window.windows * MOST_OVER * mean_ps // PS_PER_NS
+        delay_ns = min(now_ns - window.began_ns - count * typical_ns, most_ns)
+        for _ in range(window.windows):
+            self._planner.settled(delay_ns * PS_PER_NS // window.windows)
+        self._waited_ns += delay_ns - (own_ps - window.spent_ps) // PS_PER_NS
+        charged_ns = max(0, self._waited_ns - self._waits_charged_ns)
+        self._waits_charged_ns += charged_ns
+        self._parts.account.spend("wait", charged_ns * PS_PER_NS)
 
     def _situation(self, now_ns: int, typical_ns: int | None) -> Situation:
         steps, elapsed_ps = self._steps, self._parts.epoch.to_ps(now_ns)

@@ -1,5 +1,6 @@
-"""`record`: what users call, and the `Recording` that they get."""
+"""`record` and `start`: what users call, and the `Recording` that they get."""
 
+import atexit
 import os
 import sys
 import weakref
@@ -88,6 +89,41 @@ def record(
         if not is_first:
             return LaterRecording(options, clock or Clock(), session)
     return Recording(options, clock or Clock(), session)
+
+
+def start(
+    path: str | PathLike[str],
+    *,
+    budget: float | None = 0.01,
+    window_steps: int = 5,
+    seed: int = 0,
+    framework: Literal["jax", "torch"] | None = None,
+    flush_s: float = 3.0,
+) -> "Recording":
+    """Begin a recording that goes on until its `stop()`: for notebooks, callbacks and services.
+
+    Where a `with` fits around the loop, `record` is better: it knows a job that failed from one that ended. What is not
+    stopped is when the process ends. A recording into the same run that was not stopped (a cell that is run again) is
+    stopped first.
+
+    Args:
+        path, budget, window_steps, seed, framework, flush_s: as for `record`.
+
+    Raises:
+        ValueError: as `record`.
+
+    Example:
+        >>> run = start("runs/by-hand")
+        >>> for _ in range(3):
+        ...     run.mark_step()
+        >>> run.stop()
+    """
+    recording = record(path, budget=budget, window_steps=window_steps, seed=seed, framework=framework, flush_s=flush_s)
+    for other in [other for other in _STARTED if other.path == recording.path]:
+        other.stop()
+    _STARTED.append(recording)
+    atexit.register(recording.stop_at_exit)
+    return recording.__enter__()
 
 
 class Steps(Generic[Batch]):
@@ -188,10 +224,13 @@ class Recording:
         self._background: Background | None = None
         self._replaying: Replaying | None = None
         self._has_ended = False
+        self._has_left = False
         self._stack = ExitStack()
         self._pid = os.getpid()
+        self._unused = weakref.finalize(self, _tell_unused, self.path, self._pid)
 
     def __enter__(self) -> "Recording":
+        self._unused.detach()
         request = self._options.request
         if os.environ.get(OFF_VARIABLE, "") in {"", "0"}:
             made = assemble(self._options, self._clock, self._session, self._guard, self._stack)
@@ -213,12 +252,25 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if os.getpid() != self._pid:
-            return  # a forked child that leaves its parent's block
-        self._end("ok" if kind is None else "failed")
+        if os.getpid() != self._pid or self._has_left:
+            return  # a forked child that leaves its parent's block; or it was stopped inside
+        self._has_left = True
+        self._end("ok" if kind is None or ends_well(error) else "failed")
         if self._replaying is not None:
             self._replaying.left(error)
         self._warn()
+
+    def stop(self) -> None:
+        """End the recording and write the rest: for those who used `start`. Calling it twice is harmless."""
+        atexit.unregister(self.stop_at_exit)
+        if self in _STARTED:
+            _STARTED.remove(self)
+        self.__exit__(None, None, None)
+
+    def stop_at_exit(self) -> None:
+        """The process ends, and nobody has stopped the recording."""
+        error = last_error()
+        self.__exit__(None if error is None else type(error), error, None)
 
     def _end(self, status: Status) -> None:
         """Take the hooks out and write the rest. Calling it twice is harmless."""
@@ -328,6 +380,7 @@ class LaterRecording(Recording):
     """Another recording of a process whose first one is a replay: records nothing, and its loops are empty."""
 
     def __enter__(self) -> "Recording":
+        self._unused.detach()
         return self
 
     def steps(self, loader: Iterable[Batch], *, resume: bool = False, loop: int | None = None) -> Steps[Batch]:
@@ -337,6 +390,30 @@ class LaterRecording(Recording):
     def mark_step(self) -> None:
         """End the process: there is no loop to end."""
         raise SystemExit(0)
+
+
+_STARTED: list[Recording] = []
+"""Those that `start` began and nobody has stopped."""
+
+
+def ends_well(error: BaseException | None) -> bool:
+    """Whether what ends a block is no failure of the job: `sys.exit()` with nothing or 0."""
+    return isinstance(error, SystemExit) and error.code in {None, 0}
+
+
+def last_error() -> BaseException | None:
+    """What the interpreter ends with, where nobody caught it."""
+    error: BaseException | None = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error
+
+
+def _tell_unused(path: str, pid: int) -> None:
+    """A `record(…)` that is no block records nothing, and would do so in silence."""
+    if os.getpid() == pid:
+        sys.stderr.write(
+            f"phasepoint: nothing was recorded into {path}: record() was called without `with`; write "
+            f"`with pp.record(…) as run:` around the loop, or `run = pp.start(…)` before and `run.stop()` after it\n"
+        )
 
 
 def _switch_off_in_children(guard: Guard) -> None:

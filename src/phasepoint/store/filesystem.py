@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,15 @@ _REMEDIES = {
     errno.ENOENT: "it does not exist (any more): check the path",
 }
 _REMOTE_REMEDY = "check the address, the credentials and the permissions"
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+"""What file systems answer that have no hard links, or no more of them: link(2), and FUSE mounts of buckets."""
+
+_NO_SYNC = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+"""What file systems answer that cannot be told to write at once: fsync(2). Then they write when they do."""
+
+_CLAIM_LIMIT_S = 2.0
+"""A choice: naming a file takes milliseconds, on a network disk some hundred."""
 
 _counter = itertools.count()
 _Result = TypeVar("_Result")
@@ -323,10 +333,39 @@ def _create_local(location: Location, relative: str, data: bytes) -> bool:
         target.hardlink_to(temporary)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if not _rename_claimed(temporary, target):
+            return False
     finally:
         temporary.unlink(missing_ok=True)
     _sync_directory(target.parent)
     return True
+
+
+def _rename_claimed(temporary: Path, target: Path) -> bool:
+    """Where the file system has no hard links: whoever makes the claim, a file of its own, gives the target its name.
+
+    A claim whose maker died before that holds the others up for `_CLAIM_LIMIT_S` once.
+    """
+    claim = target.with_name(f"{TEMPORARY_PREFIX}claim-{target.name}")
+    until = time.monotonic() + _CLAIM_LIMIT_S
+    while not target.exists():
+        try:
+            os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            if time.monotonic() < until:
+                time.sleep(_CLAIM_LIMIT_S / 100)
+            else:
+                claim.unlink(missing_ok=True)
+            continue
+        is_mine = not target.exists()
+        if is_mine:
+            temporary.replace(target)
+        claim.unlink(missing_ok=True)
+        return is_mine
+    return False
 
 
 def _claim_local(location: Location, relative: str, file_name: str, data: bytes) -> bool:
@@ -373,7 +412,7 @@ def _write_temporary(target: Path, data: bytes | pa.Buffer, *, durable: bool) ->
             file.write(data)
             if durable:
                 file.flush()
-                os.fsync(file.fileno())
+                _sync(file.fileno())
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
@@ -387,9 +426,18 @@ def _temporary_name(name: str) -> str:
 def _sync_directory(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Wait until the disk has what was written, where the file system can say."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
 
 
 def _list_local(path: str) -> list[Entry]:

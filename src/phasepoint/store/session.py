@@ -185,11 +185,11 @@ def shard_state(location: Location, shard: str, session: Session, *, now_unix_ns
         return "closed"
     alive = is_alive(session.owner)
     if alive is None:
-        alive = now_unix_ns - _last_sign_of_life_unix_ns(location, shard, session) <= HEARTBEAT_LIMIT_NS
+        alive = now_unix_ns - last_sign_of_life_unix_ns(location, shard, session) <= HEARTBEAT_LIMIT_NS
     return "live" if alive else "killed"
 
 
-def _last_sign_of_life_unix_ns(location: Location, shard: str, session: Session) -> int:
+def last_sign_of_life_unix_ns(location: Location, shard: str, session: Session) -> int:
     """The heartbeat, or the session's start where there is none yet or a power cut has emptied it."""
     try:
         return msgspec.json.decode(read_file(location, f"{shard}/{HEARTBEAT_NAME}"), type=_Heartbeat).unix_ns

@@ -41,6 +41,8 @@ from phasepoint.store.session import (
     BrokenSession,
     Session,
     encode_session,
+    is_alive,
+    last_sign_of_life_unix_ns,
     parse_shard_name,
     read_session,
     shard_name,
@@ -266,6 +268,7 @@ def open_shard(
     devices: Sequence[str] = (),
     notes: Mapping[str, str] | None = None,
     clock: Callable[[], int] = time.time_ns,
+    is_live: Callable[[str, int], bool | None] | None = None,
 ) -> ShardWriter:
     """Become the writer of one rank's shard; a rank that recorded into this run before gets a new attempt.
 
@@ -278,9 +281,11 @@ def open_shard(
         devices: devices of this process.
         notes: anything else to be known about the session.
         clock: Unix nanoseconds now.
+        is_live: tells of a shard on another machine, and of the Unix nanoseconds of its writer's last sign of life,
+            whether that writer lives, None while it cannot be told. By default the age of its heartbeat decides.
 
     Raises:
-        ShardBusyError: another live process writes this rank.
+        ShardBusyError: another live process writes this rank, or, as `is_live` cannot tell yet, may do so.
         NotARunError, FormatVersionError: as `open_run`.
         StoreError: the shard cannot be created.
         ValueError: host is negative.
@@ -293,7 +298,7 @@ def open_shard(
         names = (parse_shard_name(entry.name) for entry in list_directory(location) if entry.is_dir)
         newest = max((attempt for name in names if name for rank, attempt in (name,) if rank == host), default=None)
         if newest is not None:
-            _refuse_live(location, host, newest, clock())
+            _refuse_live(location, host, newest, clock(), is_live)
         session = Session(
             host=host,
             attempt=0 if newest is None else newest + 1,
@@ -311,17 +316,28 @@ def open_shard(
     raise ShardBusyError(f"{location.show()}: other processes keep opening rank {host}; give each its own rank")
 
 
-def _refuse_live(location: Location, host: int, attempt: int, now_unix_ns: int) -> None:
+def _refuse_live(
+    location: Location,
+    host: int,
+    attempt: int,
+    now_unix_ns: int,
+    is_live: Callable[[str, int], bool | None] | None,
+) -> None:
     name = shard_name(host, attempt)
     session = read_session(location, name)
     if isinstance(session, BrokenSession):
         return  # broken since it was written, for a live writer's session is whole; the attempt stays as it is
-    if shard_state(location, name, session, now_unix_ns=now_unix_ns) == "live":
-        owner = session.owner
+    owner = session.owner
+    if is_live is not None and session.closed_unix_ns is None and is_alive(owner) is None:
+        lives = is_live(name, last_sign_of_life_unix_ns(location, name, session))
+    else:
+        lives = shard_state(location, name, session, now_unix_ns=now_unix_ns) == "live"
+    if lives is not False:
         raise ShardBusyError(
             f"{location.show(name)}: process {owner.pid} on {owner.hostname} is writing rank {host} "
             f"(its sign of life is at most {HEARTBEAT_LIMIT_NS // 10**9} s old). "
-            "Give each process its own rank, record into another directory, or end that process"
+            "Give each process its own rank, record into another directory, or end that process",
+            may_pass=lives is None,
         )
 
 

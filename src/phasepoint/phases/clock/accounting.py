@@ -23,7 +23,7 @@ from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
 _PREFIX = "recorder.cost."
 """Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
 
-_PURPOSES = ("entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert")
+_PURPOSES = ("entry", "clock", "flush", "start", "slowdown", "stop", "wait", "write", "convert")
 _WINDOW_COLUMNS = ("start", "slowdown", "stop", "write")
 
 
@@ -45,6 +45,7 @@ class RecordingCost:
         entry_ps: imports and opening the run.
         clock_ps: the step clock and the planning of windows.
         flush_ps: writing rows in the background.
+        wait_ps: what windows of other ranks held this one up by.
         killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
         complete: whether every session has its account; where not, total_ps and share are the least they may be.
     """
@@ -61,6 +62,7 @@ class RecordingCost:
     entry_ps: int = 0
     clock_ps: int = 0
     flush_ps: int = 0
+    wait_ps: int = 0
     complete: bool = True
     killed_sessions: int = 0
 

@@ -270,8 +270,7 @@ class LateRecording:
         if finish is not None and not self.guard.off:
             finish()
         self._recording = self._recorder = None
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        recording.__exit__(None if error is None else type(error), error, None)
+        recording.stop_at_exit()
         self._tell_fault()
 
     def _tell_fault(self) -> None:

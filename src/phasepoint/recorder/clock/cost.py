@@ -5,11 +5,12 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-Purpose = Literal["entry", "clock", "flush", "start", "slowdown", "stop", "write", "convert"]
+Purpose = Literal["entry", "clock", "flush", "start", "slowdown", "stop", "wait", "write", "convert"]
 """What a cost was for.
 
 entry: imports and opening the run. clock: the step clock and the planning of windows. flush: the background thread's
-rounds. start, slowdown, stop: a window, on the job's thread. write: rendering, compressing and writing its capture.
+rounds. start, slowdown, stop: a window, on the job's thread. wait: what windows of other ranks held this one up by,
+beyond what its own took. write: rendering, compressing and writing its capture.
 convert: CPU time of a converter process on this machine.
 """
 
@@ -23,7 +24,8 @@ class RecorderCost(Struct, frozen=True):
     either delays the job by a second, elsewhere the sum is an upper bound.
 
     Attributes:
-        entry_ps, clock_ps, flush_ps, start_ps, slowdown_ps, stop_ps, write_ps, convert_ps: see `Purpose`.
+        entry_ps, clock_ps, flush_ps, start_ps, slowdown_ps, stop_ps, wait_ps, write_ps, convert_ps: see
+            `Purpose`.
         total_ps: their sum.
         elapsed_ps: the recording's length so far.
         windows: windows captured.
@@ -35,6 +37,7 @@ class RecorderCost(Struct, frozen=True):
     start_ps: int
     slowdown_ps: int
     stop_ps: int
+    wait_ps: int
     write_ps: int
     convert_ps: int
     total_ps: int
@@ -69,6 +72,11 @@ class CostAccount:
     def fixed_ps(self) -> int:
         """What the step clock and flushing cost so far: it goes on whether windows open or not."""
         return self._spent_ps["clock"] + self._spent_ps["flush"]
+
+    @property
+    def windows_ps(self) -> int:
+        """What windows cost on the job's thread so far."""
+        return self._spent_ps["start"] + self._spent_ps["slowdown"] + self._spent_ps["stop"]
 
     @property
     def total_ps(self) -> int:

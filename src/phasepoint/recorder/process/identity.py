@@ -10,7 +10,8 @@ several processes without a rank still write one run, in the order in which they
 import os
 import re
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,14 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "
 
 SIZE_VARIABLES = {"SLURM_PROCID": "SLURM_NTASKS"}
 """An interactive Slurm allocation sets SLURM_PROCID=0 for everything that is started in it; only its size tells."""
+
+COUNT_VARIABLES = {
+    "RANK": "WORLD_SIZE",
+    "SLURM_PROCID": "SLURM_NTASKS",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK": "PMI_SIZE",
+}
+"""How many ranks there are, by the variable that tells which this is; PMIx has none."""
 
 LAUNCH_VARIABLE = "PHASEPOINT_LAUNCH"
 """Set by `phasepoint record` to something that no other launch has: tells a sibling's shard from an earlier attempt."""
@@ -50,6 +59,19 @@ def known_rank(environ: Mapping[str, str] = os.environ) -> int | None:
 def rank(environ: Mapping[str, str] = os.environ) -> int:
     """The rank of this process, 0 where nobody says."""
     return known_rank(environ) or 0
+
+
+def ranks_of_job(environ: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """Rank of this process and how many there are, where JAX or the launcher says both; None for one alone."""
+    distributed = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if getattr(distributed, "client", None) is not None:
+        found = distributed.process_id, distributed.num_processes  # type: ignore[union-attr]
+        return found if found[1] > 1 else None
+    for rank_name, count_name in COUNT_VARIABLES.items():
+        rank_text, count_text = environ.get(rank_name, ""), environ.get(count_name, "")
+        if all(text.isascii() and text.isdigit() for text in (rank_text, count_text)):
+            return (int(rank_text), int(count_text)) if int(count_text) > 1 else None
+    return None
 
 
 def open_ranked_shard(
@@ -80,17 +102,46 @@ def open_ranked_shard(
             continue
         try:
             return open_shard(path, host, **session)
-        except ShardBusyError:
+        except ShardBusyError as error:
+            if error.may_pass:
+                raise  # if that one is dead, this is the same process on another machine, and not one beside it
             continue
     raise ShardBusyError(
         f"{os.fspath(path)}: {MOST_FREE_RANKS} live processes write this run; set RANK in each, or record elsewhere"
     )
 
 
+class SignsOfLife:
+    """Tells dead writers on other machines from live ones by whether their heartbeats change, by one's own clock alone.
+
+    Args:
+        now_ns: a monotonic clock.
+
+    Attributes:
+        is_last_call: nothing can be waited for any more: who has shown no change is taken for dead.
+    """
+
+    def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self.is_last_call = False
+        self._now_ns = now_ns
+        self._first: dict[str, tuple[int, int]] = {}
+
+    def is_live(self, shard: str, sign_unix_ns: int) -> bool | None:
+        """Whether the writer whose last sign of life was then is alive; None where it cannot be told yet."""
+        from phasepoint.store.session import HEARTBEAT_LIMIT_NS
+
+        first_ns, since_ns = self._first.setdefault(shard, (sign_unix_ns, self._now_ns()))
+        if first_ns != sign_unix_ns:
+            return True
+        is_silent = self.is_last_call or self._now_ns() - since_ns >= HEARTBEAT_LIMIT_NS
+        return False if is_silent or time.time_ns() - sign_unix_ns > HEARTBEAT_LIMIT_NS else None
+
+
 def _siblings(path: str | PathLike[str], launch: str | None) -> set[int]:
     """Numbers of the processes of the same job, whether they still run or not.
 
-    They have the same launch; without one, they are those that run and those that began after the first of these.
+    They have the same launch; without one, they are those that run here and those that began after the first of these.
+    One that runs on another machine may be dead, and this process the one that goes on for it.
     """
     from phasepoint.store.filesystem import list_directory, open_location
     from phasepoint.store.session import parse_shard_name
@@ -98,11 +149,13 @@ def _siblings(path: str | PathLike[str], launch: str | None) -> set[int]:
     if not any(parse_shard_name(entry.name) for entry in list_directory(open_location(path))):
         return set()  # the first process need not import what reads runs
     from phasepoint.store import open_run
+    from phasepoint.store.session import is_alive
 
     shards = open_run(path).shards
     if launch is not None:
         return {shard.host for shard in shards if shard.session.notes.get(_LAUNCH_NOTE) == launch}
-    began_ns = min((shard.started_unix_ns for shard in shards if shard.state == "live"), default=None)
+    running = [shard for shard in shards if shard.state == "live" and is_alive(shard.session.owner) is not None]
+    began_ns = min((shard.started_unix_ns for shard in running), default=None)
     return set() if began_ns is None else {shard.host for shard in shards if shard.started_unix_ns >= began_ns}
 
 

@@ -36,7 +36,11 @@ LOOKS_TO_CONFIRM = 2
 STALE_PS = 300 * PS_PER_S
 """A level or hint not captured for this long, and for a fifth of the run, is unseen again."""
 
-_NEVER = 1 << 62
+SETTLED_STEPS = 8
+"""Steps from the beginning of a window, of five by default, until nobody waits for who captured in it: the next two
+still do, where one rank ends it later than another."""
+
+NEVER = 1 << 62
 """Number of a step that no job reaches."""
 
 _CHOICES = ("new-program", "unseen", "changed")
@@ -97,7 +101,11 @@ class WindowPlanner:
     Attributes:
         next_look: number of the step before which `look` must be called next.
         draws_unaffordable: random draws that met an empty account.
+        window_step: step before which the ranks of this job opened a window last, -1 before the first and where there
+            is one rank only.
     """
+
+    window_step = -1
 
     def __init__(self, controller: BudgetController, *, seed: int = 0) -> None:
         self.next_look = 0
@@ -109,7 +117,7 @@ class WindowPlanner:
         self._levels: list[_Level] = []
         self._strange_looks = 0
         self._probability = 0.0
-        self._draw_at = _NEVER
+        self._draw_at = NEVER
         self._check_at = 0
 
     def note_compile(self) -> None:
@@ -119,8 +127,11 @@ class WindowPlanner:
         self.next_look = 0
 
     def note_kind(self) -> None:
-        """The hint in force changed: look at the next boundary."""
+        """The hint in force changed, or nobody has looked for long: look at the next boundary."""
         self._check_at = self.next_look = 0
+
+    def settled(self, delay_ps: int) -> None:
+        """By how much a window of the job's ranks has delayed it: for those who plan with others."""
 
     def look(self, now: Situation) -> Opening | None:
         """Whether a window should open before the step that is about to begin."""
@@ -130,8 +141,11 @@ class WindowPlanner:
         if now.step >= self._check_at:
             self._check(now)
         opening = opening or self._choose(now)
-        self.next_look = min(self._draw_at, self._check_at)
+        self.next_look = self._next_look(now)
         return opening
+
+    def _next_look(self, now: Situation) -> int:
+        return min(self._draw_at, self._check_at)
 
     def captured(self, opening: Opening, elapsed_ps: int, *, kind: int, dur_ps: int | None) -> None:
         """A window was captured: its kind and level are seen, its wish is granted.
@@ -174,6 +188,9 @@ class WindowPlanner:
             return None
         probability = self._probability
         self._set_draw(step + 1, probability)
+        return self._open_sample(now, probability)
+
+    def _open_sample(self, now: Situation, probability: float) -> Opening | None:
         opening = self._opening(now, "sample", probability)
         if opening is None:
             self.draws_unaffordable += 1
@@ -183,7 +200,7 @@ class WindowPlanner:
         """Draw the next boundary of the random sample; the one before `step` is the first candidate."""
         self._probability = probability
         if probability <= 0:
-            self._draw_at = _NEVER
+            self._draw_at = NEVER
         elif probability >= 1:
             self._draw_at = step
         else:
@@ -197,12 +214,18 @@ class WindowPlanner:
         if now.kind_step_ps is not None:  # the first step of a kind compiles, as a rule: no wish before it is over
             self._wish(now.elapsed_ps, now.kind, now.kind_step_ps)
         # The boundary before this step was decided already, by the draw above.
-        probability = self._controller.sample_probability(
+        probability = self._chance(now, step_ps)
+        ahead = LOOK_DISTANCE_PS // max(1, step_ps) if now.kind_step_ps is not None else 1
+        # A job that runs ahead of its device makes its first steps in no time: no further ahead than it has come.
+        ahead = min(ahead, now.step)
+        self._check_at = now.step + max(1, ahead)
+        self._set_draw(now.step + 1, probability)
+
+    def _chance(self, now: Situation, step_ps: int) -> float:
+        """With which a random window should open at each of the next boundaries."""
+        return self._controller.sample_probability(
             now.elapsed_ps, step_ps, now.fixed_ratio, with_programs=self._programs_due, cuts=now.cuts
         )
-        self._set_draw(now.step + 1, probability)
-        ahead = LOOK_DISTANCE_PS // max(1, step_ps) if now.kind_step_ps is not None else 1
-        self._check_at = now.step + max(1, ahead)
 
     def _wish(self, elapsed_ps: int, kind: int, typical_ps: int) -> None:
         level = self._nearest(kind, typical_ps)
@@ -223,7 +246,10 @@ class WindowPlanner:
     def _choose(self, now: Situation) -> Opening | None:
         if not self._wishes:
             return None
-        return self._opening(now, next(choice for choice in _CHOICES if choice in self._wishes), None)
+        return self._opening(now, self._first_wish(), None)
+
+    def _first_wish(self) -> str:
+        return next(choice for choice in _CHOICES if choice in self._wishes)
 
     def _nearest(self, kind: int, dur_ps: int | None) -> _Level | None:
         mine = [level for level in self._levels if level.kind == kind]
@@ -247,7 +273,10 @@ class RequestedWindow:
     Attributes:
         next_look: number of the step before which `look` must be called next.
         draws_unaffordable: 0; nothing is drawn.
+        window_step: -1; no other rank does as this one.
     """
+
+    window_step = -1
 
     def __init__(self, first_step: int, last_step: int) -> None:
         self.next_look = first_step
@@ -266,6 +295,9 @@ class RequestedWindow:
         if self._first_step <= now.step <= self._last_step:
             return Opening(REASON, None, True)
         return None
+
+    def settled(self, delay_ps: int) -> None:
+        """Nothing: no other rank does as this one."""
 
     def captured(self, opening: Opening, elapsed_ps: int, *, kind: int, dur_ps: int | None) -> None:
         """A window was captured; what is left of the steps, if anything, is looked at as it comes."""
