@@ -192,7 +192,7 @@ def test_a_program_that_ignores_the_request_is_stopped(job, tmp_path, capfd):
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_a_program_without_record_is_stopped_by_its_steps(job, tmp_path, framework):
     pytest.importorskip(framework)
-    program, steps = tmp_path / "bare.py", tmp_path / "steps"
+    program, steps = tmp_path / "bare.py", tmp_path / "out" / "seen"
     program.write_text(UNRECORDED[framework])
     command = [sys.executable, str(program), str(steps)]
     outcome = run_replay(job.plan(), command, str(tmp_path / "out"), environ=environ())
@@ -268,6 +268,10 @@ def test_a_run_that_is_there_is_replaced_only_by_force(job, tmp_path):
     (out / "run.json").write_text("{}")
     with pytest.raises(OutputExistsError, match="give --force to replace it"):
         replay(job, out, "ordinary")
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(OutputExistsError, match=r"no part of a run \(notes\.txt\)"):
+        replay(job, out, "ordinary", force=True)
+    (out / "notes.txt").unlink()
     assert replay(job, out, "ordinary", force=True).status == "done"
     assert len(open_run(out).shards) == 1
 

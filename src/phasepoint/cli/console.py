@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
-_REPORT, _EXPORTS = "report.html", "export"
-"""Where results stand in a run's folder: a page, and a folder that is Phasepoint's."""
-
-_MARK = b'<meta name="generator" content="Phasepoint">'
-_HEAD_BYTES = 4096
-"""The mark stands at the head of a page that Phasepoint has written."""
-
 
 def write_text(path: Path, chunks: Iterable[str], *, force: bool) -> int:
     """Write text to a file that appears only when it is complete, and return its size in bytes.
@@ -66,12 +59,14 @@ def is_ours(path: Path, run: str) -> bool:
         path: the file.
         run: the run, as the user gave it; nothing lies in a run elsewhere (`s3://…`).
     """
+    from phasepoint.store.removal import EXPORTS_NAME, REPORT_NAME, is_page
+
     folder = run.removeprefix("file://")
     if "://" in folder or not path.is_file() or path.is_symlink():
         return False
     try:
         inside = path.resolve().relative_to(Path(folder).resolve())
-        return inside.parts[0] == _EXPORTS or (str(inside) == _REPORT and _MARK in path.read_bytes()[:_HEAD_BYTES])
+        return inside.parts[0] == EXPORTS_NAME or (str(inside) == REPORT_NAME and is_page(path))
     except (OSError, ValueError):
         return False
 

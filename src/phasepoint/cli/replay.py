@@ -95,6 +95,11 @@ Limit = Annotated[
 ]
 
 
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Run the program also where nothing can keep it from the original's files.")
+]
+
+
 def run(
     path: RunPath,
     command: Command = None,
@@ -106,6 +111,7 @@ def run(
     limit: Limit = None,
     method: Method = DEFAULT_METHOD,
     force: Force = False,
+    unsafe: Unsafe = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the job at a checkpoint, capture a phase and stop: phasepoint replay run RUN --phase P -- python train.py
@@ -124,7 +130,7 @@ def run(
     write_notes(plan.notes)
     place = path.rstrip("/").rpartition("/")[2] if "://" in path else path.rstrip("/")
     out = out or f"{place}-replay-{_file_name(plan.phase)}"
-    outcome = run_replay(plan, words, out, force=force, limits=ReplayLimits(limit))
+    outcome = run_replay(plan, words, out, force=force, limits=ReplayLimits(limit), unsafe=unsafe)
     _say(_compared(analysis, outcome), as_json=as_json)
     _end(outcome)
 

@@ -14,7 +14,8 @@ from phasepoint.core.errors import MissingExtraError, RecordError
 from phasepoint.demo.schedule import StepBlock
 from phasepoint.summary.types import RunSummary
 
-TRUTH_FILE = "truth.json"
+TRUTH_FILE, CHECKPOINTS_FOLDER = "truth.json", "demo-checkpoints"
+"""What the demo's job leaves beside its run."""
 
 _NEEDS = ("jax", "flax", "optax", "orbax.checkpoint")
 

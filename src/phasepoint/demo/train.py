@@ -24,7 +24,7 @@ from flax import linen as nn
 from scipy.ndimage import rotate
 from sklearn.datasets import load_digits
 
-from phasepoint.demo.planted import TruthLog
+from phasepoint.demo.planted import CHECKPOINTS_FOLDER, TruthLog
 from phasepoint.demo.schedule import StepBlock, plan_schedule
 from phasepoint.recorder import Recording, record
 
@@ -122,7 +122,7 @@ def train(run: Recording, seconds: float, *, seed: int = 0) -> TruthLog:
     train_data, eval_data = load_digits_split()
     model, rng = build_model(seed), np.random.default_rng(seed)
     truth = TruthLog()
-    folder = Path(str(run.path)).absolute() / "model"
+    folder = Path(str(run.path)).absolute() / CHECKPOINTS_FOLDER
     with ocp.StandardCheckpointer() as checkpointer:
         state, loss = model.state, float("nan")
         if run.resume is not None and run.resume.checkpoint is not None:

@@ -1,6 +1,5 @@
 """A replay's folder: that nothing of the original is in its way, what the processes tell in it, and how it ended."""
 
-import shutil
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from phasepoint.core.errors import OutputExistsError, RecordError, ReplayError, StoreError, UsageError
+from phasepoint.store.removal import remove_run
 
 if TYPE_CHECKING:
     from phasepoint.replay.plan.plan import ReplayPlan
@@ -152,7 +152,7 @@ def _clear(folder: Path, out: str, *, force: bool) -> None:
         raise OutputExistsError(f"{out}: exists and is no run; choose another place with --out")
     if not force:
         raise OutputExistsError(f"{out}: exists already; give --force to replace it, or --out for another place")
-    shutil.rmtree(folder)
+    remove_run(folder, out, more=(RECORD_NAME, HANDSHAKE_NAME, SAVES_NAME))
 
 
 REFUSALS = ("ignored", "unrecorded", "failed")

@@ -1,17 +1,18 @@
 """`run_replay`: starts the job's program with a request, watches what it tells, and ends it where it must."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import RecordError, UsageError
 from phasepoint.core.units import PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.process.launch import exit_code_of, injected_environ, signals_go_to, start_command
 from phasepoint.recorder.resume.loop_place import LoopPlace
@@ -28,6 +29,7 @@ from phasepoint.replay.folder import (
     write_replay,
 )
 from phasepoint.replay.plan.plan import ReplayPlan
+from phasepoint.replay.protection.protect import Job, protected
 
 if TYPE_CHECKING:
     from phasepoint.replay.fidelity.fidelity import Fidelity
@@ -138,6 +140,8 @@ def run_replay(
     force: bool = False,
     limits: ReplayLimits | None = None,
     environ: Mapping[str, str] = os.environ,
+    unsafe: bool = False,
+    ways: Sequence[str] | None = None,
 ) -> ReplayOutcome:
     """Replay a phase: start the program at the plan's checkpoint, capture the target, stop.
 
@@ -148,11 +152,13 @@ def run_replay(
         force: replace a run that is there.
         limits: how long it may take.
         environ: environment of the command, less what the replay adds.
+        unsafe: run it also where nothing can keep it from the original's files.
+        ways: as for `protection.protect.protected`.
 
     Raises:
         UsageError: the command is empty, or `out` is a URL, the original or above it.
         OutputExistsError: there is something at `out`.
-        ReplayError: the plan's checkpoint is not there.
+        ReplayError: the plan's checkpoint is not there, or nothing can protect the original here.
         RecordError: the command cannot be started.
     """
     if not command:
@@ -164,14 +170,22 @@ def run_replay(
     folder = prepare_output(plan, out, force=force)
     request = _request(plan, folder)
     limits = limits or ReplayLimits()
-    began_ns = time.monotonic_ns()
     kept = {name: value for name, value in environ.items() if name not in {"PHASEPOINT_OFF", "PHASEPOINT_AUTORECORD"}}
-    added = {VARIABLE: request.to_environ(), "PHASEPOINT_STARTER": STARTER}
-    process = start_command(command, injected_environ(kept, added))
-    watch = _Watch(process, Handshake(Path(request.handshake)), limits, limits.total_s(plan))
-    with signals_go_to(process):
-        watch.wait()
-    dur_ps = (time.monotonic_ns() - began_ns) * PS_PER_NS
+    if shutil.which(command[0], path=kept.get("PATH")) is None:
+        raise RecordError(f"{command[0]}: command not found; is it installed, and on the PATH?")
+    folders = tuple(os.path.realpath(place) for place in request.protected if "://" not in place)
+    job = Job(tuple(command), folders, folder, Path(request.saves))
+    with protected(job, unsafe=unsafe, ways=ways) as protection:
+        if protection.protects:  # what the program saves to a URL still goes elsewhere, by the hooks in its process
+            request = replace(request, protected=tuple(place for place in request.protected if "://" in place))
+        added = {VARIABLE: request.to_environ(), "PHASEPOINT_STARTER": STARTER}
+        began_ns = time.monotonic_ns()
+        process = start_command(protection.command, injected_environ(kept, added))
+        watch = _Watch(process, Handshake(Path(request.handshake)), limits, limits.total_s(plan))
+        with signals_go_to(process):
+            watch.wait()
+        dur_ps = (time.monotonic_ns() - began_ns) * PS_PER_NS
+        notes = [protection.words, *protection.finish()]
     exit_code = exit_code_of(process.returncode)
     status, reason = watch.judge(exit_code)
     record = ReplayRecord(
@@ -182,7 +196,7 @@ def run_replay(
         reason=reason,
     )
     write_replay(folder, record)
-    return ReplayOutcome(out, record, status, dur_ps, exit_code, watch.was_ended, tuple(watch.notes()))
+    return ReplayOutcome(out, record, status, dur_ps, exit_code, watch.was_ended, (*notes, *watch.notes()))
 
 
 class _Watch:

@@ -29,9 +29,10 @@ def replaced_run(out: str, *, force: bool) -> Iterator[None]:
         force: whether a run that is there may go; anything else is never touched.
 
     Raises:
-        OutputExistsError: a run is there and `force` is not given, or something that is no run.
+        OutputExistsError: a run is there and `force` is not given, or something that is no run, alone or beside one.
         StoreError: it cannot be moved, or lies where folders cannot be moved (`s3://…`).
     """
+    from phasepoint.store.removal import check_removable, remove_run
     from phasepoint.store.writer import is_vacant
 
     if is_vacant(out):
@@ -46,6 +47,7 @@ def replaced_run(out: str, *, force: bool) -> Iterator[None]:
         raise OutputExistsError(
             f"{out}: a run is there already; give --force to replace it, or --out for another place"
         )
+    check_removable(place, out)
     aside = place.absolute().with_name(f".{place.absolute().name}.{secrets.token_hex(4)}.replaced")
     try:
         place.rename(aside)
@@ -57,7 +59,8 @@ def replaced_run(out: str, *, force: bool) -> Iterator[None]:
         shutil.rmtree(place, ignore_errors=True)
         aside.rename(place)
         raise
-    shutil.rmtree(aside)
+    remove_run(aside, out)
+    aside.rmdir()
 
 
 def import_(

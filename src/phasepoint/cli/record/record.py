@@ -1,6 +1,5 @@
 """`phasepoint record` and `phasepoint demo`: train under the recorder."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -86,15 +85,18 @@ def demo(
 
 
 def _make_room(out: Path, *, force: bool) -> None:
-    """Remove an earlier demo; a folder that holds anything else is never touched.
+    """Remove an earlier demo and nothing else.
 
     Raises:
         OutputExistsError: there is an earlier demo and `force` is not given, or something that is no run.
     """
+    from phasepoint.demo.planted import CHECKPOINTS_FOLDER, TRUTH_FILE
+    from phasepoint.store.removal import remove_run
+
     if not out.exists():
         return
     if not (out / "run.json").exists() and any(out.iterdir()):
         raise OutputExistsError(f"{out}: exists and is no run; choose another folder with --out")
     if not force:
         raise OutputExistsError(f"{out}: exists already; give --force to replace it, or --out for another folder")
-    shutil.rmtree(out)
+    remove_run(out, str(out), more=(CHECKPOINTS_FOLDER, TRUTH_FILE))

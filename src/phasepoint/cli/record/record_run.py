@@ -5,7 +5,6 @@ A command line written in the plain way (`--out RUN … -- COMMAND…`) is read 
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ def _prepare(out: str, *, force: bool) -> str:
     """Make sure that the run can be written before anything is started, and make a local path absolute.
 
     Raises:
-        OutputExistsError: something that is no run is there.
+        OutputExistsError: something that is no run is there, or beside a run that `force` is to remove.
         RecordError: the folder cannot be written.
     """
     from phasepoint.core.errors import OutputExistsError, RecordError
@@ -115,7 +114,9 @@ def _prepare(out: str, *, force: bool) -> str:
         raise OutputExistsError(f"{out}: exists and is no run; choose another place with --out")
     try:
         if force and path.is_dir():
-            shutil.rmtree(path)
+            from phasepoint.store.removal import remove_run
+
+            remove_run(path, out)
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{error.filename or out}: {error.strerror}; choose another place with --out") from error

@@ -1,0 +1,1 @@
+"""What keeps a replay from changing what it replays."""
