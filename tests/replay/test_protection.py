@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import destroyers
 import pytest
 
 from phasepoint.core.errors import ReplayError
+from phasepoint.replay.protection import view
 from phasepoint.replay.protection.protect import WAYS, Job, protected
 
 PLACES = ("protected", "parent", "outside")
@@ -23,6 +26,22 @@ for name, folder in json.load(sys.stdin):
     answers[f"{name} {folder}"] = [done.returncode, done.stderr[-300:]]
 json.dump(answers, sys.stdout)
 """
+
+
+@pytest.fixture(scope="module")
+def ways(tmp_path_factory):
+    """The ways that this machine has."""
+    found = []
+    for way in WAYS:
+        out = tmp_path_factory.mktemp(way)
+        with suppress(ReplayError), protected(Job(("true",), (), out, out / "saves"), ways=[way]):
+            found.append(way)
+    return found
+
+
+def need(way, ways):
+    if way not in ways:
+        pytest.skip(f"the kernel offers no {way} here")
 
 
 def everything(folder: Path) -> dict[str, tuple]:
@@ -69,7 +88,8 @@ def test_the_programs_destroy_and_work(unprotected):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_of_the_original_changes_and_the_programs_work(tmp_path, unprotected, way, monkeypatch):
+def test_nothing_of_the_original_changes_and_the_programs_work(tmp_path, unprotected, way, ways, monkeypatch):
+    need(way, ways)
     rows = planted(tmp_path)
     out = tmp_path / "replay"
     out.mkdir()
@@ -96,7 +116,7 @@ def test_nothing_of_the_original_changes_and_the_programs_work(tmp_path, unprote
     assert [path.name for path in out.iterdir()] in (["saves"], [])
 
 
-def test_what_is_written_where_the_originals_are_goes_to_the_replays_folder(tmp_path, monkeypatch):
+def test_what_is_written_where_the_originals_are_goes_to_the_replays_folder(tmp_path, ways, monkeypatch):
     folder, out = tmp_path / "job" / "checkpoints", tmp_path / "replay"
     destroyers.make(folder)
     out.mkdir()
@@ -104,7 +124,7 @@ def test_what_is_written_where_the_originals_are_goes_to_the_replays_folder(tmp_
     script = (
         "mkdir checkpoints/9 && echo new > checkpoints/9/model && echo old > checkpoints/a.bin && cat checkpoints/a.bin"
     )
-    for way in WAYS:
+    for way in ways:
         saves = out / way
         with protected(Job(("sh", "-ec", script), (str(folder),), out, saves), ways=[way]) as protection:
             done = subprocess.run(protection.command, capture_output=True, text=True, check=True)
@@ -114,11 +134,11 @@ def test_what_is_written_where_the_originals_are_goes_to_the_replays_folder(tmp_
         assert (folder / "a.bin").read_bytes() == b"a" * 64
 
 
-def test_the_replays_own_folder_is_the_disks_own(tmp_path, monkeypatch):
+def test_the_replays_own_folder_is_the_disks_own(tmp_path, ways, monkeypatch):
     out = tmp_path / "job" / "replay"
     out.mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "job")
-    for way in WAYS:
+    for way in ways:
         job = Job(("sh", "-c", f"echo {way} > replay/{way} && pwd"), (), out, out / "saves")
         with protected(job, ways=[way]) as protection:
             done = subprocess.run(protection.command, capture_output=True, text=True, check=True)
@@ -127,36 +147,33 @@ def test_the_replays_own_folder_is_the_disks_own(tmp_path, monkeypatch):
         assert done.stdout == f"{tmp_path / 'job'}\n"
 
 
-def test_another_user_has_a_view_too(tmp_path, monkeypatch):
-    if os.getuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("needs to become another user")
-    folder = tmp_path / "job"
-    destroyers.make(folder)
-    place, out = tmp_path / "place", tmp_path / "out"
-    for path in (place, out):
-        path.mkdir()
-    for path in (tmp_path, *tmp_path.rglob("*")):
-        os.chown(path, 54321, 54321, follow_symlinks=False)
-    for parent in tmp_path.parents:
-        if parent.stat().st_mode & 0o5 != 0o5:
-            pytest.skip("temporary folders are closed to others")
-    before = everything(folder)
-    from phasepoint.replay.protection import view
-
-    viewed = ["/usr/bin/python3", "-I", "-S", view.__file__, str(place), str(out), "--", "sh", "-ec"]
-    words = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", *viewed]
-    done = subprocess.run(
-        [*words, f"rm -rf {folder}; test ! -e {folder}; id -u; echo x > {out}/f"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "54321\n"), done.stderr
-    assert everything(folder) == before
-    assert (out / "f").read_text() == "x\n"
+def test_another_user_has_a_view_too(ways):
+    """In a user namespace; PLACE, the job and the replay lie where others may look."""
+    need("view", ways)
+    python = "/usr/bin/python3"
+    if os.getuid() != 0 or shutil.which("setpriv") is None or not Path(python).exists():
+        pytest.skip("needs to become another user, with a Python that is everybody's")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as base, tempfile.TemporaryDirectory(dir="/tmp") as job:
+        folder, place, out = Path(job) / "job", Path(base) / "place", Path(job) / "out"
+        shutil.copy(view.__file__, base)
+        destroyers.make(folder)
+        for path in (place, out):
+            path.mkdir()
+        for path in (Path(base), Path(job), *Path(base).rglob("*"), *Path(job).rglob("*")):
+            os.chown(path, 54321, 54321, follow_symlinks=False)
+        before = everything(folder)
+        viewed = [python, "-I", "-S", f"{base}/view.py", str(place), str(out), "--", "sh", "-ec"]
+        words = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", *viewed]
+        script = f"rm -rf {folder}; test ! -e {folder}; id -u; echo x > {out}/f"
+        done = subprocess.run([*words, script], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, "54321\n"), done.stderr
+        assert json.loads((place / view.RECORD_NAME).read_text())["options"] == "userxattr"
+        assert everything(folder) == before
+        assert (out / "f").read_text() == "x\n"
 
 
-def test_a_command_that_is_not_there_is_said_as_without_a_view(tmp_path, monkeypatch):
+def test_a_command_that_is_not_there_is_said_as_without_a_view(tmp_path, ways, monkeypatch):
+    need("view", ways)
     monkeypatch.chdir(tmp_path)
     with protected(Job(("no-such-command",), (), tmp_path, tmp_path / "saves"), ways=["view"]) as protection:
         done = subprocess.run(protection.command, capture_output=True, text=True, check=False)

@@ -8,7 +8,8 @@ is, what they write, delete, rename or truncate, by whatever means, is kept belo
 the disk's own. Devices, `/proc`, `/sys`, `/run` and shared memory are left alone.
 
 PLACE cannot lie in what it covers. So the folders above it are not covered themselves, but all that is in them; files
-that stand there by themselves are covered by copies, large ones made read-only. `PLACE/view.json` says what was done.
+that stand there by themselves are covered by copies, large ones made read-only. In a user namespace the same holds for
+folders in which another disk is mounted: the kernel does not part them. `PLACE/view.json` says what was done.
 
 Source: Documentation/filesystems/overlayfs.rst of the Linux kernel; mount(2), user_namespaces(7), mount_namespaces(7).
 """
@@ -27,6 +28,9 @@ FAILED = 125
 """Exit code where the view could not be made: the command was not started. As that of env(1) and docker-run(1)."""
 
 RECORD_NAME = "view.json"
+
+USER_OPTIONS = "userxattr"
+"""Of an overlay in a user namespace."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -128,7 +132,7 @@ def make_view(place: str, real: Sequence[str]) -> None:
 def _cover_mount(view: "_CoveredDisks", mount: Mount, descriptor: int, mounts: dict[str, Mount]) -> None:
     """A disk that is mounted somewhere; where its folder lies in a covered one it is put back first."""
     is_disk = mount.kind not in _VIRTUAL and "ro" not in mount.options.split(",")
-    if is_within(view.place, mount.path):
+    if is_within(view.place, mount.path) or (is_disk and view.is_locked(mount.path, mounts)):
         view.cover_children(mount.path, mounts)
     elif is_disk:
         view.cover(mount.path, descriptor)
@@ -149,13 +153,18 @@ class _CoveredDisks:
     def covers(self, path: str) -> bool:
         return any(is_within(path, covered.path) for covered in self.covered)
 
+    def is_locked(self, path: str, mounts: dict[str, Mount]) -> bool:
+        """Whether a folder cannot be covered as one: in a user namespace, where something is mounted inside of it."""
+        inside = (other for other in mounts if other != path and is_within(other, path))
+        return self._options == USER_OPTIONS and any(inside)
+
     def cover_children(self, folder: str, mounts: dict[str, Mount]) -> None:
         """Cover all that is in a folder above `place`."""
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
             path = entry.path
             if path == self.place or entry.is_symlink() or path in mounts or _is_left_alone(path):
                 continue
-            if is_within(self.place, path):
+            if is_within(self.place, path) or (entry.is_dir() and self.is_locked(path, mounts)):
                 self.cover_children(path, mounts)
             elif entry.is_dir():
                 descriptor = _open(path)
@@ -237,7 +246,7 @@ def _new_namespace() -> str:
     for name, text in (("uid_map", f"{uid} {uid} 1"), ("setgroups", "deny"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
-    return "userxattr"
+    return USER_OPTIONS
 
 
 def _copy_attributes(found: os.stat_result, path: str) -> None:
