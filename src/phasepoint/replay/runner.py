@@ -141,7 +141,6 @@ def run_replay(
     limits: ReplayLimits | None = None,
     environ: Mapping[str, str] = os.environ,
     unsafe: bool = False,
-    ways: Sequence[str] | None = None,
 ) -> ReplayOutcome:
     """Replay a phase: start the program at the plan's checkpoint, capture the target, stop.
 
@@ -153,7 +152,6 @@ def run_replay(
         limits: how long it may take.
         environ: environment of the command, less what the replay adds.
         unsafe: run it also where nothing can keep it from the original's files.
-        ways: as for `protection.protect.protected`.
 
     Raises:
         UsageError: the command is empty, or `out` is a URL, the original or above it.
@@ -175,7 +173,7 @@ def run_replay(
         raise RecordError(f"{command[0]}: command not found; is it installed, and on the PATH?")
     folders = tuple(os.path.realpath(place) for place in request.protected if "://" not in place)
     job = Job(tuple(command), folders, folder, Path(request.saves))
-    with protected(job, unsafe=unsafe, ways=ways) as protection:
+    with protected(job, unsafe=unsafe) as protection:
         if protection.protects:  # what the program saves to a URL still goes elsewhere, by the hooks in its process
             request = replace(request, protected=tuple(place for place in request.protected if "://" in place))
         added = {VARIABLE: request.to_environ(), "PHASEPOINT_STARTER": STARTER}
