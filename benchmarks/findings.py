@@ -5,7 +5,7 @@ several strengths, and clean controls without it. `phasepoint findings` must nam
 5 % of the run, name it first, state what its removal saves, and say nothing of the controls. What it costs is measured
 apart: blocks of steps with and without the cause take turns in a second process, unrecorded.
 
-    python benchmarks/findings.py                           # everything, 40 minutes on two cores
+    python benchmarks/findings.py                           # everything, an hour and a quarter on two cores
     python benchmarks/findings.py --quick                   # one strength, one framework
     python benchmarks/findings.py --rule INPUT-STALL        # one rule and its controls; may be repeated
     python benchmarks/findings.py --keep runs/findings      # the recorded runs stay there, each with its truth.json
@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,17 @@ from typing import Any
 from findings_jobs import CAUSES, NOT_PROVOKED, PLAIN
 from findings_nets import one_thread_environ
 from findings_plan import Cause, Plan, measured_by
-from findings_score import TRUTH_FILE, Judged, Truth, judge, print_jobs, print_rules, print_verdict, score_rule
+from findings_score import (
+    TRUTH_FILE,
+    Judged,
+    Truth,
+    judge,
+    print_jobs,
+    print_ranges,
+    print_rules,
+    print_verdict,
+    score_rule,
+)
 
 JOBS = Path(__file__).with_name("findings_jobs.py")
 PROBE_STEPS = 120
@@ -65,21 +75,22 @@ class Bench:
     missing_only: bool = False
     step_s: dict[tuple[str, bool], float] = field(default_factory=dict)
 
-    def plan(self, framework: str, ahead: bool, strength: float) -> Plan:
-        """The plan of a planted job, less its repeats and its place."""
+    def plan(self, framework: str, ahead: bool, strength: float, *, times: int = 1) -> Plan:
+        """The plan of a planted job, less its repeats and its place; `times` as long as usual."""
         if (framework, ahead) not in self.step_s:
             probe = Plan(framework, ahead, 0.0, False, False, PROBE_STEPS, 0.0, 0, None, None, "")
             self.step_s[framework, ahead] = run_job(PLAIN, probe)["step_s"]
         step_s = self.step_s[framework, ahead]
-        steps = max(int(self.seconds / step_s), 2 * PROBE_STEPS)
+        steps = times * max(int(self.seconds / step_s), 2 * PROBE_STEPS)
         return Plan(framework, ahead, strength, True, False, steps, step_s, 0, None, self.budget, "")
 
 
-def run_job(cause: Cause, plan: Plan) -> dict[str, Any]:
+def run_job(cause: Cause, plan: Plan, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One job, in as many processes as it has ranks; the figures of the first."""
     with tempfile.TemporaryDirectory(prefix="phasepoint-findings-") as folder:
         running = [
-            _start(cause, replace(plan, folder=folder, rank=rank, ranks=cause.ranks)) for rank in range(cause.ranks)
+            _start(cause, replace(plan, folder=folder, rank=rank, ranks=cause.ranks), environ or {})
+            for rank in range(cause.ranks)
         ]
         try:
             said = [process.communicate(timeout=LONGEST_S) for process in running]
@@ -92,8 +103,8 @@ def run_job(cause: Cause, plan: Plan) -> dict[str, Any]:
     return json.loads(said[0][0].splitlines()[-1])
 
 
-def _start(cause: Cause, plan: Plan) -> "subprocess.Popen[str]":
-    environ = os.environ | one_thread_environ()
+def _start(cause: Cause, plan: Plan, more: Mapping[str, str]) -> "subprocess.Popen[str]":
+    environ = os.environ | one_thread_environ() | more
     for name, value in cause.environ.items():
         environ[name] = f"{environ.get(name, '')} {value}".strip()
     if cause.ranks > 1:
@@ -146,11 +157,23 @@ def record_job(bench: Bench, cause: Cause, plan: Plan, *, suffix: str = "") -> P
     if plan.planted and cause.costs and measured_by(cause, plan) == "toggle":
         turns = run_job(cause, replace(plan, toggle=True))
     saving_s, spread_s = _saving(cause, plan, figures, turns)
+    if plan.planted and cause.remedy is not None:
+        saving_s -= left_s(cause, plan)
     told = {"recorded": figures, "turns": turns, "plan": asdict(plan)}
     walls = (figures["wall_s"], figures["wall_s"] - saving_s, saving_s, spread_s)
     is_planted = plan.planted and cause.code != CLEAN
     Truth(cause.code, _name(plan) + suffix, is_planted, cause.costs, cause.also, *walls, told).write(out)
     return out
+
+
+def left_s(cause: Cause, plan: Plan) -> float:
+    """What the cause still costs where the remedy is followed, seconds: of the second such job, which finds caches."""
+    assert cause.remedy is not None
+    with tempfile.TemporaryDirectory(prefix="phasepoint-findings-cache-") as cache:
+        environ = {name: value.format(cache=cache) for name, value in cause.remedy.items()}
+        for _ in range(2 if environ else 1):
+            figures = run_job(cause, replace(plan, remedied=True), environ)
+    return float(figures[f"{cause.measured}_s"])
 
 
 def _saving(cause: Cause, plan: Plan, figures: dict[str, Any], turns: dict[str, Any]) -> tuple[float, float]:
@@ -178,7 +201,7 @@ def record_cause(bench: Bench, cause: Cause, cases: Sequence[tuple[str, bool, fl
             control = bench.keep / cause.code / job_name(*sort, 0.0, planted=False)
             yield from [*kept, *([control] if (control / TRUTH_FILE).exists() else [])]
             continue
-        plans = [bench.plan(*case) for case in cases if case[:2] == sort]
+        plans = [bench.plan(*case, times=cause.times) for case in cases if case[:2] == sort]
         unit_s = piece_s(cause, plans[-1]) if cause.per else 0.0
         plans = [with_repeats(cause, plan, unit_s) for plan in plans]
         for plan in plans:
@@ -191,8 +214,7 @@ def record_plain(bench: Bench, count: int) -> Iterator[Path]:
     """Plain jobs of each sort."""
     for sort in (("jax", True), ("jax", False), ("torch", False)):
         for index in range(count):
-            plan = bench.plan(*sort, 0.0)
-            plan = replace(plan, planted=False, steps=PLAIN_TIMES * plan.steps)
+            plan = replace(bench.plan(*sort, 0.0, times=PLAIN_TIMES), planted=False)
             yield record_job(bench, PLAIN, plan, suffix=f"-{index}")
 
 
@@ -243,6 +265,7 @@ def main() -> None:
     parser.add_argument("--keep", metavar="FOLDER", help="keep the recorded runs there")
     parser.add_argument("--missing", action="store_true", help="record only jobs that are not kept there yet")
     parser.add_argument("--kept", metavar="FOLDER", help="judge runs kept there instead of recording")
+    parser.add_argument("--ranges", action="store_true", help="print what `saved` in the table of rules is taken from")
     parser.add_argument("--record-only", action="store_true", help="do not judge")
     parser.add_argument("--json", metavar="PATH")
     args = parser.parse_args()
@@ -261,6 +284,8 @@ def main() -> None:
                 judged.append(judge(run))
         if judged:
             report(judged, args.json)
+        if args.ranges:
+            print_ranges(judged)
 
 
 if __name__ == "__main__":

@@ -179,6 +179,7 @@ CAUSES = (
         per="step",
         probe_repeats=1000,
         also=("HOST-DISPATCH",),
+        times=4,
     ),
     Cause(
         "MEMORY-BOUND",

@@ -135,6 +135,7 @@ CAUSES = (
         per="step",
         probe_repeats=600,
         also=("TINY-KERNELS", "DEVICE-IDLE", "SYNC-EVERY-STEP"),
+        times=4,
     ),
     Cause("SLOW-STEPS", slow_steps, (*JAX_SYNC, *TORCH), measured="hooks", also=("DEVICE-IDLE",)),
     Cause("MEMORY-GROWTH", leak, (*JAX, *TORCH), costs=False),

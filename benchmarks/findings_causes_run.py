@@ -1,6 +1,8 @@
 """Causes in how the run of `benchmarks/findings.py` is arranged: compiling, saving, evaluating, recording."""
 
+import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def cold_start(plan: Plan) -> Plant:
 
 
 def saves(plan: Plan) -> Plant:
-    """The loop waits for every checkpoint."""
+    """The loop waits for every checkpoint; by the remedy it goes on, and waits for the last one."""
     if not plan.planted or not plan.repeats:
         return Plant()
     every = max(plan.steps // plan.repeats, 1)
@@ -47,21 +49,27 @@ def saves(plan: Plan) -> Plant:
 
     def after(step: int, job: Job) -> None:
         if step % every == every - 1:
-            save(folder / f"{step:06d}", job)
+            save(folder / f"{step:06d}", job, step + every >= plan.steps)
 
     return Plant(after=after)
 
 
-def _saving(plan: Plan) -> Callable[[Path, Job], None]:
+def _saving(plan: Plan) -> Callable[[Path, Job, bool], None]:
     if plan.framework == "torch":
         import torch
 
-        ballast = torch.zeros(_BALLAST)
+        ballast, writer = torch.zeros(_BALLAST), ThreadPoolExecutor(1)
 
-        def save_torch(path: Path, job: Job) -> None:
+        def save_torch(path: Path, job: Job, is_last: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             net, optimizer = job.state
-            torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "ballast": ballast}, path)
+            state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "ballast": ballast}
+            if not plan.remedied:
+                torch.save(state, path)
+                return
+            writing = writer.submit(torch.save, copy.deepcopy(state), path)
+            if is_last:
+                writing.result()
 
         return save_torch
     import jax.numpy as jnp
@@ -69,9 +77,10 @@ def _saving(plan: Plan) -> Callable[[Path, Job], None]:
 
     checkpointer, more = ocp.StandardCheckpointer(), jnp.zeros(_BALLAST)
 
-    def save_jax(path: Path, job: Job) -> None:
+    def save_jax(path: Path, job: Job, is_last: bool) -> None:
         checkpointer.save(path, {"state": job.state, "ballast": more})
-        checkpointer.wait_until_finished()
+        if is_last or not plan.remedied:
+            checkpointer.wait_until_finished()
 
     return save_jax
 
@@ -102,6 +111,14 @@ def clean(plan: Plan) -> Plant:
 
 _TORCH_COMPILES = (("torch", False, 0.40),)
 
+_CACHES = {
+    "JAX_COMPILATION_CACHE_DIR": "{cache}",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "TORCHINDUCTOR_CACHE_DIR": "{cache}",
+    "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "0",
+}
+
 CAUSES = (
     Cause(
         "RECOMPILE",
@@ -121,8 +138,9 @@ CAUSES = (
         per="run",
         measured="marked",
         probe_repeats=20,
+        remedy=_CACHES,
     ),
-    Cause("CHECKPOINT-STALL", saves, (*JAX_SYNC, *TORCH), per="run", measured="hooks", probe_repeats=4),
+    Cause("CHECKPOINT-STALL", saves, (*JAX_SYNC, *TORCH), per="run", measured="hooks", probe_repeats=4, remedy={}),
     Cause("EVAL-SHARE", evaluations, (*JAX_SYNC, *TORCH), per="run", measured="hooks", probe_repeats=3),
     Cause("THIN-PROFILE", thin, (*JAX, *TORCH), costs=False),
     Cause("CLEAN", clean, (*JAX[:2], *JAX_SYNC[:2], *TORCH[:2]), costs=False),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.judge import rank_findings
+from phasepoint.findings.judge import allow_for_saved, rank_findings
 
 
 def finding(code, part, by_step, *, outside_ps=0, spread=0.1):
@@ -67,3 +67,18 @@ def test_all_findings_together_win_no_more_than_the_run(claims, durations, outsi
         outside = sum(m.claim.outside_ps for m in made if m.claim.part == part)
         codes = {m.code for m in made if m.claim.part == part}
         assert sum(f.saved_ps for f in found if f.code in codes) <= most + outside
+
+
+def test_an_interval_allows_for_what_the_remedy_saves_of_the_claim():
+    claim = finding("A", "input", [1000], spread=0.3)
+    same = allow_for_saved(claim, None)
+    assert (same.low_ps, same.high_ps) == (700, 1300)
+    wider = allow_for_saved(claim, (0.6, 1.4))
+    assert (wider.low_ps, wider.high_ps) == (500, 1500)  # 3, 4, 5
+    exact = allow_for_saved(finding("A", "input", [1000], spread=0.0), (0.8, 2.0))
+    assert (exact.low_ps, exact.high_ps) == (800, 2000)
+    assert allow_for_saved(finding("A", "input", [0]), (0.5, 2.0)).high_ps == 0
+
+
+def test_the_interval_of_a_rule_that_saves_less_than_it_claims_begins_at_nothing():
+    assert allow_for_saved(finding("A", "input", [1000], spread=0.9), (0.1, 1.0)).low_ps == 0

@@ -6,7 +6,8 @@ from planted_runs import MS, check_finding, noisy_steps, steps_of, view_of, with
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.rules.run.checkpoint_stall import find
 
-N = 500
+N = 510
+"""Ten steps follow the last save: what is saved at the very end holds nothing up."""
 
 
 def saved(each_ms, *, every=50, asynchronous=False, size=None, framework="torch", between=False):
@@ -117,6 +118,15 @@ def test_the_wait_for_the_last_checkpoint_is_needed(tmp_path):
     end_ps = int(steps["start_ps"][-1] + steps["dur_ps"][-1])
     rows["checkpoint_waits"] = [{"step": N - 1, "framework": "orbax", "start_ps": end_ps, "dur_ps": 5000 * MS}]
     assert find(view_of(tmp_path, (steps, rows))) == []
+
+
+def test_the_save_at_the_end_is_needed(tmp_path):
+    steps, rows = saved(400)
+    before = find(view_of(tmp_path / "before", (steps, rows)))[0].claim.total_ps
+    end_ps = int(steps["start_ps"][-1] + steps["dur_ps"][-1])
+    last = rows["checkpoints"][-1] | {"step": N - 1, "path": "ckpt/last", "start_ps": end_ps, "dur_ps": 5000 * MS}
+    rows["checkpoints"] = [*rows["checkpoints"], last]
+    assert find(view_of(tmp_path / "after", (steps, rows)))[0].claim.total_ps == before
 
 
 def test_rare_short_saves_are_no_finding(tmp_path):

@@ -117,3 +117,32 @@ def test_without_programs_it_counts_from_the_third_time_on(tmp_path):
     check_finding(view, found)
     assert found.confidence == "medium"
     assert within(found.claim.total_ps, 900 * MS, 0.1)
+
+
+def named(at, *, name="jit(train_step)"):
+    """Compilations with their names, as JAX tells them, of which no window after the first saw a program."""
+    steps, rows = compiled_again(at)
+    compilations = [
+        {"step": step, "name": name, "start_ps": int(steps["start_ps"][step]), "dur_ps": 300 * MS}
+        | {"again": None, "why": None}
+        for step in (0, *at)
+    ]
+    return steps, rows | {"programs": rows["programs"][:1], "compilations": compilations}
+
+
+def test_a_name_that_was_compiled_before_is_compiled_again(tmp_path):
+    (found,) = find(view_of(tmp_path, named((140,))))
+    assert np.flatnonzero(found.claim.by_step).tolist() == [140]
+    assert "jit_train_step was compiled again once" in found.title
+
+
+def test_a_name_that_a_window_saw_before_is_compiled_again(tmp_path):
+    steps, rows = named((140,))
+    rows["compilations"] = rows["compilations"][1:]
+    assert len(find(view_of(tmp_path / "known", (steps, rows)))) == 1
+    rows["programs"] = [rows["programs"][0] | {"name": "jit_eval_step"}]
+    assert find(view_of(tmp_path / "other", (steps, rows))) == []
+
+
+def test_functions_without_a_name_are_not_taken_for_each_other(tmp_path):
+    assert find(view_of(tmp_path, named((140,), name="jit(<lambda>)"))) == []

@@ -3,7 +3,9 @@
 Ranking: the most recoverable time first, and no picosecond counted twice.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -82,6 +84,21 @@ LEAST_SHARE = 0.005
 that claims no time at all says something else than what could be won, and is told."""
 
 
+def allow_for_saved(finding: Finding, saved: tuple[float, float] | None) -> Finding:
+    """The finding with an interval that allows for both: how well its claim is known, and what a remedy saves of it.
+
+    Args:
+        finding: as its rule gave it.
+        saved: the rule's `saved`.
+    """
+    claim_ps = finding.claim.total_ps
+    if saved is None or not claim_ps:
+        return finding
+    low, high = 1 - finding.low_ps / claim_ps, finding.high_ps / claim_ps - 1
+    low, high = math.hypot(max(low, 0.0), 1 - saved[0]), math.hypot(max(high, 0.0), saved[1] - 1)
+    return replace(finding, low_ps=int(max(1 - low, 0.0) * claim_ps), high_ps=int((1 + high) * claim_ps))
+
+
 def judge_run(run: Run, *, method: str = DEFAULT_METHOD) -> Findings:
     """What could be won in a run, and how.
 
@@ -106,7 +123,7 @@ def judge_analysis(analysis: Analysis) -> Findings:
         except Unavailable as reason:
             unavailable.append(CannotJudge(rule.code, str(reason)))
             continue
-        found += of_rule
+        found += [allow_for_saved(finding, rule.saved) for finding in of_rule]
         if not of_rule:
             clear.append(rule.code)
     wall_ps = analysis.clock.wall_ps

@@ -4,6 +4,7 @@ Each finder is one function over the same view of the run; `tell_events` puts th
 """
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -109,10 +110,13 @@ class CompiledPrograms:
         told: what the framework told of them.
         seen: the main programs first seen in a window from the first of these steps on and before the next ones that
             compile, which are taken to be theirs; the largest first.
+        known: name of the one that took longest to compile, where a program of this name was compiled or seen before;
+            None where it was not, or has no name.
     """
 
     told: tuple[ToldCompilation, ...]
     seen: tuple[ProgramSeen, ...]
+    known: str | None = None
 
     @property
     def again(self) -> tuple[ProgramSeen, ...]:
@@ -133,6 +137,8 @@ def compiled_programs(
         compilations: `Run.table("compilations")`.
     """
     seen, told = programs_seen(programs, windows), told_compilations(compilations)
+    named = [row for row in _rows(compilations, ["host", "attempt", "step", "name", "dur_ps"]) if row["name"]]
+    named = [row for row in named if "<" not in row["name"]]  # jit(<lambda>): any of them may be meant
     found = []
     for stretch, following in zip(stretches, [*stretches, None][1:], strict=True):
         key = (stretch.session.host, stretch.session.attempt)
@@ -141,8 +147,25 @@ def compiled_programs(
             until = int(clock.step[following.first])
         mine = [p for p in seen if p.main and (p.host, p.attempt) == key and first <= p.step < until]
         of_framework = (one for one in told if (one.host, one.attempt) == key and first <= one.step <= last)
-        found.append(CompiledPrograms(tuple(of_framework), tuple(sorted(mine, key=lambda p: -p.instructions))))
+        before = {p.name for p in seen if (p.host, p.attempt) == key and p.step < first}
+        known = _known_before([row for row in named if (row["host"], row["attempt"]) == key], first, last, before)
+        found.append(CompiledPrograms(tuple(of_framework), tuple(sorted(mine, key=lambda p: -p.instructions)), known))
     return found
+
+
+def _known_before(compiled: list[dict[str, Any]], first: int, last: int, seen: set[str]) -> str | None:
+    """Name of what took longest to compile in some steps, where a program of this name is known from before them."""
+    here = [row for row in compiled if row["step"] is not None and first <= row["step"] <= last]
+    if not here:
+        return None
+    longest = _program_name(max(here, key=lambda row: row["dur_ps"])["name"])
+    earlier = {_program_name(row["name"]) for row in compiled if row["step"] is None or row["step"] < first}
+    return longest if longest in seen | earlier else None
+
+
+def _program_name(compiled: str) -> str:
+    """`jit_step` for the `jit(step)` of JAX's compile events: what the compiled module is called."""
+    return re.sub(r"\W", "_", compiled.removesuffix(")"))
 
 
 def _name_compilation(made: CompiledPrograms, *, is_start: bool) -> tuple[str, str]:
@@ -153,11 +176,12 @@ def _name_compilation(made: CompiledPrograms, *, is_start: bool) -> tuple[str, s
     """
     told_again = [one for one in made.told if one.again]
     known = told_again or made.told or made.again or made.seen
-    names = "".join(f" {name}" for name in list(dict.fromkeys(one.name for one in known if one.name))[:3])
+    listed = [one.name for one in known] or [made.known]
+    names = "".join(f" {name}" for name in list(dict.fromkeys(name for name in listed if name))[:3])
     if told_again:
         why = next((f": {one.why}" for one in told_again if one.why), "")
         return "shape-change", f"compiled{names} again{why}"
-    if made.again and not made.told:
+    if (made.again or made.known) and not made.told:
         return "shape-change", f"compiled{names} again, for new shapes or options"
     if is_start:
         return "compile", f"compiled{names}"

@@ -151,15 +151,15 @@ def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
 
 
 def _judge(view: FindingsView, stretch: Stretch, made: CompiledPrograms) -> Compilation | None:
-    """What the framework said of it, else what the windows after it saw; None where these do not tell."""
+    """What the framework said of it, else what windows and earlier compilations know; None where these do not tell."""
     again = [one for one in made.told if one.again]
     if again:
         largest = max(again, key=lambda one: one.dur_ps)
         return Compilation(stretch, True, largest.name, largest.why)
     if made.told:
         return Compilation(stretch, False)
-    if made.again:
-        return Compilation(stretch, True, made.again[0].name)
+    if made.again or made.known:
+        return Compilation(stretch, True, made.again[0].name if made.again else made.known)
     is_start = stretch.first == stretch.session.first_row or _starts_kind(view, stretch)
     return Compilation(stretch, False) if is_start or made.seen else None
 

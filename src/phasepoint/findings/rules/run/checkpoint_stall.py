@@ -4,8 +4,8 @@
 would hold it. An asynchronous save holds the job while the state is copied: the median of the asynchronous saves of the
 same run; if there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. For saves that
 are already asynchronous, the time beyond {SLOW_RATIO:g} times their own median counts: they waited for the previous
-save. A wait for an asynchronous save counts in full, except after the last step: the program may not end before its
-checkpoint is written.
+save. A wait for an asynchronous save counts in full. Saves and waits from the last step on do not count: the program
+may not end before its checkpoint is written.
 
 **Thresholds.** Reported from {LEAST_SHARE:.1%} of the run's time on: losing a machine without a checkpoint costs more
 than that. {COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's
@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
 from phasepoint.findings.evidence.held_time import HeldTime, held_time
@@ -55,17 +55,16 @@ def find(view: FindingsView) -> list[Finding]:
             "no checkpoint was seen: torch.save and Orbax are noticed by themselves; tell of others with "
             "`run.checkpoint(path, step)`"
         )
-    waits = _needless(clock, view.table("checkpoint_waits"))
+    waits = _before_the_end(clock, view.table("checkpoint_waits"))
     stretches = checkpoint_stretches({"checkpoints": saves, "checkpoint_waits": waits})
     no_time = np.zeros(waits.num_rows, np.int64)
 
     def held_beyond(needed_ps: Int64s) -> HeldTime:
         return held_time(clock, stretches, skip_ps=np.concatenate((needed_ps, no_time)))
 
-    needed_ps = _needed_ps(saves)
+    needed_ps = np.where(_is_before_the_end(clock, saves), _needed_ps(saves), _durations(saves))
     held, everything = held_beyond(needed_ps), held_beyond(np.zeros_like(needed_ps))
-    save_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
-    least = held_beyond(np.maximum(needed_ps, (COPY_MOST * save_ps).astype(np.int64)))
+    least = held_beyond(np.maximum(needed_ps, (COPY_MOST * _durations(saves)).astype(np.int64)))
     if held.total_ps < LEAST_SHARE * clock.wall_ps:
         return []
     return [
@@ -86,20 +85,26 @@ def find(view: FindingsView) -> list[Finding]:
     ]
 
 
-def _needless(clock: RunClock, waits: pa.Table) -> pa.Table:
-    """The waits after which the job went on: those that began before the last step of their session did."""
+def _before_the_end(clock: RunClock, rows: pa.Table) -> pa.Table:
+    """Those after which the job went on."""
+    return rows.filter(pa.array(_is_before_the_end(clock, rows)))
+
+
+def _is_before_the_end(clock: RunClock, rows: pa.Table) -> Bools:
+    """`[n]` which of some saves or waits began before the last step of their session did."""
     last_ps = [clock.start_ps[session.rows].max(initial=-1) for session in clock.sessions]
     begun_ps = {(session.host, session.attempt): ps for session, ps in zip(clock.sessions, last_ps, strict=True)}
-    rows = waits.select(["host", "attempt", "start_ps"]).to_pylist()
-    return waits.filter(
-        pa.array([row["start_ps"] < begun_ps.get((row["host"], row["attempt"]), -1) for row in rows], pa.bool_())
-    )
+    listed = rows.select(["host", "attempt", "start_ps"]).to_pylist()
+    return np.array([row["start_ps"] < begun_ps.get((row["host"], row["attempt"]), -1) for row in listed], bool)
+
+
+def _durations(saves: pa.Table) -> Int64s:
+    return np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
 
 
 def _needed_ps(saves: pa.Table) -> Int64s:
     """`[n]` what each save has to hold the job for."""
-    dur_ps = np.asarray(saves.column("dur_ps").to_numpy(), np.int64)
-    is_async = _asynchronous(saves)
+    dur_ps, is_async = _durations(saves), _asynchronous(saves)
     size = np.asarray(pc.fill_null(saves.column("bytes"), 0).to_numpy(), np.int64)
     copy_ps = np.minimum(size * (PS_PER_S // COPY_BYTES_PER_S), (COPY_MOST * dur_ps).astype(np.int64))
     if not is_async.any():
