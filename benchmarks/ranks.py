@@ -22,10 +22,9 @@ from phasepoint.core.units import PS_PER_MS
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
 from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.clock.step_clock import lower_quartile
-from phasepoint.recorder.recorder import UNSEEN_WINDOW_PS
-from phasepoint.recorder.windows.budget import MOST_OVER, BudgetController, WindowCost
-from phasepoint.recorder.windows.planner import SETTLED_STEPS, Situation, WindowPlanner
-from phasepoint.recorder.windows.ranked import RankedPlanner
+from phasepoint.recorder.windows.budget import BudgetController, WindowCost
+from phasepoint.recorder.windows.planner import Situation, WindowPlanner
+from phasepoint.recorder.windows.ranked import RankedPlanner, SharedDelays
 
 RANKS = (1, 2, 8, 32, 64, 512, 4096)
 JITTERS = (0.0, 0.05, 0.2, 0.5)
@@ -63,12 +62,10 @@ class Rank:
     planner: WindowPlanner
     controller: BudgetController
     account: CostAccount
+    delays: SharedDelays
     window: tuple | None = None
-    shared: tuple | None = None
     excess_ps: int = 0
     charged_ps: int = 0
-    waited_ps: int = 0
-    waits_charged_ps: int = 0
     windows: int = 0
     opened: list = field(default_factory=list)
 
@@ -81,7 +78,7 @@ def make_rank(number: int, cell: Cell, seed: int, alone: bool) -> Rank:
     else:
         planner = RankedPlanner(controller, number, cell.ranks, seed=seed)
     account.spend("entry", 200 * PS_PER_MS)
-    return Rank(planner, controller, account)
+    return Rank(planner, controller, account, SharedDelays(account, planner))
 
 
 def simulate(cell: Cell, *, seed: int = 0, alone: bool = False) -> tuple[float, list[Rank], list[int]]:
@@ -136,24 +133,11 @@ def simulate(cell: Cell, *, seed: int = 0, alone: bool = False) -> tuple[float, 
 
 
 def look(rank: Rank, step: int, elapsed_ps: float, typical_ps: int | None):
-    """A boundary at which the planner is asked; as `Recorder._look`."""
+    """A boundary at which the planner is asked; as the recorder does."""
     now_ps = int(elapsed_ps)
-    if rank.shared is not None and step - rank.shared[3] >= SETTLED_STEPS:
-        began_step, began_ps, spent_ps, _, windows = rank.shared
-        rank.shared = None
-        own_ps = rank.account.windows_ps
-        mean_ps = own_ps // max(rank.windows, 1) or UNSEEN_WINDOW_PS
-        delay_ps = min(now_ps - began_ps - (step - began_step) * (typical_ps or 0), windows * MOST_OVER * mean_ps)
-        for _ in range(windows):
-            rank.planner.settled(delay_ps // windows)
-        rank.waited_ps += delay_ps - (own_ps - spent_ps)
-        charged_ps = max(0, rank.waited_ps - rank.waits_charged_ps)
-        rank.waits_charged_ps += charged_ps
-        rank.account.spend("wait", charged_ps)
+    rank.delays.settle(step, now_ps, typical_ps)
     opening = rank.planner.look(Situation(step, now_ps, -1, typical_ps, typical_ps, 0.0005))
-    if rank.planner.window_step == step:
-        first = rank.shared or (step, now_ps, rank.account.windows_ps, step, 0)
-        rank.shared = (*first[:3], step, first[4] + 1)
+    rank.delays.note(step, now_ps)
     return opening
 
 

@@ -85,7 +85,15 @@ def late_host(folder):
     own = np.stack([noisy_steps(N, noise=0.02, seed=seed) for seed in (1, 2)])
     own[1] += 6 * MS
     dur_ps = own.max(axis=0) + MS
-    return _run_of(folder, *((steps_of(dur_ps, sync_ps=dur_ps - one), {}) for one in own))
+    hosts = []
+    for one in own:
+
+        def shares(i, one=one):
+            return {"compute": 0.9 * one[i] / dur_ps[i], "communication": 1 - one[i] / dur_ps[i]}
+
+        steps = steps_of(dur_ps)
+        hosts.append((steps, capture(steps, shares)))
+    return _run_of(folder, *hosts)
 
 
 def programs_ops(folder):

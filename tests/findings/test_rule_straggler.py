@@ -1,4 +1,4 @@
-"""STRAGGLER: one of several hosts is late, seen by the clock or by the windows; and hosts that only scatter."""
+"""STRAGGLER: one of several hosts is late, as the windows show; and hosts that only scatter."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from phasepoint.findings.rules.host.straggler import find
 N = 600
 
 
-def job(late_ms, *, hosts=3, noise=0.04, seen="windows", part="host", marked=False, scatter_ms=0.5, seed=7):
+def job(late_ms, *, hosts=3, noise=0.04, part="host", marked=False, scatter_ms=0.5, seed=7):
     """Hosts that meet in a collective every step; the second has `late_ms` more to do. Returns hosts and the cost."""
     rng = np.random.default_rng(seed)
     own = np.stack(
@@ -23,9 +23,6 @@ def job(late_ms, *, hosts=3, noise=0.04, seen="windows", part="host", marked=Fal
     made = []
     for host in range(hosts):
         wait_ps = dur_ps - own[host]
-        if seen == "clock":
-            made.append((steps_of(dur_ps, sync_ps=wait_ps), {}))
-            continue
         more_ps = int(late_ms * MS) if host == 1 else 0
         steps = steps_of(dur_ps)
         rows = capture(steps, lambda i, wait=wait_ps, more=more_ps: _shares(dur_ps[i], wait[i], more, part, marked))
@@ -56,9 +53,8 @@ def _shares(dur_ps, wait_ps, more_ps, part, marked):
 
 
 @pytest.mark.parametrize("late_ms", [2.5, 6, 20])
-@pytest.mark.parametrize("seen", ["windows", "clock"])
-def test_a_late_host_is_named_with_what_it_costs_all(tmp_path, late_ms, seen):
-    hosts, cost_ps = job(late_ms, seen=seen)
+def test_a_late_host_is_named_with_what_it_costs_all(tmp_path, late_ms):
+    hosts, cost_ps = job(late_ms)
     view = view_of(tmp_path, *hosts)
     (found,) = find(view)
     check_finding(view, found)
@@ -128,10 +124,9 @@ def test_hosts_that_do_not_wait_lose_only_the_late_ones_time(tmp_path):
     assert within(found.claim.total_ps, 10 * MS * N)
 
 
-@pytest.mark.parametrize("seen", ["windows", "clock"])
 @pytest.mark.parametrize("noise", [0.03, 0.15])
-def test_hosts_that_only_scatter_are_no_finding(tmp_path, seen, noise):
-    hosts, _ = job(0, seen=seen, noise=noise, scatter_ms=2)
+def test_hosts_that_only_scatter_are_no_finding(tmp_path, noise):
+    hosts, _ = job(0, noise=noise, scatter_ms=2)
     assert find(view_of(tmp_path, *hosts)) == []
 
 

@@ -17,7 +17,8 @@ KINDS = ("checkpoints", "waits", "hints", "gaps")
 
 
 def shard(closed_ps, *, host=0, attempt=0):
-    session = SimpleNamespace(epoch_unix_ns=0, closed_unix_ns=closed_ps // 1000 if closed_ps is not None else None)
+    closed_ns = None if closed_ps is None else closed_ps // 1000
+    session = SimpleNamespace(epoch_unix_ns=0, closed_unix_ns=closed_ns, tally={})
     return SimpleNamespace(host=host, attempt=attempt, state="closed", session=session)
 
 

@@ -237,3 +237,38 @@ def test_an_unknown_category_is_refused():
     broken = breakdowns.set_column(5, "category", pa.array(["magic"] * breakdowns.num_rows))
     with pytest.raises(ValueError, match="magic"):
         estimate_totals(steps_table([10] * 5), windows, broken, np.zeros(5, np.int64))
+
+
+def hosts_half_width(compute_of_host, *, together):
+    """Half the interval of compute as a share of it, of hosts whose steps last equally long.
+
+    Args:
+        compute_of_host: `[hosts, steps]`, ratio of a step that computes.
+        together: whether all hosts capture the same steps.
+    """
+    n_hosts, n = compute_of_host.shape
+    dur, steps, windows, breakdowns = np.full(n, 10 * MS), [], [], []
+    for host, share in enumerate(compute_of_host):
+        compute = (share * dur).astype(np.int64)
+        parts = np.column_stack([compute, *np.zeros((3, n), np.int64), dur - compute])
+        chosen = random_windows(n, 24, np.random.default_rng(0 if together else host))
+        steps.append(steps_table(dur, host=host))
+        for table, into in zip(captured_tables(parts, chosen, host=host), (windows, breakdowns), strict=True):
+            into.append(table)
+    tables = [pa.concat_tables(some) for some in (steps, windows, breakdowns)]
+    found = estimate_totals(*tables, np.zeros(n_hosts * n, np.int64)).categories
+    low, high = intervals_of(found)["compute"]
+    return (high - low) / 2 / parts_of(found)["compute"]
+
+
+def test_hosts_that_saw_the_same_steps_vary_alike_prove_no_more_than_one():
+    share = 0.5 + 0.2 * np.random.default_rng(7).standard_normal(2000).clip(-2, 2)
+    alone = hosts_half_width(share[None], together=True)
+    assert 0.85 < hosts_half_width(np.tile(share, (8, 1)), together=True) / alone < 1.2
+
+
+def test_hosts_whose_steps_vary_apart_prove_more_than_one():
+    share = 0.5 + 0.2 * np.random.default_rng(7).standard_normal((8, 2000)).clip(-2, 2)
+    alone = hosts_half_width(share[:1], together=True)
+    assert hosts_half_width(share, together=True) / alone < 0.6
+    assert hosts_half_width(share, together=False) / alone < 0.5

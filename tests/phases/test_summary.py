@@ -319,9 +319,18 @@ def test_windows_not_converted_are_counted(path):
 
 
 def test_hosts_are_added_and_the_straggler_is_named(path):
-    for host, sync in ((0, 5), (1, 5), (2, 1), (3, 5)):
-        steps = steps_of(np.full(60, 10 * MS)) | {"sync_ps": np.full(60, sync * MS)}
-        write_shard(path, host=host, steps=steps, close_after_s=1)
+    for host, wait in ((0, 5), (1, 5), (2, 1), (3, 5)):
+        rows = {
+            "windows": [window(0, 5), window(1, 30)],
+            "conversions": [conversion(0), conversion(1)],
+            "breakdowns": [
+                {"window": number, "step": step, "device": "cpu:0", "category": category, "wall_ps": ms * MS}
+                for number, first in ((0, 5), (1, 30))
+                for step in range(first, first + 5)
+                for category, ms in (("communication", wait), ("compute", 10 - wait))
+            ],
+        }
+        write_shard(path, host=host, steps=steps_of(np.full(60, 10 * MS)), rows=rows, close_after_s=1)
     summary = summarize_run(open_run(path))
     assert summary.wall_ps == 4 * S
     assert summary.elapsed_ps == S
@@ -329,6 +338,25 @@ def test_hosts_are_added_and_the_straggler_is_named(path):
     assert [(host.host, host.straggler) for host in summary.hosts] == [(0, False), (1, False), (2, True), (3, False)]
     assert summary.hosts[2].slower == pytest.approx(0.8)
     assert summary.phases[0].steps == 240
+
+
+def test_a_clock_that_was_set_does_not_lengthen_the_run(path):
+    clock = Clock()
+    shard = open_shard(path, 0, epoch_unix_ns=clock.now_ns, clock=clock)
+    shard.append("steps", table_from_columns("steps", steps_of(np.full(20, 10 * MS))))
+    clock.now_ns += 3600 * 10**9
+    shard.close("ok", tally={"wall_ps": 2 * S})
+    summary = summarize_run(open_run(path))
+    assert (summary.wall_ps, summary.inside_ps) == (2 * S, 200 * MS)
+
+
+@pytest.mark.parametrize("told", [-1, 2**63])
+def test_a_length_that_cannot_be_is_not_taken(path, told):
+    clock = Clock()
+    shard = open_shard(path, 0, epoch_unix_ns=clock.now_ns, clock=clock)
+    shard.append("steps", table_from_columns("steps", steps_of(np.full(20, 10 * MS))))
+    shard.close("ok", tally={"wall_ps": told})
+    assert summarize_run(open_run(path)).wall_ps == 200 * MS
 
 
 def test_a_restart_is_one_history(path):

@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
@@ -19,13 +20,13 @@ from phasepoint.recorder.process.idle_converter import (
 EXPECTED_PS = START_PRIOR_PS + LEAST_WINDOWS * WINDOW_PRIOR_PS
 
 
-def converter_running(monkeypatch, code):
+def converter_running(monkeypatch, code, **pipes):
     """A converter whose process runs this code."""
     converter = IdleConverter("run")
     started = []
 
     def start():
-        process = subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE)
+        process = subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, **pipes)
         started.append(process)
         return process
 
@@ -67,7 +68,20 @@ def test_one_at_a_time_and_it_is_ended_with_the_recording(monkeypatch):
     converter.stop()
     assert started[0].returncode == -signal.SIGKILL
     started[0].stdin.close()
-    converter.stop()
+    assert converter.stop() == 0
+
+
+def test_what_it_took_is_told_when_it_is_ended(monkeypatch):
+    code = "print(flush=True)\nwhile True: pass"
+    converter, started = converter_running(monkeypatch, code, stdout=subprocess.PIPE)
+    fill(converter)
+    converter.tend(1 << 60)
+    started[0].stdout.readline()
+    time.sleep(0.2)
+    assert 0.05 * PS_PER_S < converter.stop() < 5 * PS_PER_S
+    assert started[0].returncode == -signal.SIGKILL
+    for pipe in (started[0].stdin, started[0].stdout):
+        pipe.close()
 
 
 def test_one_that_fails_is_not_tried_again(monkeypatch):

@@ -53,8 +53,8 @@ def test_steps_become_rows(job):
     assert [(row["step"], row["start_ps"] // PS_PER_MS, row["dur_ps"]) for row in rows] == [
         (i, 20 + 10 * i, 10 * PS_PER_MS) for i in range(4)
     ]
-    assert {(row["input_ps"], row["dispatch_ps"], row["sync_ps"], row["kind"]) for row in rows} == {
-        (1 * PS_PER_MS, 9 * PS_PER_MS, None, None)
+    assert {(row["input_ps"], row["dispatch_ps"], row["kind"]) for row in rows} == {
+        (1 * PS_PER_MS, 9 * PS_PER_MS, None)
     }
     gaps = [(gap["why"], gap["start_ps"] // PS_PER_MS, gap["dur_ps"] // PS_PER_MS) for gap in job.table("gaps")]
     assert gaps == [("outside-steps", 0, 20), ("outside-steps", 60, 5)]

@@ -5,6 +5,7 @@ import os
 import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -226,13 +227,61 @@ def test_any_flipped_bit_is_seen_or_harmless():
 def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_passed_over(tmp_path: Path):
     path = run_with_steps(tmp_path, parts=2)
     older, newer = parts_of(path, "steps")
-    pq.write_table(pq.ParquetFile(older).read().drop_columns(["kind", "sync_ps"]), older)
+    pq.write_table(pq.ParquetFile(older).read().drop_columns(["kind", "compile_ps"]), older)
     pq.write_table(pq.ParquetFile(newer).read().append_column("mood", pa.array(["good"] * 4)), newer)
     run = open_run(path)
     assert run.table("steps")["kind"].to_pylist() == [None] * 4 + ["train"] * 4
-    assert run.table("steps")["sync_ps"].to_pylist() == [None] * 8
+    assert run.table("steps")["compile_ps"].to_pylist()[:4] == [None] * 4
     assert run.table("steps")["step"].to_pylist() == list(range(8))
     assert run.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "why"),
+    [
+        ("dur_ps", -5, "column 'dur_ps' holds -5: it is never negative"),
+        ("start_ps", -1, "column 'start_ps' holds -1: it is never negative"),
+        ("step", -1, "column 'step' holds -1: it is never negative"),
+        ("dur_ps", 2**62 + 1, "more than 53 days"),
+        ("dur_ps", 2**62, "together last longer than 106 days"),
+    ],
+)
+def test_times_that_no_job_has_are_left_out_and_told(tmp_path: Path, column: str, value: int, why: str):
+    path = run_with_steps(tmp_path, parts=2)
+    older, _ = parts_of(path, "steps")
+    rows = pq.ParquetFile(older).read()
+    index = rows.schema.get_field_index(column)
+    values = [value] * 4 if value == 2**62 else [value, *rows.column(column).to_pylist()[1:]]
+    pq.write_table(rows.set_column(index, rows.schema.field(index), pa.array(values, pa.int64())), older)
+    run = open_run(path)
+    assert run.table("steps")["step"].to_pylist() == [4, 5, 6, 7]
+    assert len(run.problems) == 1
+    assert why in run.problems[0]
+
+
+def test_of_steps_with_one_number_the_first_counts_and_the_others_are_told(tmp_path: Path):
+    path = run_with_steps(tmp_path, parts=2)
+    older, newer = parts_of(path, "steps")
+    rows = pq.ParquetFile(newer).read()
+    index = rows.schema.get_field_index("step")
+    pq.write_table(rows.set_column(index, rows.schema.field(index), pa.array([2, 3, 4, 4], pa.int64())), newer)
+    run = open_run(path)
+    assert run.table("steps")["step"].to_pylist() == [0, 1, 2, 3, 4]
+    assert run.table("steps")["start_ps"].to_pylist()[:4] == pq.ParquetFile(older).read()["start_ps"].to_pylist()
+    assert "3 of its steps have the number of another one" in run.problems[0]
+
+
+def test_a_part_made_to_fill_the_memory_is_refused(tmp_path: Path):
+    path = run_with_steps(tmp_path, parts=1)
+    (part,) = parts_of(path, "steps")
+    schema = pq.ParquetFile(part).schema_arrow
+    zeros, nothing = pa.array(np.zeros(8_000_000, np.int64)), pa.nulls(8_000_000)
+    columns = [zeros if field.type == pa.int64() else nothing.cast(field.type) for field in schema]
+    pq.write_table(pa.table(columns, schema=schema), part, compression="zstd")
+    assert part.stat().st_size < 500_000
+    run = open_run(path)
+    assert run.table("steps").num_rows == 0
+    assert "are not the data of a job" in run.problems[0]
 
 
 @pytest.mark.parametrize("change", ["missing", "renamed", "wrong type", "null", "not text"])

@@ -98,7 +98,6 @@ STEPS = TableSpec(
         _ps("dur_ps", "from the start to the next step's start (or to the end of the loop's body)"),
         _ps("input_ps", "waiting for the next batch, part of dur_ps", nullable=True),
         _ps("dispatch_ps", "the loop's body less the time known to wait for the device", nullable=True),
-        _ps("sync_ps", "the host waiting for the device, where it can be seen", nullable=True),
         _ps("compile_ps", "tracing and compiling programs during the step", nullable=True),
         _name("kind", "the user's hint (`run.phase`) in force, null where none was given", nullable=True),
         _count("host_rss_bytes", "resident memory of the process, sampled", "bytes", nullable=True),

@@ -190,6 +190,26 @@ class Sampled(Once):
         return replace(self, captured=captured, strata=strata, cluster=renumber(self.cluster[index])[1])
 
 
+RANGE_STEPS = 5
+"""Steps in a row that are taken together where their scatter is added up: about a window's worth."""
+
+
+def step_ranges(sampled: Sampled) -> Int64s:
+    """`[n_captured]`, number of the range of steps in which each captured step's window lies, from 0.
+
+    On one host each window is a range of its own. The windows of several hosts over the same steps are one: what makes
+    these steps unlike others (their data, a machine that all share) may do so on all hosts alike.
+    """
+    row, cluster = sampled.captured.row, sampled.cluster
+    host, attempt, step = (column[row] for column in (sampled.steps.host, sampled.steps.attempt, sampled.steps.step))
+    if not len(row) or (host == host[0]).all():
+        return cluster
+    first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, cluster, step)
+    place = np.column_stack([attempt, first[cluster] // RANGE_STEPS])
+    return np.unique(place, axis=0, return_inverse=True)[1].ravel()
+
+
 def assign_strata(steps: StepSeries, labels: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Stratum of every step `[n_steps]`, and host and phase of every stratum `[n_strata]`."""
     hosts, host = renumber(steps.host)

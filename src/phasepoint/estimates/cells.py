@@ -20,9 +20,14 @@ is why sizes matter: one uncaptured step of a second weighs as it should. τ² i
 drawn towards that of the other groups (base) or towards the greatest a share can have, R (1 − R), with the weight of
 a few windows, since three windows that happen to agree prove little.
 
+Hosts that capture the same steps do not tell of them independently. What is estimated for the run has the windows of
+all hosts over the same steps as one cluster; the errors of the base shares, which each host has for itself, are added
+up by such ranges of steps (`DesignEffect`).
+
 Source: Cochran, Sampling Techniques (3rd ed.), ch. 6 (ratio), 9 (clusters of unequal size); Royall, "On Finite
     Population Sampling Theory under Certain Linear Regression Models" (1970), for the variance of a prediction;
-    Bhatia and Davis, "A Better Bound on the Variance" (2000), for R (1 − R).
+    Bhatia and Davis, "A Better Bound on the Variance" (2000), for R (1 − R); Kish, Survey Sampling (1965), 5.4, for the
+    design effect.
 """
 
 from collections.abc import Sequence
@@ -34,7 +39,16 @@ from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median as median_of
 from phasepoint.core.statistics import weighted_median
-from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, Sampled, group_strata
+from phasepoint.estimates.captured import (
+    COMPILING,
+    INPUT,
+    N_WORK,
+    PARTS,
+    RANGE_STEPS,
+    Sampled,
+    group_strata,
+    step_ranges,
+)
 
 BASE_REACH, LONG_REACH = 1.2, 3.0
 """Ends of the cells base and long, in medians of a phase's work."""
@@ -55,11 +69,13 @@ class CellSample:
         x: `[n]`, size per window, above 0.
         y: `[n, k]`, quantities in it.
         weight: `[n]`, 1 / probability up to a factor.
+        cluster: `[n]`, number of each window, or of each range of steps.
     """
 
     x: Floats
     y: Floats
     weight: Floats
+    cluster: Int64s
 
     @property
     def ratio(self) -> Floats:
@@ -138,8 +154,6 @@ def cut_work(work_ps: Floats, median_ps: Floats) -> tuple[Floats, Floats, Floats
     return base, long, work_ps - base - long
 
 
-BLOCK_STEPS = 5
-"""Uncaptured steps are taken by so many together when their scatter is added up: about a window's worth."""
 LEAST_EXCESS_WINDOWS = 4
 """Time beyond base is rare: below so many random windows that hold some, those opened by choice are used too."""
 
@@ -182,6 +196,7 @@ class Fit:
         far: shares of work beyond 3 medians.
         spread: `[k]`, variance of the base shares from one group to another.
         by_choice: per group, whether windows opened by choice had to stand in for random ones.
+        errors: where several hosts were seen, per group how each of its windows moves its base shares; else empty.
     """
 
     cells: Cells
@@ -190,6 +205,20 @@ class Fit:
     far: CellShares | None
     spread: Floats
     by_choice: tuple[bool, ...]
+    errors: tuple["ShareErrors | None", ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ShareErrors:
+    """How far each window of a group moves the group's base shares.
+
+    Attributes:
+        range: `[n]`, number of the range of steps that each window lies in.
+        error: `[n, k]`, weight · (y − x · ratio) / Σ weight x: they add up to nothing.
+    """
+
+    range: Int64s
+    error: Floats
 
 
 def cut_cells(sampled: Sampled) -> Cells:
@@ -209,14 +238,16 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
         extra: `[n_captured, k]`, further quantities that go with work.
     """
     cells, row, weight = sampled.once(cut_cells), sampled.captured.row, sampled.captured.weight
+    ranges = sampled.once(step_ranges)
     quantities = np.column_stack([sampled.captured.parts_ps[:, :N_WORK].astype(np.float64), extra])
     base, long, far = (cells.sizes[row, cell] for cell in (BASE, LONG, FAR))
-    shares, by_choice = _fit_base(sampled, cells.group, base, quantities, (long == 0) & (far == 0))
+    samples, by_choice = _sample_base(sampled, cells.group, base, quantities, (long == 0) & (far == 0))
+    shares = tuple(_base_shares(samples))
     left = quantities - _explained(shares, cells.group[sampled.of_captured], base, quantities)
-    long_shares = _fit_excess(np.where(far == 0, long, 0), left, sampled.cluster, weight)
+    long_shares = _fit_excess(np.where(far == 0, long, 0), left, ranges, weight)
     if long_shares is not None:
         left = left - long[:, None] * long_shares.ratio
-    far_shares = _fit_excess(far, left, sampled.cluster, weight)
+    far_shares = _fit_excess(far, left, ranges, weight)
     return Fit(
         cells=cells,
         base=shares,
@@ -224,6 +255,7 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
         far=far_shares or _lent(long_shares),
         spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
         by_choice=by_choice,
+        errors=() if ranges is sampled.cluster else tuple(_errors(sampled, sample) for sample in samples),
     )
 
 
@@ -236,7 +268,7 @@ def _fit_waits(sampled: Sampled) -> tuple[CellShares | None, CellShares | None]:
     found, parts = [], sampled.captured.parts_ps.astype(np.float64)
     for wait_ps, part in ((sampled.steps.input_ps, _INPUT), (sampled.steps.compile_ps, _COMPILING)):
         size = wait_ps[sampled.captured.row].astype(np.float64)
-        sample = _sample(size, parts[:, [part]], sampled.cluster, sampled.captured.weight)
+        sample = _sample(size, parts[:, [part]], sampled.once(step_ranges), sampled.captured.weight)
         found.append(None if sample is None else cell_shares(sample))
     return found[0], found[1]
 
@@ -264,10 +296,10 @@ def _sizes(
     return (*cut_work(work, median[sampled.stratum] if len(median) else work), waits[:, 0], waits[:, 1])
 
 
-def _fit_base(
+def _sample_base(
     sampled: Sampled, group: Int64s, base: Floats, quantities: Floats, clean: Bools
-) -> tuple[tuple[CellShares | None, ...], tuple[bool, ...]]:
-    """Shares of base per group, from steps without excess where there are any, and whether by windows of choice."""
+) -> tuple[list[CellSample | None], tuple[bool, ...]]:
+    """Base per group, from steps without excess where there are any, and whether by windows of choice."""
     mine, chance = group[sampled.of_captured], np.isfinite(sampled.captured.weight)
     samples, by_choice = [], []
     for index in range(int(group.max(initial=-1)) + 1):
@@ -276,7 +308,17 @@ def _fit_base(
         random = len(np.unique(sampled.cluster[use & chance])) >= 2
         samples.append(_sample(np.where(use, base, 0), quantities, sampled.cluster, sampled.captured.weight))
         by_choice.append(not random and not bool(chance[use].all()))
-    return tuple(_base_shares(samples)), tuple(by_choice)
+    return samples, tuple(by_choice)
+
+
+def _errors(sampled: Sampled, sample: CellSample | None) -> ShareErrors | None:
+    if sample is None:
+        return None
+    range_of = np.zeros(int(sampled.cluster.max()) + 1, np.int64)
+    range_of[sampled.cluster] = sampled.once(step_ranges)
+    residual = sample.y - sample.x[:, None] * sample.ratio
+    error = sample.weight[:, None] * residual / (sample.weight * sample.x).sum()
+    return ShareErrors(range_of[sample.cluster], np.asarray(error, np.float64))
 
 
 def _explained(shares: Sequence[CellShares | None], mine: Int64s, base: Floats, quantities: Floats) -> Floats:
@@ -303,7 +345,7 @@ def _sample(x: Floats, y: Floats, cluster: Int64s, weight: Floats, least: int = 
     if random:
         of_window[cluster[use]] = weight[use]
     kept = sums_x > 0
-    return CellSample(sums_x[kept], sums_y[kept], of_window[kept])
+    return CellSample(sums_x[kept], sums_y[kept], of_window[kept], np.flatnonzero(kept))
 
 
 def _base_shares(samples: Sequence[CellSample | None]) -> list[CellShares | None]:
@@ -360,8 +402,8 @@ def _rest(sampled: Sampled, sizes: Sequence[Floats], borrowed: Bools) -> tuple[F
     rest[sampled.captured.row] = False
     totals, squares = np.zeros((n, N_CELLS)), np.zeros((n, N_CELLS))
     where = np.flatnonzero(rest)
-    within = np.where(borrowed[stratum[where]], 0, where // BLOCK_STEPS)
-    most = len(stratum) // BLOCK_STEPS + 1
+    within = np.where(borrowed[stratum[where]], 0, where // RANGE_STEPS)
+    most = len(stratum) // RANGE_STEPS + 1
     blocks, block = renumber(stratum[where] * most + within)
     owner = blocks // most
     for cell in range(N_CELLS):
@@ -376,7 +418,7 @@ def _weighted_rest(sampled: Sampled, weight: Floats, sizes: Sequence[Floats], bo
     weight[sampled.captured.row] = 0
     totals: Floats = np.column_stack([np.bincount(stratum, weight * size, n) for size in sizes]).astype(np.float64)
     # What is in excess comes in single steps; base and waits last for blocks of steps.
-    block = [np.minimum(weight, 1 if cell in (LONG, FAR) else BLOCK_STEPS) for cell in range(N_CELLS)]
+    block = [np.minimum(weight, 1 if cell in (LONG, FAR) else RANGE_STEPS) for cell in range(N_CELLS)]
     squares = np.column_stack([np.bincount(stratum, weight * b * x**2, n) for b, x in zip(block, sizes, strict=True)])
     return totals, np.asarray(np.where(borrowed[:, None], totals**2, squares), np.float64)
 

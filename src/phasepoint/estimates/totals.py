@@ -3,15 +3,28 @@
 How sure that is follows from the scatter of these shares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
 from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED, Stratum
-from phasepoint.estimates.cells import BASE, COMPILE, FAR, LONG, WAIT, CellShares, Fit, bounded_scatter, exposed_part
+from phasepoint.estimates.cells import (
+    BASE,
+    BOUND_PRIOR,
+    COMPILE,
+    FAR,
+    GROUP_PRIOR,
+    LONG,
+    WAIT,
+    CellShares,
+    Fit,
+    bounded_scatter,
+    exposed_part,
+)
 from phasepoint.estimates.op_columns import OpKey
 from phasepoint.phases.clock.accounting import closed
 from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
@@ -124,14 +137,16 @@ def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
     freedoms: list[float] = []
     chosen = np.array(members, np.int64)
     composition = np.zeros(len(fit.spread))
-    for group in np.unique(fit.cells.group[chosen]).tolist():
+    groups = np.unique(fit.cells.group[chosen]).tolist()
+    alike = design_effect(fit, dict(zip(groups, _rest_by_group(fit, chosen, groups), strict=True)))
+    for group in groups:
         mine = chosen[fit.cells.group[chosen] == group]
         base = fit.base[group]
         if base is None:
             continue
         sizes, squares = fit.cells.rest[mine].sum(axis=0), fit.cells.squares[mine].sum(axis=0)
-        rows.append(_with_waits(base.variance(sizes[BASE], squares[BASE])))
-        freedoms.append(base.freedom)
+        rows.append(_with_waits(base.variance(sizes[BASE], squares[BASE]) * alike.factor))
+        freedoms.append(min(base.freedom, alike.freedom / len(groups)))
         lent = mine[fit.cells.borrowed[mine]]
         if len(lent):
             rows.append(_with_waits(fit.spread * float((fit.cells.rest[lent, BASE] ** 2).sum())))
@@ -156,6 +171,47 @@ def part_variances(fit: Fit, members: Sequence[int]) -> tuple[Floats, Floats]:
             rows.append(row)
             freedoms.append(shares.freedom)
     return np.array(rows), np.array(freedoms)
+
+
+@dataclass(frozen=True, eq=False)
+class DesignEffect:
+    """What it costs that several hosts were seen in the same steps.
+
+    Attributes:
+        factor: `[k]`, variance of a sum over hosts as a multiple of what it were if their windows were independent.
+        freedom: degrees of freedom of the sum's variance at most: by ranges of steps.
+    """
+
+    factor: Floats
+    freedom: float
+
+
+def design_effect(fit: Fit, rest: Mapping[int, float]) -> DesignEffect:
+    """How much the errors of the hosts' base shares go together, drawn towards that all do, as `BOUND_PRIOR` ranges.
+
+    Args:
+        fit: shares and sizes.
+        rest: group → size of the base that its shares are applied to.
+    """
+    told = [(size, fit.errors[group]) for group, size in rest.items()] if fit.errors else []
+    errors = [(found.range, size * found.error) for size, found in told if found is not None]
+    if len(errors) < 2:
+        return DesignEffect(np.ones(len(fit.spread)), np.inf)
+    ranges, number = renumber(np.concatenate([which for which, _ in errors]))
+    error = np.concatenate([moved for _, moved in errors])
+    sums, most = np.zeros((2, len(ranges), error.shape[1]))
+    np.add.at(sums, number, error)
+    np.add.at(most, number, np.abs(error))
+    apart = np.maximum((error**2).sum(axis=0), 1e-300)
+    together, at_most = (sums**2).sum(axis=0) / apart, (most**2).sum(axis=0) / apart
+    factor = (len(ranges) * together + BOUND_PRIOR * at_most) / (len(ranges) + BOUND_PRIOR)
+    return DesignEffect(np.maximum(factor, 1.0), len(ranges) - 1 + GROUP_PRIOR)
+
+
+def _rest_by_group(fit: Fit, chosen: Int64s, groups: Sequence[int]) -> list[float]:
+    """Size of the base that each group's shares are applied to."""
+    sizes = np.bincount(fit.cells.group[chosen], fit.cells.rest[chosen, BASE])
+    return [float(size) for size in sizes[groups]]
 
 
 def _with_waits(work: Floats) -> Floats:

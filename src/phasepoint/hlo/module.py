@@ -14,11 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.packing import PackedTooFar, unpack_zstd
 from phasepoint.hlo.schema import load_schema
 from phasepoint.hlo.shapes import Shape, ShapeCache
-
-MAX_HLO_BYTES = 1 << 30
-"""Bound for one unpacked proto of an untrusted run."""
 
 _LEVEL = 6
 """Of Zstandard, a choice between size and time."""
@@ -31,22 +29,20 @@ def pack_hlo(proto: bytes) -> bytes:
     return packed
 
 
-def unpack_hlo(packed: bytes, *, max_bytes: int = MAX_HLO_BYTES) -> bytes:
+def unpack_hlo(packed: bytes) -> bytes:
     """The serialised `HloProto` of a frame.
 
     Raises:
-        SourceError: it is no such frame, damaged, or larger than `max_bytes`.
+        SourceError: it is no such frame, damaged, or unpacks to more than a program holds.
     """
     if not packed.startswith(_MAGIC):
         raise SourceError(f"no frame of Zstandard in the {len(packed)} bytes of a program's HLO")
     try:
-        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
-            proto: bytes = stream.read(max_bytes + 1)
+        return unpack_zstd(packed)
+    except PackedTooFar as error:
+        raise SourceError(f"a program's HLO: {error}") from error
     except OSError as error:
         raise SourceError(f"a program's HLO of {len(packed)} bytes is damaged: {error}") from error
-    if len(proto) > max_bytes:
-        raise SourceError(f"a program's HLO unpacks to more than {max_bytes} bytes")
-    return proto
 
 
 MAX_NESTING = 100

@@ -360,7 +360,7 @@ class Background:
         if converter is None or self._parts.output.host != 0:
             return  # one converter serves all hosts of a run
         if final:
-            converter.stop()
+            self._parts.account.spend("convert", converter.stop())
         elif not self.guard.off:
             self._parts.account.spend("convert", converter.tend(self._parts.controller.allowance_ps(now_ps)))
 

@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from msgspec import Struct
-from msgspec.structs import replace
-
-from phasepoint.core.units import PS_PER_MS, PS_PER_NS
+from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, lower_quartile
 from phasepoint.recorder.output import Row
@@ -22,12 +19,9 @@ from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.recorder.resume.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.seam.guard import guarded, guarded_even_off
 from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, CompiledProgram
-from phasepoint.recorder.windows.budget import MOST_OVER
-from phasepoint.recorder.windows.planner import SETTLED_STEPS, RequestedWindow, Situation, WindowPlanner
+from phasepoint.recorder.windows.planner import RequestedWindow, Situation, WindowPlanner
+from phasepoint.recorder.windows.ranked import SharedDelays
 from phasepoint.recorder.windows.runner import CapturedWindow, EndedBy
-
-UNSEEN_WINDOW_PS = 50 * PS_PER_MS
-"""What a window of other ranks is taken to cost while this one has had none. A choice, as dear as a first window."""
 
 Status = Literal["ok", "failed"]
 
@@ -45,23 +39,6 @@ OPEN_LIMIT_S = 1.0
 
 REPLAY_STEPS = CAPACITY // 4
 """Steps of the past that are kept before the flusher is let to write them."""
-
-
-class _SharedWindow(Struct, frozen=True):
-    """Windows that this rank, or others, opened so soon after one another that they cannot be told apart.
-
-    Attributes:
-        first_step, last_step: steps before which the first and the last of them opened.
-        began_ns: when the first did.
-        spent_ps: what own windows had cost by then.
-        windows: how many there are.
-    """
-
-    first_step: int
-    began_ns: int
-    spent_ps: int
-    last_step: int = 0
-    windows: int = 0
 
 
 class Recorder:
@@ -101,8 +78,7 @@ class Recorder:
         self._has_begun = False
         self._looked_ns = 0
         background.each_round = self.keep_looking
-        self._shared: _SharedWindow | None = None
-        self._waited_ns = self._waits_charged_ns = 0
+        self._delays = SharedDelays(parts.account, planner)
         self._places = LoopPlaces()
 
     def ask(self) -> None:
@@ -361,12 +337,10 @@ class Recorder:
         parts.controller.held_bytes = parts.inbox.held_bytes()
         self._spend_clock()
         typical_ns = steps.typical_ns(None)
-        if self._shared is not None:
-            self._settle_shared(self._shared, now_ns, typical_ns)
+        usual_ps = None if typical_ns is None or steps.is_outside else typical_ns * PS_PER_NS
+        self._delays.settle(steps.step, now_ns * PS_PER_NS, usual_ps)
         opening = self._planner.look(self._situation(now_ns, typical_ns))
-        if self._planner.window_step == steps.step:
-            before = self._shared or _SharedWindow(steps.step, now_ns, parts.account.windows_ps)
-            self._shared = replace(before, last_step=steps.step, windows=before.windows + 1)
+        self._delays.note(steps.step, now_ns * PS_PER_NS)
         parts.account.spend("clock", (parts.clock.now_ns() - began_ns) * PS_PER_NS)
         if opening is None:
             return False
@@ -381,28 +355,6 @@ class Recorder:
         if opening.plan is not None:
             self._flusher.wake()  # it sleeps until the window's time is over
         return True
-
-    def _settle_shared(self, window: "_SharedWindow", now_ns: int, typical_ns: int | None) -> None:
-        """A window of this job's ranks is over: charge what it held this one up by, beyond what its own took.
-
-        As with a window's own excess, a running sum lets chance cancel; one window is charged no more than so many
-        times the mean of the own ones, as an evaluation or a checkpoint may have come in between.
-        """
-        if self._steps.step - window.last_step < SETTLED_STEPS:
-            return
-        count, self._shared = self._steps.step - window.first_step, None
-        if typical_ns is None or self._steps.is_outside:
-            return
-        own_ps = self._parts.account.windows_ps
-        mean_ps = own_ps // max(self._parts.account.windows, 1) or UNSEEN_WINDOW_PS
-        most_ns = window.windows * MOST_OVER * mean_ps // PS_PER_NS
-        delay_ns = min(now_ns - window.began_ns - count * typical_ns, most_ns)
-        for _ in range(window.windows):
-            self._planner.settled(delay_ns * PS_PER_NS // window.windows)
-        self._waited_ns += delay_ns - (own_ps - window.spent_ps) // PS_PER_NS
-        charged_ns = max(0, self._waited_ns - self._waits_charged_ns)
-        self._waits_charged_ns += charged_ns
-        self._parts.account.spend("wait", charged_ns * PS_PER_NS)
 
     def _situation(self, now_ns: int, typical_ns: int | None) -> Situation:
         steps, elapsed_ps = self._steps, self._parts.epoch.to_ps(now_ns)

@@ -314,7 +314,7 @@ def _put_object(location: Location, relative: str, data: bytes | pa.Buffer) -> N
 
 def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, durable: bool) -> None:
     target = Path(location.path(relative))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     temporary = _write_temporary(target, data, durable=durable)
     try:
         temporary.replace(target)
@@ -327,7 +327,7 @@ def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, 
 
 def _create_local(location: Location, relative: str, data: bytes) -> bool:
     target = Path(location.path(relative))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     temporary = _write_temporary(target, data, durable=True)
     try:
         target.hardlink_to(temporary)
@@ -403,6 +403,20 @@ def _move_objects(location: Location, source: str, target: str) -> None:
     for info in filesystem.get_file_info(pafs.FileSelector(root, recursive=True)):
         if info.type == pafs.FileType.File:
             filesystem.move(info.path, f"{location.path(target)}{info.path[len(root) :]}")
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, so that a power cut does not take it with what was synced in it."""
+    if folder.is_dir():
+        return
+    if not folder.parent.is_dir():
+        _make_folder(folder.parent)
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    _sync_directory(folder.parent)
 
 
 def _write_temporary(target: Path, data: bytes | pa.Buffer, *, durable: bool) -> Path:

@@ -13,6 +13,7 @@ from hashlib import sha256
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -112,6 +113,10 @@ def _decode_names(names: _Names) -> frozenset[str]:
 PART_SUFFIX = ".parquet"
 MAX_PART_ROWS = 200_000_000  # a choice: rows of a part of an untrusted run; a merged part of weeks has some millions
 MAX_PART_BYTES = 16 << 30  # a choice: bytes of it once decoded
+FREE_PART_BYTES = 256 << 20
+"""A part that decodes to no more than this is read in any case."""
+MOST_PART_RATIO = 256
+"""Bytes once decoded, of a byte in the file, beyond that. A million steps of 88 bytes each take some 4 MB: 22 times."""
 
 _THREADS_PAY_BYTES = 1 << 20
 """Handing a smaller part to the thread pool takes longer than reading it: 0.5 ms instead of 0.3."""
@@ -159,6 +164,9 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         if rows > MAX_PART_ROWS or size > MAX_PART_BYTES:
             raise TableError(f"{rows} rows and {size} bytes are more than a part may hold")
         present = set(file.schema_arrow.names)
+        decoded = max(size, 8 * rows * len(present))
+        if decoded > FREE_PART_BYTES + MOST_PART_RATIO * data.size:
+            raise TableError(f"{data.size} bytes that decode to {decoded} are not the data of a job")
         table = file.read(
             [c.name for c in spec.columns if c.name in present], use_threads=data.size > _THREADS_PAY_BYTES
         )
@@ -172,7 +180,30 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
     for column in spec.columns:
         if column.nullable and column.name in missing:
             table = table.append_column(column.name, pa.nulls(rows, column.type))
-    return validate_table(spec.name, table)
+    table = validate_table(spec.name, table)
+    _check_values(spec, table)
+    return table
+
+
+MOST_PS = 1 << 62
+"""53 days: no step, window or program of a session lasts longer, and two of them can be added up in int64."""
+_NOT_NEGATIVE = frozenset(("dur_ps", "input_ps", "dispatch_ps", "compile_ps", "wall_ps", "self_ps", "total_ps"))
+
+
+def _check_values(spec: TableSpec, table: pa.Table) -> None:
+    """Refuse times that no job has, which later sums would turn into other times."""
+    for column in spec.columns:
+        values = table.column(column.name)
+        if not pa.types.is_int64(column.type) or values.null_count == len(values):
+            continue
+        numbers = values.to_numpy()
+        low, high = int(np.nanmin(numbers)), int(np.nanmax(numbers))
+        if low < 0 and (column.name in _NOT_NEGATIVE or spec.name == "steps"):
+            raise TableError(f"column {column.name!r} holds {low}: it is never negative")
+        if column.unit == "ps" and max(high, -low) > MOST_PS:
+            raise TableError(f"column {column.name!r} holds {high} ps, more than 53 days")
+        if spec.name == "steps" and column.name == "dur_ps" and numbers.sum(dtype=np.float64) > 2 * MOST_PS:
+            raise TableError("its steps together last longer than 106 days")
 
 
 def write_table_part(location: Location, shard: str, table_name: str, part_name: str, table: pa.Table) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from phasepoint.core.errors import StoreError
+from phasepoint.core.packing import PackedTooFar, most_unpacked
 from phasepoint.store.filesystem import Location, read_file, write_file
 
 RAW_FOLDER = "raw"
@@ -112,6 +113,8 @@ def _decompress(name: str, stored: pa.Buffer, max_bytes: int) -> bytes:
         raise _corrupt(name, "it does not begin with a zstd frame of known size")
     if size > max_bytes:
         raise _too_large(name, max_bytes)
+    if size > most_unpacked(stored.size):
+        raise StoreError(f"{name}: {PackedTooFar(stored.size)}")
     try:
         return bytes(pa.decompress(stored, decompressed_size=size, codec="zstd", asbytes=True))
     except (pa.ArrowException, OSError) as error:

@@ -123,7 +123,12 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTa
         except FileNotFoundError:
             continue
         if _merged_of(part_names(location, folder)) == _merged_of(names):
-            return ShardTable(order_rows(spec, tables), tuple(lost), names)
+            rows = order_rows(spec, tables)
+            again = sum(table.num_rows for table in tables) - rows.num_rows
+            if again and spec.name == "steps":
+                reason = f"{again} of its steps have the number of another one; the first counts"
+                lost.append(LostPart(shard, spec.name, location.show(folder), reason))
+            return ShardTable(rows, tuple(lost), names)
     raise StoreError(f"{location.show(folder)}: its parts kept changing while they were read; try again")
 
 
@@ -147,7 +152,14 @@ def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
     if spec.order_by and table.num_rows > 1 and not _is_sorted(table, spec.order_by):
         order = pc.sort_indices(table, sort_keys=[(key, "ascending") for key in spec.order_by])
         table = table.take(order).combine_chunks()
-    return table
+    return _drop_same_steps(table) if spec.name == "steps" else table
+
+
+def _drop_same_steps(table: pa.Table) -> pa.Table:
+    """Sorted steps, of those with one number the first."""
+    step = table.column("step").to_numpy()
+    is_first = np.concatenate(([True], step[1:] != step[:-1]))[: len(step)]
+    return table if is_first.all() else table.filter(pa.array(is_first)).combine_chunks()
 
 
 def join_tables(tables: Sequence[pa.Table], empty: pa.Table) -> pa.Table:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.statistics import quantile_ps
+from phasepoint.core.statistics import median_ps, quantile_ps
 from phasepoint.core.units import format_counted, format_ps
+from phasepoint.estimates.captured import PARTS, Captured
 from phasepoint.estimates.estimates import Estimates
 from phasepoint.phases.clock.accounting import (
     CHECKPOINT,
@@ -22,7 +23,7 @@ from phasepoint.phases.clock.accounting import (
     recording_cost,
 )
 from phasepoint.phases.clock.breakdown import ClockAccount, OpTime
-from phasepoint.phases.clock.hosts import compare_hosts
+from phasepoint.phases.clock.hosts import HostWait, compare_hosts, median_error_ps
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
 from phasepoint.phases.detection.table import DEFAULT_METHOD
@@ -249,7 +250,7 @@ def summarize(analysis: Analysis) -> RunSummary:
     )
     host = reference_host(clock)
     elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
-    hosts = compare_hosts(clock, tables["steps"], tables["windows"])
+    hosts = compare_hosts(clock, tables["windows"], _waits_for_others(clock, estimates.seen))
     not_enough = find_shortfall(run, clock, tables)
     summary = RunSummary(
         version=SUMMARY_VERSION,
@@ -376,3 +377,14 @@ def _check_closure(summary: RunSummary) -> RunSummary:
         if found_ps != expected_ps:
             raise AssertionError(f"{what} add up to {found_ps} ps, not to {expected_ps} ps")
     return summary
+
+
+def _waits_for_others(clock: RunClock, seen: Captured) -> dict[int, HostWait]:
+    """Host → the time that its captured steps spend in collectives which nothing hides."""
+    wait_ps, host = seen.parts_ps[:, PARTS.index("communication")], clock.host[seen.row]
+    found = {}
+    for one in np.unique(host).tolist():
+        mine = wait_ps[host == one]
+        windows = len(np.unique(seen.window[host == one]))
+        found[one] = HostWait(median_ps(mine), median_error_ps(mine, windows))
+    return found

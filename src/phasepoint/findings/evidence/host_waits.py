@@ -84,26 +84,17 @@ class OwnTime:
 def own_times(view: FindingsView) -> tuple[OwnTime, ...]:
     """By host; hosts of which no wait is known are left out.
 
-    The wait is `sync_ps` where the clock has it. Else it is that of the captured steps: the time charged to
-    communication, or the collectives that the framework marks, whichever is more.
+    The wait is that of the captured steps: the time charged to communication, or the collectives that the framework
+    marks, whichever is more.
     """
-    sync = view.table("steps").column("sync_ps")
-    if sync.null_count < len(sync):
-        rows = np.flatnonzero(pc.is_valid(sync).to_numpy())
-        wait_ps = sync.take(rows).to_numpy().astype(np.int64)
-        cluster = rows
-    else:
-        rows, cluster = view.captured.row, view.captured.window
-        communication_ps = view.captured.parts_ps[:, PARTS.index("communication")]
-        wait_ps = np.minimum(np.maximum(communication_ps, _marked_ps(view)[rows]), view.clock.dur_ps[rows])
+    rows = view.captured.row
+    communication_ps = view.captured.parts_ps[:, PARTS.index("communication")]
+    wait_ps = np.minimum(np.maximum(communication_ps, _marked_ps(view)[rows]), view.clock.dur_ps[rows])
     host = view.clock.host[rows]
-    return tuple(
-        _of_host(view, rows[host == one], wait_ps[host == one], cluster[host == one])
-        for one in np.unique(host).tolist()
-    )
+    return tuple(_of_host(view, rows[host == one], wait_ps[host == one]) for one in np.unique(host).tolist())
 
 
-def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s) -> OwnTime:
+def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s) -> OwnTime:
     clock, host = view.clock, int(view.clock.host[rows[0]])
     at = np.flatnonzero(np.isin(view.captured.row, rows))
     parts_ps = view.captured.parts_ps[at]
@@ -111,7 +102,7 @@ def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s)
     dur_ps = clock.dur_ps[clock.host == host]
     middle_ps, middle_wait_ps = float(np.median(dur_ps)), float(np.median(wait_ps))
     # Steps of one window stand near one another and share what slowed them: only windows count as independent.
-    errors_ps = (_spread(wait_ps) / np.sqrt(len(np.unique(cluster))), _spread(dur_ps) / np.sqrt(len(dur_ps)))
+    errors_ps = (_spread(wait_ps) / np.sqrt(windows), _spread(dur_ps) / np.sqrt(len(dur_ps)))
     return OwnTime(
         host=host,
         own_ps=middle_ps - middle_wait_ps,
@@ -121,7 +112,7 @@ def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s, cluster: Int64s)
         parts_ps=np.median(parts_ps, axis=0).astype(np.int64) if len(at) else np.zeros(len(PARTS), np.int64),
         parts_error_ps=_OF_MEDIAN
         * np.array([_spread(part) if len(at) else 0 for part in parts_ps.T])
-        / np.sqrt(max(windows, 1)),
+        / np.sqrt(windows),
         windows=windows,
     )
 

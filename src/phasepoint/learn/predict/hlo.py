@@ -5,25 +5,19 @@ Only text needs JAX (its library has XLA's parser), and what is not optimised ne
 Programs that are not optimised yet, and functions: compiled here, on the CPU, by JAX.
 """
 
-import gzip
 import re
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from io import BytesIO
 from typing import Any
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
+from phasepoint.core.packing import PackedTooFar, is_packed, unpack_gzip
 from phasepoint.hlo.module import Module, decode_module, link_module
 from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
 from phasepoint.learn.predict.types import MeasuredProgram
 
-MOST_BYTES = 2**31 - 1
-"""What protobuf can hold; a packed file that grows beyond is refused before it is read."""
-
-_GZIP = b"\x1f\x8b"
 _HLO_TEXT = re.compile(rb"\s*(?://[^\n]*\n\s*)*HloModule\b")
 _MLIR_TEXT = re.compile(rb"\s*(?:#[^\n]*\n\s*)*(?:module\b|\"builtin\.module\")")
 _GPU_MARKS = ("__cublas$", "__cudnn$", "__triton", "triton_", "__gpu$", "cu_threefry", "__hip")
@@ -78,17 +72,16 @@ def unpack(data: bytes, where: str) -> bytes:
     """Data without its gzip packing.
 
     Raises:
-        SourceError: it is damaged, or holds more than a proto can.
+        SourceError: it is damaged, or holds more than a program does.
     """
-    if not data.startswith(_GZIP):
+    if not is_packed(data):
         return data
     try:
-        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
-            plain = file.read(MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SourceError(f"{where}: packed with gzip, and damaged: {error}; copy the file again") from error
-    if len(plain) > MOST_BYTES:
-        raise SourceError(f"{where}: more than 2 GiB when unpacked, which no HLO proto can hold")
+        plain, problem = unpack_gzip(data)
+    except PackedTooFar as error:
+        raise SourceError(f"{where}: {error}") from error
+    if problem is not None:
+        raise SourceError(f"{where}: packed with gzip, and damaged: {problem}; copy the file again")
     return plain
 
 

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
+from phasepoint.core.packing import PackedTooFar, unpack_zstd
 from phasepoint.learn.hlo_graph.kernels import Kernels
-from phasepoint.learn.predict.hlo import MOST_BYTES, HloProgram, compile_function, read_hlo
+from phasepoint.learn.predict.hlo import HloProgram, compile_function, read_hlo
 from phasepoint.learn.predict.types import MeasuredProgram
 from phasepoint.store import Run, Shard, open_run
 
@@ -301,10 +302,8 @@ def _measured_ps(program: HloProgram) -> int:
 
 def _unpack(data: bytes, where: str) -> bytes:
     try:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            plain: bytes = stream.read(MOST_BYTES + 1)
-    except (OSError, pa.ArrowInvalid) as error:
+        return unpack_zstd(data)
+    except PackedTooFar as error:
+        raise SourceError(f"{where}: {error}") from error
+    except OSError as error:
         raise SourceError(f"{where}: its HLO is damaged: {error}; convert the run's windows again") from error
-    if len(plain) > MOST_BYTES:
-        raise SourceError(f"{where}: more than 2 GiB of HLO, which no proto can hold")
-    return plain

@@ -1,6 +1,7 @@
 """The job's hosts side by side, and which of them holds the others up."""
 
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 STRAGGLER_RATIO = 0.05
 """A host is called a straggler from 5 % over the hosts' median on: less is within what hosts differ by anyway."""
+
+ERRORS = 3
+"""Standard errors by which it must stand out."""
 
 
 @dataclass(frozen=True)
@@ -50,34 +54,60 @@ class HostSummary:
     note: str | None
 
 
-def compare_hosts(clock: RunClock, steps: pa.Table, windows: pa.Table) -> tuple[HostSummary, ...]:
-    """One row per host. A straggler is judged by its own part of the step, where the wait for the device is known.
+@dataclass(frozen=True)
+class HostWait:
+    """How long a host waits for the others in a step.
+
+    Attributes:
+        median_ps: of the steps that were captured.
+        error_ps: standard error of it.
+    """
+
+    median_ps: int
+    error_ps: float
+
+
+def compare_hosts(clock: RunClock, windows: pa.Table, waits: Mapping[int, HostWait]) -> tuple[HostSummary, ...]:
+    """One row per host. A straggler is judged by its own part of the step, where every host's wait is known.
 
     In a synchronous job every host's steps last equally long, since all wait for the slowest; what tells the slowest
-    apart is the time it does not spend waiting, `dur_ps − sync_ps`.
+    apart is the time it does not spend waiting.
+
+    Args:
+        clock: the run's steps.
+        windows: columns `host`.
+        waits: host → its wait in a step, as windows saw it.
     """
     hosts = sorted({session.host for session in clock.sessions})
-    own = {host: own_ps for host in hosts if (own_ps := _own_median_ps(clock, steps, host)) is not None}
-    usual_ps = statistics.median(own.values()) if len(own) > 1 else None
-    return tuple(_summarize(clock, windows, host, own.get(host), usual_ps) for host in hosts)
+    known = waits if set(hosts) <= set(waits) else {}
+    own = {
+        host: max(median_ps(clock.dur_ps[mine]) - (known[host].median_ps if known else 0), 0)
+        for host in hosts
+        if (mine := clock.host == host).any()
+    }
+    usual = _Usual(
+        statistics.median(own.values()) if len(own) > 1 else None,
+        max((wait.error_ps for wait in known.values()), default=0.0),
+    )
+    return tuple(_summarize(clock, windows, host, own.get(host), usual) for host in hosts)
 
 
-def _own_median_ps(clock: RunClock, steps: pa.Table, host: int) -> int | None:
-    mine = clock.host == host
-    if not mine.any():
-        return None
-    sync_ps = pc.fill_null(steps.column("sync_ps"), 0).to_numpy()
-    return median_ps((clock.dur_ps - sync_ps)[mine])
+@dataclass(frozen=True)
+class _Usual:
+    """The hosts' median own part of a step, None for a single host; how well waits are known."""
+
+    own_ps: float | None
+    error_ps: float
 
 
-def _summarize(
-    clock: RunClock, windows: pa.Table, host: int, own_ps: int | None, usual_ps: float | None
-) -> HostSummary:
+def _summarize(clock: RunClock, windows: pa.Table, host: int, own_ps: int | None, usual: _Usual) -> HostSummary:
     sessions = clock.of_host(host)
     mine = clock.host == host
     dur_ps: Int64s = clock.dur_ps[mine]
+    usual_ps = usual.own_ps
     slower = own_ps / usual_ps - 1 if own_ps is not None and usual_ps else None
-    straggler = slower is not None and slower > max(STRAGGLER_RATIO, _noise(dur_ps))
+    noise = _noise(dur_ps) + ERRORS * usual.error_ps / usual_ps if usual_ps else 0.0
+    straggler = slower is not None and slower > max(STRAGGLER_RATIO, noise)
     note = None
     if straggler and own_ps is not None and usual_ps is not None:
         note = f"its own part of a step takes {format_ps(own_ps)}, {format_ratio(slower)} more than the hosts' median"
@@ -98,6 +128,15 @@ def _summarize(
 
 
 def _noise(dur_ps: Int64s) -> float:
-    """Standard error of the median, relative: 1.25 × 1.48 × MAD / √n for normal noise, three times over."""
-    middle_ps = median_ps(dur_ps)
-    return float(3 * 1.86 * median_absolute_deviation_ps(dur_ps) / max(middle_ps, 1) / np.sqrt(len(dur_ps)))
+    """Standard error of the median, relative, three times over."""
+    return ERRORS * median_error_ps(dur_ps, len(dur_ps)) / max(median_ps(dur_ps), 1)
+
+
+def median_error_ps(values_ps: Int64s, independent: int) -> float:
+    """Standard error of a median: 1.25 × 1.48 × MAD / √n for normal noise.
+
+    Args:
+        values_ps: at least one.
+        independent: how many of them count as independent.
+    """
+    return float(1.86 * median_absolute_deviation_ps(values_ps) / np.sqrt(max(independent, 1)))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.store import Shard
+from phasepoint.store import Session, Shard
 
 CLOCK_COLUMNS = ("host", "attempt", "step", "start_ps", "dur_ps", "input_ps", "compile_ps")
 """Columns of the steps table that a series holds."""
@@ -209,15 +209,24 @@ def _sessions(
         rows = np.flatnonzero((series.host == shard.host) & (series.attempt == shard.attempt))
         first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         ends = series.start_ps[first:end] + series.dur_ps[first:end]
-        closed_ns = shard.session.closed_unix_ns
-        seen = [last_seen_ps.get(key, 0), int(ends.max()) if len(ends) else 0]
-        if closed_ns is not None:
-            seen.append((closed_ns - epoch_ns) * 1000)
+        seen = [last_seen_ps.get(key, 0), int(ends.max()) if len(ends) else 0, _told_wall_ps(shard.session)]
         inside_ps = sum_ps(series.dur_ps[first:end])
-        offset_ps = max((epoch_ns - first_epoch_ns.setdefault(shard.host, epoch_ns)) * 1000, 0)
+        after_ps = (epoch_ns - first_epoch_ns.setdefault(shard.host, epoch_ns)) * 1000
+        offset_ps = min(max(after_ps, 0), _INT64_MAX // 2)  # what a run says of itself is not trusted
         wall_ps = max(*seen, inside_ps)
         sessions.append(SessionClock(*key, shard.state, offset_ps, wall_ps, first, end))
     return tuple(sessions)
+
+
+def _told_wall_ps(session: Session) -> int:
+    """How long a session says it lasted; 0 where it does not say, or says what cannot be.
+
+    By the recorder's own clock where it is there: the machine's may have been set meanwhile.
+    """
+    told_ps = session.tally.get("wall_ps")
+    if told_ps is None and session.closed_unix_ns is not None:
+        told_ps = (session.closed_unix_ns - session.epoch_unix_ns) * 1000
+    return told_ps if told_ps is not None and 0 <= told_ps <= _INT64_MAX else 0
 
 
 def read_numbers(table: pa.Table, name: str, *, missing: int = 0) -> Int64s:

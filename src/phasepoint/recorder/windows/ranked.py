@@ -5,7 +5,7 @@ slow the job down by fourteen times the budget that each of them keeps. So they 
 work out: whether a window opens before a step follows from the run's seed and the step's number, and so does which
 ranks capture in it, `MOST_CAPTURING` at most, others at every window. What a window costs the job is what it costs the
 slowest of those who capture: every rank sees that as steps that last longer than usual, whether it captures or not
-(`Recorder` charges it as `wait`), so every rank's account is that of the job's critical path, and their chances agree.
+(`SharedDelays` charges it as `wait`), so every rank's account is that of the job's critical path; their chances agree.
 
 Chances are rounded down to powers of `CHANCE_STEP`, since ranks whose accounts differ a little must mean the same
 steps. Where they do not, the windows of the greater chance hold those of the smaller.
@@ -17,9 +17,17 @@ Source: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
 
 import math
 
-from phasepoint.core.units import PS_PER_S
-from phasepoint.recorder.windows.budget import LEAST_DISTANCE_PS, SPENDABLE, THINNING, BudgetController
-from phasepoint.recorder.windows.planner import NEVER, SETTLED_STEPS, Opening, Situation, WindowPlanner
+from phasepoint.core.units import PS_PER_MS, PS_PER_S
+from phasepoint.recorder.clock.cost import CostAccount
+from phasepoint.recorder.windows.budget import LEAST_DISTANCE_PS, MOST_OVER, SPENDABLE, THINNING, BudgetController
+from phasepoint.recorder.windows.planner import (
+    NEVER,
+    SETTLED_STEPS,
+    Opening,
+    RequestedWindow,
+    Situation,
+    WindowPlanner,
+)
 
 MOST_CAPTURING = 4
 """Ranks that capture in one window. The slowest of them delays the job: of four whose costs vary by a third, 1.3 times
@@ -35,6 +43,9 @@ ranks that find out a little apart then mean the same step."""
 
 MEAN_WINDOWS = 30
 """The mean delay is that of about so many windows. A choice: it follows a job that changes within minutes."""
+
+UNSEEN_WINDOW_PS = 50 * PS_PER_MS
+"""What a window of other ranks is taken to cost while this one has had none. A choice, as dear as a first window."""
 
 _MASK = (1 << 64) - 1
 """The hash's numbers have 64 bits."""
@@ -122,6 +133,57 @@ class RankedPlanner(WindowPlanner):
             return first
         every = _choice_steps(now.any_step_ps)
         return min(first, (now.step // every + 1) * every)
+
+
+class SharedDelays:
+    """Charges what windows of a job's ranks hold this one up by, beyond what its own take.
+
+    Windows so soon after one another that they cannot be told apart are charged together. As with a window's own
+    excess, a running sum lets chance cancel; a window is charged no more than `MOST_OVER` times the mean of the own
+    ones, as an evaluation or a checkpoint may have come in between.
+
+    Args:
+        account: where it is charged.
+        planner: that opens the windows, and is told of each one's delay.
+    """
+
+    def __init__(self, account: CostAccount, planner: WindowPlanner | RequestedWindow) -> None:
+        self._account, self._planner = account, planner
+        self._first_step = self._last_step = self._windows = self._began_ps = self._spent_ps = 0
+        self._waited_ps = self._charged_ps = 0
+
+    def note(self, step: int, now_ps: int) -> None:
+        """The planner was asked before a step; perhaps a window of the ranks begins there."""
+        if self._planner.window_step != step:
+            return
+        if not self._windows:
+            self._first_step, self._began_ps, self._spent_ps = step, now_ps, self._account.windows_ps
+        self._last_step = step
+        self._windows += 1
+
+    def settle(self, step: int, now_ps: int, usual_ps: int | None) -> None:
+        """Charge the windows that began, where they are over by this step.
+
+        Args:
+            step: number of the step that is about to begin.
+            now_ps: the time.
+            usual_ps: what a step takes now; None where that is not known, or other things than steps came in between.
+        """
+        if not self._windows or step - self._last_step < SETTLED_STEPS:
+            return
+        windows, self._windows = self._windows, 0
+        if usual_ps is None:
+            return
+        own_ps = self._account.windows_ps
+        mean_ps = own_ps // max(self._account.windows, 1) or UNSEEN_WINDOW_PS
+        delay_ps = now_ps - self._began_ps - (step - self._first_step) * usual_ps
+        delay_ps = min(delay_ps, windows * MOST_OVER * mean_ps)
+        for _ in range(windows):
+            self._planner.settled(delay_ps // windows)
+        self._waited_ps += delay_ps - (own_ps - self._spent_ps)
+        charged_ps = max(0, self._waited_ps - self._charged_ps)
+        self._charged_ps += charged_ps
+        self._account.spend("wait", charged_ps)
 
 
 def _choice_steps(step_ps: int | None) -> int:

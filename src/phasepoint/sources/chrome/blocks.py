@@ -16,13 +16,13 @@ from isal import igzip_lib, isal_zlib
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.packing import PackedTooFar, is_packed, most_unpacked
 from phasepoint.sources.chrome.json_bytes import PADDING
 
 BLOCK_BYTES = 8 << 20  # a choice: some 25,000 events at a time
 MAX_EVENT_BYTES = 32 << 20
 """An event that goes on for longer is taken for damaged; so much is held while its end is looked for."""
 
-_GZIP = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 20  # a choice: of packed bytes that are unpacked at once
 _LOOK_BACK_BYTES = 1 << 16  # a choice: some 200 events, of which one ends
 
@@ -150,9 +150,10 @@ class FileBytes:
         self._file = path.open("rb", buffering=0)
         self._machine = None
         self._rest = memoryview(b"")
+        self._packed_bytes = path.stat().st_size
         head = self._file.read(2)
         self._file.seek(0)
-        if head == _GZIP:
+        if is_packed(head):
             self._machine = isal_zlib.decompressobj(31)
 
     def __enter__(self) -> "FileBytes":
@@ -165,13 +166,15 @@ class FileBytes:
         """Fill some of the room.
 
         Raises:
-            SourceError: it cannot be read, or nothing of it can be unpacked.
+            SourceError: it cannot be read, nothing of it can be unpacked, or more than a trace can hold.
         """
         try:
             count = self._file.readinto(room) if self._machine is None else self._unpack(room)
         except OSError as error:
             raise SourceError(f"{self._path}: cannot be read: {error.strerror or error}") from error
         self.size += count
+        if self._machine is not None and self.size > most_unpacked(self._packed_bytes):
+            raise SourceError(f"{self._path}: {PackedTooFar(self._packed_bytes)}")
         return count
 
     def _unpack(self, room: memoryview) -> int:
@@ -191,7 +194,7 @@ class FileBytes:
         try:
             if machine.eof:
                 rest = machine.unused_data or self._file.read(_PIECE_BYTES)
-                if not rest.startswith(_GZIP):
+                if not is_packed(rest):
                     return False
                 self._machine = machine = isal_zlib.decompressobj(31)
                 packed = rest

@@ -3,9 +3,7 @@
 A format is told by a file's content: names and suffixes are not to be trusted.
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.packing import PackedTooFar, is_packed, unpack_gzip
 
 if TYPE_CHECKING:
     from phasepoint.sources.events.capture import Capture, CaptureRequest, ReadFile
 
 HEAD_BYTES = 1 << 16
 """So much of a file is looked at. Kineto writes pages of device properties before its first event, others metadata."""
-
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -184,34 +181,18 @@ def read_capture(capture_format: str, data: bytes | Path, request: "CaptureReque
     return FORMAT_OF[capture_format].read(data, request)
 
 
-def is_packed(head: bytes) -> bool:
-    """Whether a file that begins so is packed with gzip."""
-    return head.startswith(_GZIP)
-
-
 def unpack(data: bytes, name: str) -> bytes:
     """The file's content without gzip, if it is packed; what a truncated one still gives.
 
     Raises:
-        SourceError: it is packed, and nothing of it can be unpacked.
+        SourceError: it is packed, and nothing of it can be unpacked, or more than a trace can hold.
     """
     if not is_packed(data):
         return data
     try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        left = _unpack_what_is_there(data)
-        if not left:
-            raise SourceError(f"{name}: gzip data that cannot be unpacked: {error}") from error
-        return left
-
-
-def _unpack_what_is_there(data: bytes) -> bytes:
-    machine = zlib.decompressobj(wbits=31)
-    pieces = []
-    try:
-        for begin in range(0, len(data), HEAD_BYTES):
-            pieces.append(machine.decompress(data[begin : begin + HEAD_BYTES]))
-    except zlib.error:
-        pass
-    return b"".join(pieces)
+        content, problem = unpack_gzip(data)
+    except PackedTooFar as error:
+        raise SourceError(f"{name}: {error}") from error
+    if problem is not None and not content:
+        raise SourceError(f"{name}: gzip data that cannot be unpacked: {problem}")
+    return content

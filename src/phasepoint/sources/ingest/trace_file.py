@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.packing import is_packed
 from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.sources.events.capture import NO_WORK, Capture, CaptureRequest, ReadFile
-from phasepoint.sources.ingest.formats import FORMAT_OF, HEAD_BYTES, TraceFormat, is_packed, unpack
+from phasepoint.sources.ingest.formats import FORMAT_OF, HEAD_BYTES, TraceFormat, unpack
 
 
 def read_file(file: Path, format: str) -> ReadFile:

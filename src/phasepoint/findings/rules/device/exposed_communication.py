@@ -43,6 +43,10 @@ _QUERY = """select host, device, op, sum(count) as executions, sum(self_ps) as s
 where op in ({ops}) and step is not null group by all order by self_ps desc"""
 
 
+_QUERY_UNNAMED = """select host, "window", step, device, wall_ps from breakdowns
+where category = 'communication' and wall_ps > 0 order by wall_ps desc"""
+
+
 def find(view: FindingsView) -> list[Finding]:
     """Exposed collectives of the whole run."""
     view.need_windows()
@@ -67,14 +71,19 @@ def find(view: FindingsView) -> list[Finding]:
             remedy="start collectives in buckets during the backward pass: DistributedDataParallel(bucket_cap_mb=25), "
             "FSDP backward_prefetch=BACKWARD_PRE; JAX on GPU: --xla_gpu_enable_latency_hiding_scheduler=true; or "
             "exchange less: bfloat16 gradients, accumulation over several batches",
-            evidence=(
-                Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _QUERY.format(ops=listed)),
-            ),
+            evidence=(_evidence(named, listed),),
             confidence="medium",
             wrong_if="the collectives wait for a late device that was not captured, or (on CPUs) need the cores that "
             "compute",
         )
     ]
+
+
+def _evidence(named: tuple[str, ...], listed: str) -> Evidence:
+    """The collectives with their ops; where the time was seen and no op of it, the time."""
+    if not named:
+        return Evidence("time in collectives that have no name", "breakdowns", _QUERY_UNNAMED)
+    return Evidence(f"collectives, the largest first: {', '.join(named)}", "ops", _QUERY.format(ops=listed))
 
 
 def _of_devices(view: FindingsView) -> tuple[RunTime, tuple[str, ...], float]:

@@ -1,8 +1,8 @@
 """One host is late: the others wait for it in every collective.
 
 **Formula.** In a synchronous job the steps of all hosts last equally long, because all wait for the slowest. The
-slowest is recognised by its own part of a step: the duration less the wait for others (`sync_ps` of the step clock,
-else the time in collectives of the captured steps). Without the late host, a step would be shorter on every host, by
+slowest is recognised by its own part of a step: the duration less the wait for others (the time in collectives of the
+captured steps). Without the late host, a step would be shorter on every host, by
 the difference between its own part and that of the next slowest host. If hosts do not wait for each other (their steps
 differ as much as their own parts do), only the steps of the late host would be shorter. If these own parts vary too
 much to decide (as on a shared machine), the parts of the latest host's captured steps are compared with the largest
@@ -146,12 +146,6 @@ def _evidence(own: list[OwnTime], late: _Late) -> Evidence:
     whole = (
         f"its own part of a step takes {format_ps(latest.own_ps)}, the next slowest host's {format_ps(own[1].own_ps)}"
     )
-    if not latest.parts_ps.any():
-        return Evidence(
-            whole,
-            "steps",
-            "select host, cast(median(dur_ps - sync_ps) as bigint) as own_ps from steps group by host order by host",
-        )
     waits_ps = float(np.median([host.wait_ps for host in own[1:]]))
     waits = f"the others wait {format_ps(waits_ps)} a step, it {format_ps(latest.wait_ps)}"
     if late.part is not None:
@@ -166,9 +160,7 @@ def _evidence(own: list[OwnTime], late: _Late) -> Evidence:
 
 
 def _what_takes_longer(own: list[OwnTime]) -> str | None:
-    """The part of which the latest host has most more than the others; None where nothing was captured."""
-    if not own[0].parts_ps.any():
-        return None
+    """The part of which the latest host has most more than the others; None where it has more of none."""
     more_ps = own[0].parts_ps - np.median([host.parts_ps for host in own[1:]], axis=0)
     more_ps[PARTS.index("communication")] = 0
     return PARTS[int(np.argmax(more_ps))] if more_ps.max() > 0 else None

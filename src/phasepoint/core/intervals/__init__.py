@@ -160,7 +160,7 @@ def partition(layers: Sequence[IntervalSet], low_ps: Int64s, high_ps: Int64s) ->
 
 
 def _union_of_many(start_ps: Int64s, end_ps: Int64s, where: NDArray[np.bool_]) -> IntervalSet:
-    from phasepoint.core.interval_merge import join_runs
+    from phasepoint.core.intervals.merge import join_runs
 
     capacity = int(np.count_nonzero(where)) if len(where) else len(start_ps)
     start, end, begin = np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity + 1, np.int64)
@@ -172,7 +172,7 @@ def _union_of_many(start_ps: Int64s, end_ps: Int64s, where: NDArray[np.bool_]) -
 
 def _merge_runs(start: Int64s, end: Int64s, begin: Int64s, n_runs: int) -> IntervalSet:
     """Runs of intervals that neither overlap nor touch within their run, merged; the arrays are written over."""
-    from phasepoint.core.interval_merge import merge_pairs
+    from phasepoint.core.intervals.merge import merge_pairs
 
     if n_runs > 1:
         spare = np.empty(begin[n_runs], np.int64), np.empty(begin[n_runs], np.int64)

@@ -1,0 +1,94 @@
+"""Packed data of unknown origin: unpacked no further than its packed size makes likely.
+
+1.5 MB of gzip can hold 1.5 GB, of which a reader makes twice as much. So how large a file is says how much of memory
+reading it takes: what unpacks to more than `MOST_RATIO` times its size, beyond `FREE_BYTES`, is refused.
+"""
+
+import zlib
+
+import pyarrow as pa
+
+from phasepoint.core.units import format_bytes
+
+MOST_RATIO = 64
+"""Three times as much as the profilers' traces that shrink most: of 40 real ones the median shrinks 12 times by gzip,
+the last 22 times (rocprofv3's JSON)."""
+
+FREE_BYTES = 32 << 20
+"""What unpacks to no more than this is read in any case: a few kilobytes shrink further."""
+
+_GZIP = b"\x1f\x8b"
+
+
+class PackedTooFar(Exception):
+    """Data unpack to more than `most_unpacked` allows; the message says it, with what to do."""
+
+    def __init__(self, packed_bytes: int) -> None:
+        super().__init__(
+            f"{format_bytes(packed_bytes)} unpack to more than {format_bytes(most_unpacked(packed_bytes))}, "
+            f"{MOST_RATIO} times as much and more than any trace does: a damaged file, or one made to fill the memory; "
+            "if you trust it, unpack it first"
+        )
+
+
+def most_unpacked(packed_bytes: int) -> int:
+    """Bytes that so many packed ones may unpack to."""
+    return FREE_BYTES + MOST_RATIO * packed_bytes
+
+
+def is_packed(head: bytes) -> bool:
+    """Whether a file that begins so is packed with gzip."""
+    return head.startswith(_GZIP)
+
+
+def unpack_gzip(data: bytes, *, most_bytes: int | None = None) -> tuple[bytes, str | None]:
+    """Content of gzip's members, and what was wrong with them, None where nothing was.
+
+    Args:
+        data: packed; truncated or damaged data give what comes before.
+        most_bytes: what they may unpack to, `most_unpacked` by default.
+
+    Raises:
+        PackedTooFar: they unpack to more.
+
+    Example:
+        >>> import gzip
+        >>> unpack_gzip(gzip.compress(b"trace"))
+        (b'trace', None)
+    """
+    most = most_unpacked(len(data)) if most_bytes is None else most_bytes
+    pieces, size, rest = [], 0, data
+    try:
+        while is_packed(rest):
+            machine = zlib.decompressobj(wbits=31)
+            while not machine.eof:
+                piece = machine.decompress(rest, most - size + 1)
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise PackedTooFar(len(data))
+                rest = machine.unconsumed_tail
+                if not rest and not machine.eof:
+                    return b"".join(pieces), "the gzip data is cut off"
+            rest = machine.unused_data
+    except zlib.error as error:
+        return b"".join(pieces), str(error)
+    return b"".join(pieces), None
+
+
+def unpack_zstd(data: bytes) -> bytes:
+    """Content of frames of Zstandard.
+
+    Raises:
+        PackedTooFar: they unpack to more than `most_unpacked` allows.
+        OSError: they are damaged.
+    """
+    most = most_unpacked(len(data))
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            plain: bytes = stream.read(most + 1)
+    except pa.ArrowInvalid as error:
+        raise OSError(str(error)) from error
+    if len(plain) > most:
+        raise PackedTooFar(len(data))
+    return plain

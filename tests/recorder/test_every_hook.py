@@ -1,0 +1,48 @@
+"""A fault in every hook of the recorder, one by one, found by reflection: the job is unharmed, and is told.
+
+A new guarded method is in this test by itself: a job must reach it, or `UNREACHED` must say why none here does.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hook_faults import FRAMEWORK, JOBS, every_hook
+
+UNREACHED: dict[str, str] = {}
+"""By hook (`module:Class.method`, without the package's name), why no job here reaches it."""
+
+
+def run_jobs(job, folder, *more):
+    command = [sys.executable, str(Path(__file__).with_name("hook_faults.py")), job, str(folder), *more]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert not done.returncode, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def with_marks(job):
+    return pytest.param(job, marks=getattr(pytest.mark, FRAMEWORK.get(job, "jax")))
+
+
+@pytest.mark.parametrize("job", [with_marks(job) for job in JOBS])
+def test_a_fault_in_any_hook_harms_no_job_and_is_told(tmp_path, job):
+    plain, counted, *faults = run_jobs(job, tmp_path)
+    assert plain["digest"]
+    assert counted["digest"] == plain["digest"]
+    assert len(faults) > 3
+    for fault in faults:
+        assert fault["reached"] == [fault["hook"]], fault
+        assert fault["status"] == 0, fault
+        assert fault["digest"] == plain["digest"], fault
+        assert "planted" in fault["stderr"] + "".join(fault["told"]), fault
+        assert "Traceback" not in fault["stderr"], fault
+
+
+@pytest.mark.jax
+@pytest.mark.torch
+def test_every_hook_is_reached_by_some_job(tmp_path):
+    reached = {hook for job in JOBS for hook in run_jobs(job, tmp_path / job, "count")[1]["reached"]}
+    left = {hook.removeprefix("phasepoint.recorder.") for hook in set(every_hook()) - reached}
+    assert left == set(UNREACHED)
