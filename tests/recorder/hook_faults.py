@@ -169,7 +169,7 @@ def two_lines(folder: Path) -> str:
     with record(folder / "run", budget=0.5) as run:
         for number in run.steps(range(60)):
             net(torch.randn(8, 8)).square().mean().backward()
-            run.log({"loss": number})
+            run.log(loss=number)
             if number % 20 == 19:
                 torch.save(net.state_dict(), folder / "0.pt")
                 run.checkpoint(str(folder / "0.pt"))

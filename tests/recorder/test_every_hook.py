@@ -11,7 +11,31 @@ from pathlib import Path
 import pytest
 from hook_faults import FRAMEWORK, JOBS, every_hook
 
-UNREACHED: dict[str, str] = {}
+_FEW = "ends a job with too few steps to open a recording"
+_PLACED = "needs a loader whose place can be saved: test_resume.py"
+_OFF = "called by a fault: test_recorder_faults.py"
+
+UNREACHED = {
+    "autosteps.sources.jax.annotation:StepAnnotations.finish": _FEW,
+    "autosteps.sources.jax.clock:JaxClock._exit": _FEW,
+    "autosteps.sources.jax.clock:JaxClock._remember_compiled": "needs a program that is compiled ahead of time",
+    "autosteps.sources.jax.optax:OptaxUpdates.finish": _FEW,
+    "autosteps.sources.keras:KerasLoop._batch_ended": "needs Keras",
+    "autosteps.sources.lightning:LightningLoop._after": "needs Lightning",
+    "autosteps.sources.lightning:LightningLoop._before": "needs Lightning",
+    "autosteps.sources.torch.clock:TorchClock._exit": _FEW,
+    "autosteps.sources.torch.updates:ParameterUpdates.finish": _FEW,
+    "autosteps.unrecorded:UnrecordedSteps.open": "of `phasepoint stack measure`, which records nothing",
+    "background:Background.cost": "read by who asks a recording what it cost",
+    "profilers.late:_LateSession._adopt": "needs a framework that is imported after the recording has begun",
+    "recorder:Recorder.abandon": _OFF,
+    "recorder:Recorder.before_placed": _PLACED,
+    "recorder:Recorder.begin_placed": _PLACED,
+    "recorder:Recorder.end_placed": _PLACED,
+    "recorder:Recorder.on_compile": "needs a program that is compiled while its steps are recorded",
+    "windows.runner:WindowRunner.interrupted": "needs steps longer than a window: test_torch_interrupts.py",
+    "windows.runner:WindowRunner.stop_abandoned": _OFF,
+}
 """By hook (`module:Class.method`, without the package's name), why no job here reaches it."""
 
 

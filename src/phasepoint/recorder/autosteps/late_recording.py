@@ -213,6 +213,9 @@ class LateRecording:
                 if self.leader is None:
                     finish()
         self.close()
+        recording, self._recording = self._recording, None
+        if recording is not None and os.getpid() == self._pid:  # closing failed
+            recording.stop_at_exit()
 
     def ask(self) -> None:
         """The open step ends and the next one may begin."""
@@ -265,15 +268,16 @@ class LateRecording:
             return
         if recording is None:
             self._tell_hints()
-            self._tell_fault()
+            self.tell_fault()
             return
         if finish is not None and not self.guard.off:
             finish()
         self._recording = self._recorder = None
         recording.stop_at_exit()
-        self._tell_fault()
+        self.tell_fault()
 
-    def _tell_fault(self) -> None:
+    def tell_fault(self) -> None:
+        """What went wrong and was not told yet, a line each."""
         for guard in (self.guard, *self._source_guards):
             reason, guard.reason = guard.reason, None
             if reason is not None:

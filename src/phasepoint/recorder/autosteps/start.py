@@ -1,5 +1,6 @@
 """Begins to look for steps in a process that was started by `phasepoint record`."""
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -81,4 +82,6 @@ def start_from_environ() -> None:
     except (ValueError, TypeError) as error:
         sys.stderr.write(f"phasepoint: not recorded: {VARIABLE} holds no options: {error}\n")
         return
-    AutoRecorder(options).install()
+    recorder = AutoRecorder(options)
+    atexit.register(recorder.late.tell_fault)  # the first that is registered is the last that is called
+    recorder.install()
