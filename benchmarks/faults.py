@@ -164,7 +164,7 @@ def run_trial(name: str, folder: Path, rng: random.Random, longest_s: float) -> 
         rank.wait_for("0")
     for _ in range(0 if job.moment == "training" else rng.randint(1, 3) if job.moment == "saves" else 1):
         ranks[0].wait_for(job.moment)
-    after_s = rng.uniform(0.0, {"training": longest_s, "saves": 0.1, "ends": 0.6}[job.moment])
+    after_s = rng.uniform(0.0, {"training": longest_s, "saves": 0.1, "ends": 0.15}[job.moment])
     time.sleep(after_s)
     for rank in ranks:
         rank.kill()
