@@ -6,8 +6,6 @@ reading it takes: what unpacks to more than `MOST_RATIO` times its size, beyond 
 
 import zlib
 
-import pyarrow as pa
-
 from phasepoint.core.units import format_bytes
 
 MOST_RATIO = 64
@@ -83,6 +81,8 @@ def unpack_zstd(data: bytes) -> bytes:
         PackedTooFar: they unpack to more than `most_unpacked` allows.
         OSError: they are damaged.
     """
+    import pyarrow as pa  # formats are listed in help, which loads no library
+
     most = most_unpacked(len(data))
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
