@@ -33,10 +33,12 @@ UNREACHED = {
     "recorder:Recorder.begin_placed": _PLACED,
     "recorder:Recorder.end_placed": _PLACED,
     "recorder:Recorder.on_compile": "needs a program that is compiled while its steps are recorded",
-    "windows.runner:WindowRunner.interrupted": "needs steps longer than a window: test_torch_interrupts.py",
     "windows.runner:WindowRunner.stop_abandoned": _OFF,
 }
 """By hook (`module:Class.method`, without the package's name), why no job here reaches it."""
+
+BY_CHANCE = {"windows.runner:WindowRunner.interrupted"}
+"""Reached where a busy machine makes a step longer than its window; by purpose in test_torch_interrupts.py."""
 
 
 def run_jobs(job, folder, *more):
@@ -44,6 +46,10 @@ def run_jobs(job, folder, *more):
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert not done.returncode, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def short(hook):
+    return hook.removeprefix("phasepoint.recorder.")
 
 
 def with_marks(job):
@@ -57,9 +63,11 @@ def test_a_fault_in_any_hook_harms_no_job_and_is_told(tmp_path, job):
     assert counted["digest"] == plain["digest"]
     assert len(faults) > 3
     for fault in faults:
-        assert fault["reached"] == [fault["hook"]], fault
         assert fault["status"] == 0, fault
         assert fault["digest"] == plain["digest"], fault
+        if not fault["reached"] and short(fault["hook"]) in BY_CHANCE:
+            continue
+        assert fault["reached"] == [fault["hook"]], fault
         assert "planted" in fault["stderr"] + "".join(fault["told"]), fault
         assert "Traceback" not in fault["stderr"], fault
 
@@ -68,5 +76,5 @@ def test_a_fault_in_any_hook_harms_no_job_and_is_told(tmp_path, job):
 @pytest.mark.torch
 def test_every_hook_is_reached_by_some_job(tmp_path):
     reached = {hook for job in JOBS for hook in run_jobs(job, tmp_path / job, "count")[1]["reached"]}
-    left = {hook.removeprefix("phasepoint.recorder.") for hook in set(every_hook()) - reached}
-    assert left == set(UNREACHED)
+    left = {short(hook) for hook in set(every_hook()) - reached}
+    assert left - BY_CHANCE == set(UNREACHED)

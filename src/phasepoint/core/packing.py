@@ -6,6 +6,7 @@ reading it takes: what unpacks to more than `MOST_RATIO` times its size, beyond 
 
 import zlib
 
+from phasepoint.core.errors import SourceError
 from phasepoint.core.units import format_bytes
 
 MOST_RATIO = 64
@@ -18,15 +19,20 @@ FREE_BYTES = 32 << 20
 _GZIP = b"\x1f\x8b"
 
 
-class PackedTooFar(Exception):
-    """Data unpack to more than `most_unpacked` allows; the message says it, with what to do."""
+class PackedTooFar(SourceError):
+    """Data unpack to more than `most_unpacked` allows. Exit code 7."""
 
-    def __init__(self, packed_bytes: int) -> None:
-        super().__init__(
-            f"{format_bytes(packed_bytes)} unpack to more than {format_bytes(most_unpacked(packed_bytes))}, "
-            f"{MOST_RATIO} times as much and more than any trace does: a damaged file, or one made to fill the memory; "
-            "if you trust it, unpack it first"
-        )
+    def __init__(self, name: str, packed_bytes: int) -> None:
+        super().__init__(tell_too_far(name, packed_bytes))
+
+
+def tell_too_far(name: str, packed_bytes: int) -> str:
+    """What is wrong with data that unpack to more than they may, and what to do."""
+    return (
+        f"{name}: {format_bytes(packed_bytes)} unpack to more than {format_bytes(most_unpacked(packed_bytes))}, "
+        f"{MOST_RATIO} times as much and more than any trace does: a damaged file, or one made to fill the memory; "
+        "if you trust it, unpack it first"
+    )
 
 
 def most_unpacked(packed_bytes: int) -> int:
@@ -39,22 +45,22 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(_GZIP)
 
 
-def unpack_gzip(data: bytes, *, most_bytes: int | None = None) -> tuple[bytes, str | None]:
+def unpack_gzip(data: bytes, name: str = "packed data") -> tuple[bytes, str | None]:
     """Content of gzip's members, and what was wrong with them, None where nothing was.
 
     Args:
         data: packed; truncated or damaged data give what comes before.
-        most_bytes: what they may unpack to, `most_unpacked` by default.
+        name: what messages call them.
 
     Raises:
-        PackedTooFar: they unpack to more.
+        PackedTooFar: they unpack to more than `most_unpacked` allows.
 
     Example:
         >>> import gzip
         >>> unpack_gzip(gzip.compress(b"trace"))
         (b'trace', None)
     """
-    most = most_unpacked(len(data)) if most_bytes is None else most_bytes
+    most = most_unpacked(len(data))
     pieces, size, rest = [], 0, data
     try:
         while is_packed(rest):
@@ -64,7 +70,7 @@ def unpack_gzip(data: bytes, *, most_bytes: int | None = None) -> tuple[bytes, s
                 pieces.append(piece)
                 size += len(piece)
                 if size > most:
-                    raise PackedTooFar(len(data))
+                    raise PackedTooFar(name, len(data))
                 rest = machine.unconsumed_tail
                 if not rest and not machine.eof:
                     return b"".join(pieces), "the gzip data is cut off"
@@ -74,8 +80,12 @@ def unpack_gzip(data: bytes, *, most_bytes: int | None = None) -> tuple[bytes, s
     return b"".join(pieces), None
 
 
-def unpack_zstd(data: bytes) -> bytes:
+def unpack_zstd(data: bytes, name: str = "packed data") -> bytes:
     """Content of frames of Zstandard.
+
+    Args:
+        data: packed.
+        name: what messages call them.
 
     Raises:
         PackedTooFar: they unpack to more than `most_unpacked` allows.
@@ -90,5 +100,5 @@ def unpack_zstd(data: bytes) -> bytes:
     except pa.ArrowInvalid as error:
         raise OSError(str(error)) from error
     if len(plain) > most:
-        raise PackedTooFar(len(data))
+        raise PackedTooFar(name, len(data))
     return plain

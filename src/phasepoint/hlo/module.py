@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.packing import PackedTooFar, unpack_zstd
+from phasepoint.core.packing import unpack_zstd
 from phasepoint.hlo.schema import load_schema
 from phasepoint.hlo.shapes import Shape, ShapeCache
 
@@ -38,9 +38,7 @@ def unpack_hlo(packed: bytes) -> bytes:
     if not packed.startswith(_MAGIC):
         raise SourceError(f"no frame of Zstandard in the {len(packed)} bytes of a program's HLO")
     try:
-        return unpack_zstd(packed)
-    except PackedTooFar as error:
-        raise SourceError(f"a program's HLO: {error}") from error
+        return unpack_zstd(packed, "a program's HLO")
     except OSError as error:
         raise SourceError(f"a program's HLO of {len(packed)} bytes is damaged: {error}") from error
 

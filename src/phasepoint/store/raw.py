@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from phasepoint.core.errors import StoreError
-from phasepoint.core.packing import PackedTooFar, most_unpacked
+from phasepoint.core.packing import most_unpacked, tell_too_far
 from phasepoint.store.filesystem import Location, read_file, write_file
 
 RAW_FOLDER = "raw"
@@ -114,7 +114,7 @@ def _decompress(name: str, stored: pa.Buffer, max_bytes: int) -> bytes:
     if size > max_bytes:
         raise _too_large(name, max_bytes)
     if size > most_unpacked(stored.size):
-        raise StoreError(f"{name}: {PackedTooFar(stored.size)}")
+        raise StoreError(tell_too_far(name, stored.size))
     try:
         return bytes(pa.decompress(stored, decompressed_size=size, codec="zstd", asbytes=True))
     except (pa.ArrowException, OSError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
-from phasepoint.core.packing import PackedTooFar, is_packed, unpack_gzip
+from phasepoint.core.packing import is_packed, unpack_gzip
 from phasepoint.hlo.module import Module, decode_module, link_module
 from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
 from phasepoint.learn.predict.types import MeasuredProgram
@@ -76,10 +76,7 @@ def unpack(data: bytes, where: str) -> bytes:
     """
     if not is_packed(data):
         return data
-    try:
-        plain, problem = unpack_gzip(data)
-    except PackedTooFar as error:
-        raise SourceError(f"{where}: {error}") from error
+    plain, problem = unpack_gzip(data, where)
     if problem is not None:
         raise SourceError(f"{where}: packed with gzip, and damaged: {problem}; copy the file again")
     return plain

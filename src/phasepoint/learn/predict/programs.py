@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
-from phasepoint.core.packing import PackedTooFar, unpack_zstd
+from phasepoint.core.packing import unpack_zstd
 from phasepoint.learn.hlo_graph.kernels import Kernels
 from phasepoint.learn.predict.hlo import HloProgram, compile_function, read_hlo
 from phasepoint.learn.predict.types import MeasuredProgram
@@ -259,7 +259,10 @@ def _shard_programs(run: Run, shard: Shard) -> list[HloProgram]:
         if row["hlo"] is None:
             continue
         where = f"program {row['name']} of {shard.name}"
-        program = read_hlo(_unpack(row["hlo"], where), where)
+        try:
+            program = read_hlo(unpack_zstd(row["hlo"], where), where)
+        except OSError as error:
+            raise SourceError(f"{where}: its HLO is damaged: {error}; convert the run's windows again") from error
         measured = _measured(program.kernels, times.get(row["program"], {}))
         notes = program.notes
         if measured is not None and measured.device.startswith("cpu"):
@@ -298,12 +301,3 @@ def _measured(kernels: Kernels, times: KernelTimes) -> MeasuredProgram | None:
 def _measured_ps(program: HloProgram) -> int:
     """Of all captured executions together."""
     return 0 if program.measured is None else program.measured.time_ps * program.measured.executions
-
-
-def _unpack(data: bytes, where: str) -> bytes:
-    try:
-        return unpack_zstd(data)
-    except PackedTooFar as error:
-        raise SourceError(f"{where}: {error}") from error
-    except OSError as error:
-        raise SourceError(f"{where}: its HLO is damaged: {error}; convert the run's windows again") from error

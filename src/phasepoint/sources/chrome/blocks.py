@@ -174,7 +174,7 @@ class FileBytes:
             raise SourceError(f"{self._path}: cannot be read: {error.strerror or error}") from error
         self.size += count
         if self._machine is not None and self.size > most_unpacked(self._packed_bytes):
-            raise SourceError(f"{self._path}: {PackedTooFar(self._packed_bytes)}")
+            raise PackedTooFar(str(self._path), self._packed_bytes)
         return count
 
     def _unpack(self, room: memoryview) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.packing import PackedTooFar, is_packed, unpack_gzip
+from phasepoint.core.packing import is_packed, unpack_gzip
 
 if TYPE_CHECKING:
     from phasepoint.sources.events.capture import Capture, CaptureRequest, ReadFile
@@ -189,10 +189,7 @@ def unpack(data: bytes, name: str) -> bytes:
     """
     if not is_packed(data):
         return data
-    try:
-        content, problem = unpack_gzip(data)
-    except PackedTooFar as error:
-        raise SourceError(f"{name}: {error}") from error
+    content, problem = unpack_gzip(data, name)
     if problem is not None and not content:
         raise SourceError(f"{name}: gzip data that cannot be unpacked: {problem}")
     return content
