@@ -12,6 +12,7 @@ with twice as many ranks. Each prints a digest of its parameters for every rank.
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -183,7 +184,7 @@ def run(job: Job, folder: Path, *, recorded: bool) -> Ran:
                 raise SystemExit(f"exit code {process.returncode}\n{said[-3000:]}")
     wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    ran = Ran(wall_s, cpu_s, sorted(line for line in said.splitlines() if line.startswith("digest ")), said)
+    ran = Ran(wall_s, cpu_s, sorted(re.findall(r"digest \d+ [0-9a-f]{16}", said)), said)
     if recorded:
         opened = open_run(str(out))
         for shard in (*opened.shards, *opened.other_shards):

@@ -227,6 +227,23 @@ def test_intervals_cover_in_replays_of_a_run_with_lasting_noise():
     assert worst < 0.08
 
 
+@pytest.mark.parametrize("one_in", [100, 500])
+def test_intervals_hold_where_rare_steps_last_long_for_another_reason(one_in):
+    """One step in `one_in` lasts five times as long, all of it idle; many a replay captures none of them."""
+    rng = np.random.default_rng(one_in)
+    n = 3000
+    dur, parts, _ = noisy_run(n, rng)
+    long = (rng.random(n) < 1 / one_in) * 4 * int(np.median(dur))
+    parts[:, CATEGORIES.index("idle")] += long
+    steps, labels, covered = steps_table(dur + long), np.zeros(n, np.int64), []
+    truth = dict(zip(CATEGORIES, parts.sum(axis=0).tolist(), strict=True))
+    for _ in range(40):
+        found = estimate_totals(steps, *captured_tables(parts, random_windows(n, 30, rng)), labels)
+        low, high = intervals_of(found.categories)["idle"]
+        covered.append(low <= truth["idle"] <= high)
+    assert mean(covered) >= 0.9
+
+
 def test_labels_must_fit():
     with pytest.raises(ValueError, match="1 labels for 2 steps"):
         estimate_totals(steps_table([1, 2]), *captured_tables([], []), np.zeros(1, np.int64))

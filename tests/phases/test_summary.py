@@ -10,6 +10,9 @@ from run_tables import MS
 from phasepoint.core.tables import table_from_columns, table_from_rows
 from phasepoint.phases.clock.accounting import _within
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
+from phasepoint.summary.details import compare_methods
+from phasepoint.summary.roofline import measure_phases
 from phasepoint.summary.summary import summarize_run
 
 S = 1000 * MS
@@ -106,6 +109,8 @@ def test_ops_of_a_step_whose_row_was_lost_do_not_count(path):
     assert summary.steps == 30
     assert summary.categories.captured_steps == 4
     assert summary.top_ops[0].count == 30
+    assert len(compare_methods(analyse_run(open_run(path)), 0)) == 4
+    assert sum(measure_phases(open_run(path))[1].column("calls").to_pylist()) == 4
 
 
 @pytest.fixture
@@ -338,6 +343,15 @@ def test_hosts_are_added_and_the_straggler_is_named(path):
     assert [(host.host, host.straggler) for host in summary.hosts] == [(0, False), (1, False), (2, True), (3, False)]
     assert summary.hosts[2].slower == pytest.approx(0.8)
     assert summary.phases[0].steps == 240
+
+
+def test_a_host_without_steps_is_no_straggler(path):
+    for host, n in ((0, 30), (1, 30), (2, 0)):
+        write_shard(path, host=host, steps=steps_of(np.full(n, 10 * MS)), close_after_s=1)
+    hosts = summarize_run(open_run(path)).hosts
+    assert [(host.steps, host.slower, host.straggler) for host in hosts] == [
+        (30, 0.0, False), (30, 0.0, False), (0, None, False),
+    ]  # fmt: skip
 
 
 def test_a_clock_that_was_set_does_not_lengthen_the_run(path):

@@ -69,11 +69,16 @@ def started(words, **environ):
     return subprocess.Popen(words, env={**os.environ, **environ}, stderr=subprocess.PIPE, text=True)
 
 
+BUSY_MACHINE = "most time passed outside steps"
+"""True of jobs of a second whose processes wait for one another to start."""
+
+
 def finish(*processes):
     for process in processes:
         _, stderr = process.communicate(timeout=200)
         assert process.returncode == 0, stderr
-        assert all(line.startswith("recorded: ") for line in stderr.splitlines()), stderr
+        said = [line for line in stderr.splitlines() if BUSY_MACHINE not in line]
+        assert all(line.startswith("recorded: ") for line in said), stderr
 
 
 def test_three_ranks_started_together(tmp_path):

@@ -7,8 +7,8 @@ A step's time is cut into cells, each with a size that is known (or nearly so) f
     input       its wait for input; the exposed part of it is `input`, the rest was hidden behind work
     compiling   its compilation, likewise
     base        work (time − input − compiling) up to 1.2 × the median work of its phase
-    long        work beyond that, up to 3 × the median
-    far         work beyond 3 × the median
+    long        work beyond that, of steps of up to 3 × the median
+    far         work beyond base of longer steps: whatever makes them so long makes all of it
 
 In each cell every part c has a share that is estimated from the captured steps (ratio estimator, windows as
 clusters): for base one set of shares per group of phases, for the others one for the run, since steps that last long
@@ -26,8 +26,8 @@ up by such ranges of steps (`DesignEffect`).
 
 Source: Cochran, Sampling Techniques (3rd ed.), ch. 6 (ratio), 9 (clusters of unequal size); Royall, "On Finite
     Population Sampling Theory under Certain Linear Regression Models" (1970), for the variance of a prediction;
-    Bhatia and Davis, "A Better Bound on the Variance" (2000), for R (1 − R); Kish, Survey Sampling (1965), 5.4, for the
-    design effect.
+    Bhatia and Davis, "A Better Bound on the Variance" (2000), for R (1 − R) and 1/4; Kish, Survey Sampling (1965), 5.4,
+    for the design effect.
 """
 
 from collections.abc import Sequence
@@ -51,12 +51,14 @@ from phasepoint.estimates.captured import (
 )
 
 BASE_REACH, LONG_REACH = 1.2, 3.0
-"""Ends of the cells base and long, in medians of a phase's work."""
+"""Where the cell base ends, and which steps are far, in medians of a phase's work."""
 
 GROUP_PRIOR = 4.0
 """Windows that the other groups' scatter counts for."""
 BOUND_PRIOR = 2.0
 """Windows that the greatest possible scatter counts for."""
+MOST_SCATTER = 1 / 4
+"""The greatest variance of anything between 0 and 1."""
 BORROWED = 1 / 3
 """Variance of a share that may as well be anything, as a part of the greatest at its mean: 1/12 of 1/4."""
 
@@ -104,15 +106,18 @@ class CellShares:
         return self.scatter * (rest**2 * self.known + rest_squares)
 
 
-def cell_shares(sample: CellSample, *, prior: Floats | None = None) -> CellShares:
+def cell_shares(sample: CellSample, *, prior: Floats | None = None, occurs: Bools | None = None) -> CellShares:
     """Ratios of one cell with their scatter.
 
     Args:
         sample: one window or more.
         prior: `[k]`, scatter between windows of the other groups; None to lean on the bound R (1 − R).
+        occurs: for that bound: the parts that are known to occur.
     """
     wx, ratio = sample.weight * sample.x, sample.ratio
-    weight, lean = (BOUND_PRIOR, bounded_scatter(ratio, len(sample.x))) if prior is None else (GROUP_PRIOR, prior)
+    weight, lean = GROUP_PRIOR, prior
+    if lean is None:
+        weight, lean = BOUND_PRIOR, bounded_scatter(ratio, len(sample.x), occurs=occurs)
     own, own_freedom = own_scatter(sample)
     freedom = own_freedom + weight
     return CellShares(ratio, (own + weight * lean) / freedom, float((wx**2).sum() / wx.sum() ** 2), freedom)
@@ -129,7 +134,7 @@ def own_scatter(sample: CellSample) -> tuple[Floats, float]:
     return (residual**2).sum(axis=0) / squares * effective, effective - 1
 
 
-def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
+def bounded_scatter(ratio: Floats, windows: float = np.inf, *, occurs: Bools | None = None) -> Floats:
     """The greatest variance of a quantity between 0 and 1 with this mean: R (1 − R).
 
     Args:
@@ -137,11 +142,12 @@ def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
         windows: how many the mean rests on. One more is added in which all parts that are known to occur have like
             shares, so that a part which a few windows did not show is not taken to be impossible; likewise one in
             which half of the wait was exposed.
+        occurs: `[N_WORK]`, the parts that are known to occur; by default those of this mean.
     """
     inside = np.clip(ratio, 0, 1)
     if np.isfinite(windows) and len(inside) == 1:
         inside = (windows * inside + 0.5) / (windows + 1)
-    occurs = inside[:N_WORK] > 0
+    occurs = inside[:N_WORK] > 0 if occurs is None else occurs
     if np.isfinite(windows) and len(inside) >= N_WORK and occurs.any():
         inside[:N_WORK] = (windows * inside[:N_WORK] + occurs / occurs.sum()) / (windows + 1)
     return np.asarray(inside * (1 - inside), np.float64)
@@ -150,8 +156,8 @@ def bounded_scatter(ratio: Floats, windows: float = np.inf) -> Floats:
 def cut_work(work_ps: Floats, median_ps: Floats) -> tuple[Floats, Floats, Floats]:
     """Work `[n]` as base, long and far, by the median work of each step's phase `[n]`."""
     base = np.minimum(work_ps, BASE_REACH * median_ps)
-    long = np.minimum(work_ps, LONG_REACH * median_ps) - base
-    return base, long, work_ps - base - long
+    far = np.where(work_ps > LONG_REACH * median_ps, work_ps - base, 0)
+    return base, work_ps - base - far, far
 
 
 LEAST_EXCESS_WINDOWS = 4
@@ -192,8 +198,8 @@ class Fit:
     Attributes:
         cells: the sizes.
         base: shares of work per group; None for a group without any window.
-        long: shares of work beyond 1.2 medians.
-        far: shares of work beyond 3 medians.
+        long: shares of work beyond 1.2 medians, of steps of up to 3.
+        far: the same of longer steps.
         spread: `[k]`, variance of the base shares from one group to another.
         by_choice: per group, whether windows opened by choice had to stand in for random ones.
         errors: where several hosts were seen, per group how each of its windows moves its base shares; else empty.
@@ -244,15 +250,16 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     samples, by_choice = _sample_base(sampled, cells.group, base, quantities, (long == 0) & (far == 0))
     shares = tuple(_base_shares(samples))
     left = quantities - _explained(shares, cells.group[sampled.of_captured], base, quantities)
-    long_shares = _fit_excess(np.where(far == 0, long, 0), left, ranges, weight)
+    occurs = np.any(quantities[:, :N_WORK] > 0, axis=0)
+    long_shares = _fit_excess(long, left, ranges, weight, occurs)
     if long_shares is not None:
         left = left - long[:, None] * long_shares.ratio
-    far_shares = _fit_excess(far, left, ranges, weight)
+    far_shares = _fit_excess(far, left, ranges, weight, occurs)
     return Fit(
         cells=cells,
         base=shares,
-        long=long_shares or _lent(far_shares),
-        far=far_shares or _lent(long_shares),
+        long=long_shares or _lent(far_shares, occurs),
+        far=far_shares or _lent(long_shares, occurs),
         spread=_spread([found.ratio for found in shares if found is not None], quantities.shape[1]),
         by_choice=by_choice,
         errors=() if ranges is sampled.cluster else tuple(_errors(sampled, sample) for sample in samples),
@@ -358,29 +365,35 @@ def _base_shares(samples: Sequence[CellSample | None]) -> list[CellShares | None
     return [None if sample is None else cell_shares(sample, prior=pooled) for sample in samples]
 
 
-def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats) -> CellShares | None:
-    """Shares of the time beyond base: of what base left over, none below 0, those of a step's parts adding up to 1."""
+def _fit_excess(x: Floats, left: Floats, cluster: Int64s, weight: Floats, occurs: Bools) -> CellShares | None:
+    """Shares of the time beyond base: of what base left over, none below 0, those of a step's parts adding up to 1.
+
+    A part that occurs in the run may be in what is left of other steps, though it is not in that of the captured ones.
+    """
     sample = _sample(x, left, cluster, weight, LEAST_EXCESS_WINDOWS)
     if sample is None:
         return None
-    shares = cell_shares(sample)
+    shares = cell_shares(sample, occurs=occurs)
     ratio = np.maximum(shares.ratio, 0)
     total = ratio[:N_WORK].sum()
     if total > 0:
         ratio[:N_WORK] /= total
+    bound = bounded_scatter(ratio, len(sample.x), occurs=occurs)
     # What is left over carries the scatter of base as well, and can seem to vary by more than a share can.
-    scatter = np.minimum(shares.scatter, bounded_scatter(ratio, len(sample.x)))
+    scatter = np.minimum(shares.scatter, bound)
     return CellShares(ratio, scatter, shares.known, shares.freedom)
 
 
-def _lent(shares: CellShares | None) -> CellShares | None:
+def _lent(shares: CellShares | None, occurs: Bools) -> CellShares | None:
     """The shares of another cell, for one that no window saw: likely, but anything may be so.
 
     What lasts longest is mostly a few events of tens of milliseconds each, and rarely what slows down many steps a bit.
     """
     if shares is None:
         return None
-    return CellShares(shares.ratio, bounded_scatter(shares.ratio, 1), 1.0, np.inf)
+    scatter = bounded_scatter(shares.ratio, 1)
+    scatter[:N_WORK] = np.where(occurs, MOST_SCATTER, 0)
+    return CellShares(shares.ratio, scatter, 1.0, np.inf)
 
 
 def _median(sampled: Sampled, work: Floats, mine: Bools) -> float:
