@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -183,6 +184,25 @@ def test_old_output_stays_when_the_new_one_fails(phasepoint, run_path, tmp_path,
     _fails(phasepoint("report", run_path, "-o", target, "--force"), 3, "No space left on device")
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
     assert target.read_text() == "old"
+
+
+def test_too_little_memory_is_told(run_path, monkeypatch, capsys):
+    def fail(*args, **kwargs):
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("phasepoint.cli.opening.convert_with_progress", fail)
+    assert run_command_line(["summary", str(run_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: not enough memory for this input (Unable to allocate 9 GiB); take a machine")
+    assert "fault in Phasepoint" not in said
+
+
+@pytest.mark.parametrize("words", [("import", "IN", "--out", "OUT"), ("predict", "IN", "--device", "tpu-v4")])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(phasepoint, tmp_path, words):
+    os.mkfifo(tmp_path / "pipe")
+    done = phasepoint(*({"IN": tmp_path / "pipe", "OUT": tmp_path / "out"}.get(word, word) for word in words))
+    assert done.code == 7
+    assert "pipe: a pipe or a device, no file; write what it gives to a file" in done.err
 
 
 def test_our_own_fault_is_called_one(phasepoint, run_path, monkeypatch):

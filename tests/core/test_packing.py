@@ -1,6 +1,7 @@
 """Packed data of unknown origin: read within a bound of their size, whole or what is left of them."""
 
 import gzip
+import time
 import zlib
 
 import pytest
@@ -42,6 +43,19 @@ def test_damage_is_told_with_what_comes_before():
     content, problem = unpack_gzip(bytes(packed))
     assert TEXT.startswith(content[:1000])
     assert problem is not None
+
+
+def test_the_beginning_is_unpacked_however_far_the_rest_goes():
+    packed = gzip.compress(TEXT) + gzip.compress(bytes(200 << 20), 1)
+    assert unpack_gzip(packed, stop_at=10) == (TEXT[:10], None)
+    assert unpack_gzip(packed, stop_at=len(TEXT) + 3) == (TEXT + bytes(3), None)
+
+
+def test_members_by_the_hundred_thousand_are_read_at_once():
+    packed = gzip.compress(b"") * 200_000 + gzip.compress(b"end")
+    began = time.process_time()
+    assert unpack_gzip(packed) == (b"end", None)
+    assert time.process_time() - began < 5
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked():

@@ -21,7 +21,7 @@ def test_every_column_says_what_it_holds_and_quantities_name_their_unit(spec):
 
 @pytest.mark.parametrize("spec", TABLES.values(), ids=lambda s: s.name)
 def test_empty_table_validates(spec):
-    empty = spec.empty()
+    empty = spec.empty
     assert validate_table(spec.name, empty).equals(empty)
 
 

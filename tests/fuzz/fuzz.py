@@ -1,4 +1,4 @@
-"""Reads damaged traces without end: no crash but `PhasepointError`, no hang, no unbounded memory.
+"""Reads damaged traces and runs without end: no crash but `PhasepointError`, no hang, no unbounded memory.
 
     python tests/fuzz/fuzz.py --format kineto xplane --seconds 600 --jobs 2 --out findings/
     NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=/tmp/checked python tests/fuzz/fuzz.py …      # compiled loops check indices

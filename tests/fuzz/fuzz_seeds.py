@@ -1,4 +1,4 @@
-"""Small traces of every format to damage: made by hand, and cut out of real ones where they are at hand."""
+"""Small traces of every format, and runs, to damage: made by hand, and cut out of real ones where they are at hand."""
 
 import gzip
 import json
@@ -7,6 +7,8 @@ import sqlite3
 import sys
 import tempfile
 from pathlib import Path
+
+from fuzz_run import run_seeds
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources"))
 
@@ -197,4 +199,5 @@ _MADE = {
     "rocprof": _rocprof,
     "jaeger": _jaeger,
     "otel": _otel,
+    "run": run_seeds,
 }

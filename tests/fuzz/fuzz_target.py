@@ -1,10 +1,11 @@
-"""What is done with each damaged trace: it is read whole, and what comes of it has to hold."""
+"""What is done with each damaged trace or run: it is read whole, and what comes of it has to hold."""
 
 from collections import defaultdict
 from contextlib import suppress
 
 import fuzz_mutations
 import msgspec
+from fuzz_run import check_run, mutate_run, pack_tree
 from fuzz_seeds import seeds
 
 from phasepoint.core.errors import SourceError
@@ -12,11 +13,12 @@ from phasepoint.core.tables import validate_table
 from phasepoint.sources.ingest.trace_file import read_file
 from phasepoint.sources.ingest.trace_folders import look_at
 
-FORMATS = ("kineto", "chrome", "xplane", "nsys", "rocprof", "jaeger", "otel")
+FORMATS = ("kineto", "chrome", "xplane", "nsys", "rocprof", "jaeger", "otel", "run")
+"""Of traces; `run` is a run's folder, as a tar of it."""
 
 
 class Inputs:
-    """Damaged traces of one format, by number: the same number and seed give the same bytes everywhere."""
+    """Damaged traces of one format, or runs, by number: the same number and seed give the same bytes everywhere."""
 
     def __init__(self, format, seed, *, real=True):
         self.format, self.seed = format, seed
@@ -31,6 +33,8 @@ class Inputs:
         which = random.randrange(len(self._seeds))
         if number < self.n_seeds:
             return self._bytes[number]  # each seed as it is, once
+        if self.format == "run":
+            return mutate_run(random, self._seeds[which], self._seeds)
         data = self._mutate(random, self._seeds[which]) if random.random() < 0.7 else self._bytes[which]
         if data is self._bytes[which] or random.random() < 0.25:
             data = fuzz_mutations.mutate_bytes(random, data, self._bytes)
@@ -46,15 +50,19 @@ class Inputs:
     def _plain(self, seed):
         if isinstance(seed, bytes):
             return seed
+        if self.format == "run":
+            return pack_tree(seed)
         return seed.SerializeToString() if self.format == "xplane" else msgspec.json.encode(seed)
 
 
 def check(path, format):
-    """Read a file as a trace of a format; returns whether anything was in it.
+    """Read a file as a trace of a format, or as a run; returns whether anything was in it.
 
     Raises:
         AssertionError: what was read does not hold.
     """
+    if format == "run":
+        return check_run(path)
     with suppress(SourceError):
         look_at(path)
     try:

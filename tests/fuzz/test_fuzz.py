@@ -6,21 +6,24 @@ from fuzz_target import FORMATS, Inputs, check
 from fuzz import attempt
 
 N_INPUTS = 40
+N_RUNS = 12
+"""A run is asked much more than a trace."""
 DEEP = 20_000
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_damaged_traces_are_read_or_refused(format, tmp_path):
+def test_damaged_traces_and_runs_are_read_or_refused(format, tmp_path):
     inputs = Inputs(format, seed=7, real=False)
     path = tmp_path / "trace"
+    n_inputs = N_RUNS if format == "run" else N_INPUTS
     n_read = 0
-    for number in range(N_INPUTS):
+    for number in range(n_inputs):
         path.write_bytes(inputs.make(number))
         read, failure = attempt(path, format)
         assert failure is None, f"input {number}: {failure[1]}"
         n_read += read
         assert read or number >= inputs.n_seeds  # what is not damaged has something in it
-    assert n_read > N_INPUTS // 4
+    assert n_read > n_inputs // 4
 
 
 def test_inputs_are_the_same_everywhere():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
 from phasepoint.hlo.layers import direction_of_op_name, layer_of_op_name
+from phasepoint.hlo.module import decode_module
 from phasepoint.hlo.schema import load_schema
 from phasepoint.hlo.shapes import read_shape
 from phasepoint.sources.events.programs import read_programs
@@ -402,3 +403,9 @@ def test_a_large_program_is_read_in_seconds():
     tables = read_programs({1: data}, window=0)
     assert len(tables.instructions) == 20_001
     assert time.process_time() - began < 10  # measured: about 0.5 s; the margin is for busy machines
+
+
+@pytest.mark.parametrize("filled", [b"\x1a\x00", b"\x08\x00", b"\x1a\x04\x12\x00\x12\x00"])
+def test_more_messages_than_bytes_can_mean_are_refused_before_they_are_decoded(filled):
+    with pytest.raises(SourceError, match=r"more than \d+ computations and instructions, .* made to fill the memory"):
+        decode_module(filled * 500_000, "HloModuleProto")

@@ -12,6 +12,7 @@ import pytest
 
 from phasepoint.cli.main import run as cli
 from phasepoint.core.errors import OutputExistsError, RecordError, ReplayError, StoreError, UsageError
+from phasepoint.replay.fast_forward import find_replays
 from phasepoint.replay.folder import ReplayRecord, read_replay, write_replay
 from phasepoint.replay.plan.plan import ReplayPlan
 from phasepoint.replay.runner import ReplayLimits, ReplayOutcome, run_replay
@@ -292,8 +293,19 @@ def test_the_record_of_a_replay(tmp_path):
     )
     write_replay(tmp_path, record)
     assert read_replay(tmp_path) == record
+    beside = tmp_path / "run-replay-1"
+    beside.mkdir()
+    write_replay(beside, replace(record, original="/a\0"))
+    assert find_replays(tmp_path / "run") == ((), ())
+    (tmp_path / "replay.json").write_text('{"a": ' + "[" * 20_000)
+    with pytest.raises(StoreError, match="broken record of a replay"):
+        read_replay(tmp_path)
     (tmp_path / "replay.json").write_text('{"version": 1}')
     with pytest.raises(StoreError, match=r"replay\.json: broken record"):
+        read_replay(tmp_path)
+    (tmp_path / "replay.json").unlink()
+    os.mkfifo(tmp_path / "replay.json")
+    with pytest.raises(StoreError, match=r"replay\.json: is no regular file; put a copy"):
         read_replay(tmp_path)
 
 

@@ -3,12 +3,17 @@
 import gzip
 import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.packing import PackedTooFar
+from phasepoint.sources.chrome.blocks import FileBytes
 from phasepoint.sources.ingest.formats import HEAD_BYTES, detect_format, unpack
+from phasepoint.sources.ingest.trace_file import read_file
+from phasepoint.sources.ingest.trace_folders import look_at
 
 DATA = os.environ.get("PHASEPOINT_DATA")
 
@@ -53,6 +58,32 @@ def test_gzip_is_unpacked_as_far_as_it_goes():
 def test_gzip_of_which_nothing_is_left():
     with pytest.raises(SourceError, match=r"t\.json\.gz: gzip data that cannot be unpacked"):
         unpack(b"\x1f\x8b\x08\x00", "t.json.gz")
+
+
+def test_a_bomb_is_known_by_its_beginning_and_refused_by_its_whole_size(tmp_path):
+    machine = zlib.compressobj(9, wbits=31)
+    text = json.dumps([EVENT]).encode()[:-1] + b","
+    packed = machine.compress(text) + b"".join(machine.compress(bytes(1 << 20)) for _ in range(400)) + machine.flush()
+    (tmp_path / "t.json.gz").write_bytes(packed)
+    assert look_at(tmp_path / "t.json.gz").format == "kineto"
+    with pytest.raises(PackedTooFar, match=rf"t\.json\.gz: {len(packed) >> 10} KiB unpack to more than"):
+        read_file(tmp_path / "t.json.gz", "kineto")
+
+
+def test_members_that_end_with_the_bytes_read_at_once(tmp_path):
+    text = json.dumps([EVENT] * 3).encode()
+    fill = gzip.compress(text[:-1] + b" " * 5)
+    for size in range((1 << 14) - 2, (1 << 14) + 3):
+        extra = size - len(fill) - 2
+        first = fill[:3] + b"\x04" + fill[4:10] + extra.to_bytes(2, "little") + bytes(extra) + fill[10:]
+        assert len(first) == size
+        (tmp_path / "t.json.gz").write_bytes(first + gzip.compress(b"]"))
+        assert unpack((tmp_path / "t.json.gz").read_bytes(), "t").endswith(b"}     ]")
+        with FileBytes(tmp_path / "t.json.gz") as source:
+            room = bytearray(1 << 16)
+            while source.readinto(memoryview(room)):
+                pass
+            assert source.size == len(text) + 5
 
 
 @pytest.mark.data

@@ -99,7 +99,7 @@ def test_messages_and_help_name_it(load, tmp_path, capsys, name):
     assert run_command(["import", "--help"]) == 0
     assert row.words in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SourceError, match=rf"there are readers for .*\b{name}\b"):
-        read_capture("tomorrow", b"", CaptureRequest(0, None, TABLES["steps"].empty(), True, None))
+        read_capture("tomorrow", b"", CaptureRequest(0, None, TABLES["steps"].empty, True, None))
 
 
 @EACH
@@ -160,7 +160,7 @@ def test_the_same_bytes_give_the_same_rows_packed_or_not(samples, load, tmp_path
 
 @EACH
 def test_without_spans_the_sums_are_the_same(samples, name):
-    steps = TABLES["steps"].empty()
+    steps = TABLES["steps"].empty
 
     def read(keep_spans):
         request = CaptureRequest(0, None, steps, keep_spans, read_programs)

@@ -110,7 +110,7 @@ def test_on_a_cpu_the_operators_are_the_device():
 
 
 def test_steps_are_found_in_order_of_trust():
-    given_steps = TABLES["steps"].empty()
+    given_steps = TABLES["steps"].empty
     optimizer = [event("Optimizer.step#Adam.step", "user_annotation", ts, 5) for ts in (10, 40, 70)]
     other = [event("Optimizer.step#SGD.step", "user_annotation", 60, 5)]
     work = [event("aten::mm", "cpu_op", 2, 5)]

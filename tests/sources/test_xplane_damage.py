@@ -152,3 +152,17 @@ def test_messages_of_the_profiler_are_passed_on():
     space.errors.append("CUPTI: insufficient privileges")
     problem = read_xplane(space.SerializeToString(), window=0).conversion.to_pylist()[0]["problem"]
     assert problem == "the profiler reports: CUPTI: insufficient privileges"
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"\x0a\x00" * 120_000, r"120000 fields in the 240000 bytes from byte 0 on"),
+        (b"\x0a\x80\xf1\x0e" + b"\x1a\x00" * 122_944, r"121920 fields in the 243840 bytes from byte 4 on"),
+        (b"\x0a\x80\xc0\x9a\x0c" + (b"\x1a\xfe\x00" + b"\x12\x7c" + b"u" * 124) * 101_000, "100000 lines"),
+        (b"\x0a\x04\x12\x02up" * 10_001, "more than 10000 planes"),
+    ],
+)
+def test_more_messages_than_a_profiler_writes_are_refused_at_once(data, told):
+    with pytest.raises(SourceError, match=told):
+        read_xplane(data, window=0)

@@ -46,7 +46,7 @@ class ShardOf:
         self._tables = {name: table_from_rows(name, rows) for name, rows in {**tables, "spans": spans}.items()}
 
     def table(self, name, columns=None):
-        table = self._tables.get(name, TABLES[name].empty())
+        table = self._tables.get(name, TABLES[name].empty)
         return table if columns is None else table.select(columns)
 
     def once(self, make):

@@ -37,6 +37,30 @@ def test_a_local_path_and_its_file_url_are_one_place(tmp_path: Path, slash: str)
     assert bytes(read_file(plain, "sub/x")) == b"1"
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str):
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "x")
+    else:
+        (tmp_path / "x").symlink_to("/dev/zero")
+    with pytest.raises(StoreError, match=r"x cannot be read: it is no regular file .*: put a copy of the file there"):
+        read_file(open_location(tmp_path), "x")
+
+
+def test_a_run_with_a_pipe_in_it_is_refused_or_read(tmp_path: Path):
+    path = Path(run_with_steps(tmp_path))
+    (path / "host=00000" / "steps" / "part-00000001.parquet").unlink()
+    os.mkfifo(path / "host=00000" / "steps" / "part-00000001.parquet")
+    run = open_run(path)
+    with pytest.raises(StoreError, match=r"part-00000001\.parquet cannot be read"):
+        run.table("steps")
+    assert run.table("windows").num_rows == 0
+    (path / "run.json").unlink()
+    os.mkfifo(path / "run.json")
+    with pytest.raises(StoreError, match=r"run\.json cannot be read"):
+        open_run(path)
+
+
 def test_an_unknown_scheme_is_refused():
     with pytest.raises(StoreError, match=r"foo://x/y: cannot be opened as a URL .*s3://, gs:// or file://") as caught:
         open_location("foo://x/y")
@@ -98,10 +122,10 @@ def test_what_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     path = run_with_steps(tmp_path)
     run = open_run(path)
 
-    def deny(self: Path) -> bytes:
+    def deny(path: str) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", deny)
+    monkeypatch.setattr(filesystem, "_read_local", deny)
     with pytest.raises(StoreError, match=r"part-00000000\.parquet cannot be read: permission denied: give this user"):
         run.table("steps")
     with pytest.raises(StoreError, match=r"run/run\.json cannot be read: permission denied: give this user access"):

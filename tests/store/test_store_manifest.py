@@ -84,6 +84,8 @@ def test_another_major_version_is_refused(tmp_path: Path, version: str, advice: 
         (b'{"format_version": "one"}', "format_version is 'one'; expected MAJOR.MINOR"),
         (b'{"tool": "\xff"}', "broken manifest"),
         (b"[]", "broken manifest"),
+        (b'{"a": %s' % (b"[" * 20_000), "broken manifest: maximum recursion depth"),
+        (b'{"format_version": "%s.0"}' % (b"1" * 5000), "expected MAJOR.MINOR"),
     ],
 )
 def test_a_broken_manifest_is_named(tmp_path: Path, content: bytes, said: str):

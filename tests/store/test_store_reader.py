@@ -244,6 +244,7 @@ def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_p
         ("step", -1, "column 'step' holds -1: it is never negative"),
         ("dur_ps", 2**62 + 1, "more than 53 days"),
         ("dur_ps", 2**62, "together last longer than 106 days"),
+        ("step", 2**63 - 1, "column 'step' holds 9223372036854775807: no job has such a number"),
     ],
 )
 def test_times_that_no_job_has_are_left_out_and_told(tmp_path: Path, column: str, value: int, why: str):
@@ -255,6 +256,32 @@ def test_times_that_no_job_has_are_left_out_and_told(tmp_path: Path, column: str
     pq.write_table(rows.set_column(index, rows.schema.field(index), pa.array(values, pa.int64())), older)
     run = open_run(path)
     assert run.table("steps")["step"].to_pylist() == [4, 5, 6, 7]
+    assert len(run.problems) == 1
+    assert why in run.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "why"),
+    [
+        ("breakdowns", "category", "gpu:0", "column 'category' holds 'gpu:0'; expected compute, communication"),
+        ("launches", "occupancy_ratio", 1e308, "holds a ratio that is none, or is not in 0 to"),
+        ("launches", "occupancy_ratio", float("nan"), "column 'occupancy_ratio' holds a ratio that is none"),
+        ("ops", "count", -7, "column 'count' holds -7: it is never negative"),
+    ],
+)
+def test_values_that_no_writer_gives_are_left_out_and_told(tmp_path: Path, table, column, value, why: str):
+    path = run_with_steps(tmp_path)
+    run = open_run(path)
+    rows = {
+        "breakdowns": {"window": 0, "step": 0, "device": "cpu:0", "category": "compute", "wall_ps": 1},
+        "launches": {"window": 0, "span": 0},
+        "ops": {"window": 0, "device": "cpu:0", "op": "dot", "level": "op", "category": "compute", "count": 1}
+        | {"total_ps": 1, "self_ps": 1},
+    }
+    write_part(run, "host=00000", table, "part-0", table_from_rows(table, [rows[table]]))
+    write_part(run, "host=00000", table, "part-1", table_from_rows(table, [rows[table] | {column: value}]))
+    run = open_run(path)
+    assert run.table(table).num_rows == 1
     assert len(run.problems) == 1
     assert why in run.problems[0]
 
@@ -399,8 +426,10 @@ def test_parts_that_never_settle_are_an_error(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_lost_session_is_named_and_its_rows_are_read(tmp_path: Path):
-    for content, said in [("{", "broken"), (json.dumps({"host": "x"}), "broken"), (None, "missing")]:
-        folder = tmp_path / f"{said}{content}"[:8]
+    deep = '{"a": ' + "[" * 20_000
+    contents = [("{", "broken"), (json.dumps({"host": "x"}), "broken"), (deep, "broken"), (None, "missing")]
+    for number, (content, said) in enumerate(contents):
+        folder = tmp_path / f"{number}"
         path = run_with_steps(folder)
         file = Path(path) / "host=00000/session.json"
         file.unlink() if content is None else file.write_text(content)
@@ -465,6 +494,9 @@ def test_a_link_out_of_the_run_is_not_followed(tmp_path: Path):
     (folder / "x").symlink_to(tmp_path / "secret")
     with pytest.raises(StoreError, match="leads out of raw/"):
         open_run(path).read_raw("host=00000", "raw/x")
+    (folder / "circle").symlink_to("circle")
+    with pytest.raises(StoreError, match=r"raw/circle cannot be read"):
+        open_run(path).read_raw("host=00000", "raw/circle")
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1, -20])

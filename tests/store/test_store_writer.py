@@ -219,9 +219,10 @@ def test_on_another_machine_the_heartbeat_decides(tmp_path: Path):
     assert open_run(path, now_unix_ns=now[0] + limit).shards[0].state == "live"
     with pytest.raises(ShardBusyError, match=f"process {os.getpid()} on node7 is writing rank 0"):
         open_shard(path, 0, epoch_unix_ns=0, clock=lambda: now[0])
-    (Path(path) / "host=00000/heartbeat.json").write_text("")
-    assert open_run(path, now_unix_ns=now[0]).shards[0].state == "live"
-    assert open_run(path, now_unix_ns=now[0] + 1).shards[0].state == "killed"
+    for content in ("", '{"a": ' + "[" * 20_000):
+        (Path(path) / "host=00000/heartbeat.json").write_text(content)
+        assert open_run(path, now_unix_ns=now[0]).shards[0].state == "live"
+        assert open_run(path, now_unix_ns=now[0] + 1).shards[0].state == "killed"
     assert open_shard(path, 0, epoch_unix_ns=0, clock=lambda: now[0] + 1).shard == "host=00000.1"
 
 

@@ -87,15 +87,22 @@ def _report(error: Exception) -> int:
         return _say(f"{error.format_message()} See phasepoint --help.", int(error.exit_code), error)
     if type(error).__name__ == "Abort":
         return EXIT_INTERRUPTED
-    if isinstance(error, OSError) and error.errno in _REFUSED:
-        return _say(_refusal(error), StoreError.exit_code, error)
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _REFUSED):
+        code = StoreError.exit_code if isinstance(error, OSError) else PhasepointError.exit_code
+        return _say(_refusal(error), code, error)
     kind = type(error).__name__
     hint = f"This is a fault in Phasepoint; set {DEBUG_VARIABLE}=1 to see where, and please report it."
     return _say(f"unexpected {kind}: {error}. {hint}", EXIT_UNEXPECTED, error)
 
 
-def _refusal(error: OSError) -> str:
+def _refusal(error: OSError | MemoryError) -> str:
     """What the system refused, and what to do; it names no file where the temporary one has no name."""
+    if isinstance(error, MemoryError):
+        told = f" ({error})" if str(error) else ""
+        return (
+            f"not enough memory for this input{told}; take a machine or a container with more, or a shorter trace or "
+            "recording"
+        )
     if isinstance(error, PermissionError):
         return f"no permission: {error.filename}; check its owner and mode"
     reason = (error.strerror or str(error)).rstrip(".")

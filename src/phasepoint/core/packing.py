@@ -18,6 +18,9 @@ FREE_BYTES = 32 << 20
 
 _GZIP = b"\x1f\x8b"
 
+_PIECE_BYTES = 1 << 14
+"""Packed bytes that are handed over at once: what stands behind a member is copied, and a file may have a million."""
+
 
 class PackedTooFar(SourceError):
     """Data unpack to more than `most_unpacked` allows. Exit code 7."""
@@ -45,12 +48,13 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(_GZIP)
 
 
-def unpack_gzip(data: bytes, name: str = "packed data") -> tuple[bytes, str | None]:
+def unpack_gzip(data: bytes, name: str = "packed data", *, stop_at: int | None = None) -> tuple[bytes, str | None]:
     """Content of gzip's members, and what was wrong with them, None where nothing was.
 
     Args:
         data: packed; truncated or damaged data give what comes before.
         name: what messages call them.
+        stop_at: give the first so many bytes, whatever comes behind them; None for all.
 
     Raises:
         PackedTooFar: they unpack to more than `most_unpacked` allows.
@@ -60,24 +64,29 @@ def unpack_gzip(data: bytes, name: str = "packed data") -> tuple[bytes, str | No
         >>> unpack_gzip(gzip.compress(b"trace"))
         (b'trace', None)
     """
-    most = most_unpacked(len(data))
-    pieces, size, rest = [], 0, data
+    most = most_unpacked(len(data)) if stop_at is None else stop_at
+    pieces: list[bytes] = []
+    size = 0
+    machine = zlib.decompressobj(wbits=31)
     try:
-        while is_packed(rest):
-            machine = zlib.decompressobj(wbits=31)
-            while not machine.eof:
+        for end in range(_PIECE_BYTES, len(data) + _PIECE_BYTES, _PIECE_BYTES):
+            rest = data[end - _PIECE_BYTES : end]
+            while rest:
+                if machine.eof:
+                    if not is_packed(rest + data[end : end + 1]):
+                        return b"".join(pieces), None
+                    machine = zlib.decompressobj(wbits=31)
                 piece = machine.decompress(rest, most - size + 1)
                 pieces.append(piece)
                 size += len(piece)
                 if size > most:
+                    if stop_at is not None:
+                        return b"".join(pieces)[:stop_at], None
                     raise PackedTooFar(name, len(data))
-                rest = machine.unconsumed_tail
-                if not rest and not machine.eof:
-                    return b"".join(pieces), "the gzip data is cut off"
-            rest = machine.unused_data
+                rest = machine.unused_data
     except zlib.error as error:
         return b"".join(pieces), str(error)
-    return b"".join(pieces), None
+    return b"".join(pieces), None if machine.eof else "the gzip data is cut off"
 
 
 def unpack_zstd(data: bytes, name: str = "packed data") -> bytes:

@@ -6,6 +6,7 @@ Times are `int64` picoseconds from the session's epoch; durations are never floa
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ CATEGORIES = ("compute", "communication", "data_movement", "host", "idle")
 An instant in which several tracks work is charged to the first of these that is present, so that the
 categories of a step partition its time: they add up to its duration to the picosecond.
 """
+
+MOST_STEPS = 1 << 42
+"""53 days of steps of a microsecond; numbers of steps and windows together with those of sessions fit into int64."""
 
 LEVELS = ("model", "layer", "op", "kernel", "runtime")
 
@@ -53,13 +57,14 @@ class TableSpec:
     columns: tuple[Column, ...]
     order_by: tuple[str, ...] = field(default=())
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Arrow schema, one field per column, with the doc and the unit as field metadata."""
         return pa.schema(
             [pa.field(c.name, c.type, c.nullable, metadata={"doc": c.doc, "unit": c.unit}) for c in self.columns]
         )
 
+    @cached_property
     def empty(self) -> pa.Table:
         """A table with this schema and no rows."""
         return self.schema.empty_table()

@@ -112,14 +112,81 @@ def parse_module_proto(data: bytes) -> Module:
     return link_module(decode_module(data, "HloModuleProto"))
 
 
+LEAST_MESSAGE_BYTES, FREE_MESSAGES = 64, 10_000
+"""Computations and instructions take some 105 bytes each in what XLA writes; a decoded one takes 70 to 400, however
+short it is. So many are read in any case."""
+
+
+class OverfullModule(SourceError):
+    """A module has more computations and instructions than its size makes likely. Exit code 7."""
+
+
+def _check_messages(data: bytes, message: str) -> None:
+    """Refuse a module of more computations and instructions than its size makes likely, before any is decoded."""
+    most = FREE_MESSAGES + len(data) // LEAST_MESSAGE_BYTES
+    view, count = memoryview(data), 0
+    spans = [(0, len(data))]
+    *path, last = _PATHS[message]
+    for wanted in (*path, last):
+        inner = []
+        for start, end in spans:
+            for number, span in _fields(view, start, end):
+                count += 1
+                if count > most:
+                    raise OverfullModule(
+                        f"{len(data)} bytes of HLO that hold more than {most} computations and instructions, more than "
+                        "any compiler writes: a damaged file, or one made to fill the memory"
+                    )
+                if number == wanted != last and span is not None:
+                    inner.append(span)
+        spans = inner
+
+
+_PATHS = {"HloProto": (1, 3, 2), "HloModuleProto": (3, 2)}
+"""Fields that lead to the instructions: `hlo_module`, `computations`, `instructions`."""
+
+
+def _fields(data: memoryview, pos: int, end: int) -> Iterator[tuple[int, tuple[int, int] | None]]:
+    """Number of each field of a message, and where its bytes stand if it has a length; up to where it is damaged."""
+    while pos < end:
+        tag, pos = _varint(data, pos, end)
+        span = None
+        if tag & 7 == 0:
+            pos = _varint(data, pos, end)[1]
+        elif tag & 7 == 2:
+            size, pos = _varint(data, pos, end)
+            span = pos, min(pos + size, end)
+            pos += size
+        else:
+            pos += {1: 8, 5: 4}.get(tag & 7, end)
+        if not tag >> 3:
+            return
+        yield tag >> 3, span
+
+
+def _varint(data: memoryview, pos: int, end: int) -> tuple[int, int]:
+    """A number of up to ten bytes, and the position behind it."""
+    value = shift = 0
+    while pos < end and shift < 70:
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return value, pos
+
+
 def decode_module(data: bytes, message: str) -> Any:
     """The `HloModuleProto` in the bytes of an `HloProto` or an `HloModuleProto`, as a message.
 
     Raises:
         SourceError: the bytes are none, or it has no computations.
+        OverfullModule: they hold more messages than their size makes likely.
     """
     from google.protobuf.message import DecodeError
 
+    _check_messages(data, message)
     proto = load_schema("hlo")[message]()
     try:
         proto.ParseFromString(data)

@@ -5,6 +5,7 @@ compact is chosen from, and replays beside the run (as `phasepoint replay run` n
 """
 
 import glob
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -121,8 +122,10 @@ def _estimate(analysis: Analysis, one: NearbyReplay, run: Run, baselines: Sequen
 
 def _is_same(original: str, folder: Path) -> bool:
     """Whether a replay's original is this run; one that was moved together with its replays has its name at least."""
+    if "\0" in original:
+        return False  # the name of no folder
     path = Path(original)
-    return path.resolve() == folder.resolve() or (path.name == folder.name and not path.exists())
+    return os.path.realpath(path) == os.path.realpath(folder) or (path.name == folder.name and not path.exists())
 
 
 MOST_LOOKED_AT = 48

@@ -69,12 +69,14 @@ def read_replay(path: str | PathLike[str]) -> ReplayRecord | None:
     """
     name = Path(path) / RECORD_NAME
     try:
+        if name.exists() and not name.is_file():
+            raise StoreError(f"{name}: is no regular file; put a copy of the replay's record there, or remove it")
         record = msgspec.json.decode(name.read_bytes(), type=ReplayRecord)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreError(f"{name}: cannot be read: {error.strerror or error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{name}: broken record of a replay: {error}; expected what `phasepoint replay run` writes. "
             "Replay again, or remove the file to use the run by itself"

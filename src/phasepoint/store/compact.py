@@ -98,7 +98,7 @@ def _local_lock(location: Location) -> Iterator[None]:
 def _take_over(location: Location, owner: _Owner) -> None:
     try:
         other = msgspec.json.decode(read_file(location, LOCK_NAME), type=_Owner)
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     alive = is_alive(other.process)
     if alive is None:

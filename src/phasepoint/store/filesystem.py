@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -150,12 +151,12 @@ def read_file(location: Location, relative: str) -> pa.Buffer:
 
     Raises:
         FileNotFoundError: it does not exist.
-        StoreError: it cannot be read.
+        StoreError: it cannot be read, or is no file: a pipe, on which a reader would wait for ever, or a device.
     """
 
     def read() -> pa.Buffer:
         if location.filesystem is None:
-            return pa.py_buffer(Path(location.path(relative)).read_bytes())
+            return pa.py_buffer(_read_local(location.path(relative)))
         with location.filesystem.open_input_file(location.path(relative)) as file:
             return file.read_buffer()
 
@@ -452,6 +453,19 @@ def _sync(descriptor: int) -> None:
     except OSError as error:
         if error.errno not in _NO_SYNC:
             raise
+
+
+def _read_local(path: str) -> bytes:
+    """A file's bytes; a pipe would keep a reader waiting for ever, and some devices never end."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no regular file but a pipe, a socket or a device: put a copy of the file there")
+        return file.read()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting for anybody to write."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _list_local(path: str) -> list[Entry]:

@@ -16,6 +16,9 @@ from phasepoint.store.filesystem import Location, create_file, file_exists, list
 FORMAT_VERSION = "1.0"
 """Major: a reader of another major cannot read it. Minor: columns and fields were added."""
 
+_MOST_DIGITS = 20
+"""A choice: what is longer is no version, and far longer no number that Python reads."""
+
 MANIFEST_NAME = "run.json"
 
 
@@ -108,7 +111,7 @@ def read_manifest(location: Location) -> Manifest:
         head = msgspec.json.decode(data, type=_Version)
         _check_version(name, head.format_version, head.tool_version)
         return msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{name}: broken manifest: {error}; expected a JSON object as `phasepoint record` writes it. "
             "Restore it from a copy; the tables beside it are untouched"
@@ -118,8 +121,9 @@ def read_manifest(location: Location) -> Manifest:
 def _check_version(name: str, found: str, wrote: str) -> None:
     supported_major = int(FORMAT_VERSION.partition(".")[0])
     major, _, minor = found.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise StoreError(f"{name}: format_version is {found!r}; expected MAJOR.MINOR, such as {FORMAT_VERSION!r}")
+    if not (major.isdecimal() and minor.isdecimal() and len(found) <= _MOST_DIGITS):
+        shown = found[:_MOST_DIGITS]
+        raise StoreError(f"{name}: format_version is {shown!r}; expected MAJOR.MINOR, such as {FORMAT_VERSION!r}")
     if int(major) == supported_major:
         return
     reads = f"{name}: the run has format version {found}; this Phasepoint reads {supported_major}.x"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phasepoint.core.errors import StoreError, TableError
-from phasepoint.core.tables import TableSpec, table_spec, validate_table
+from phasepoint.core.tables import CATEGORIES, MOST_STEPS, TableSpec, table_spec, validate_table
 from phasepoint.store.filesystem import Location, write_file
 
 MERGED_PREFIX = "merged-"
@@ -50,7 +50,7 @@ def merged_sources(data: pa.Buffer) -> frozenset[str]:
     try:
         metadata = pq.read_metadata(pa.BufferReader(data)).metadata or {}
         return _decode_names(msgspec.json.decode(metadata.get(MERGED_KEY, b""), type=_Names))
-    except (pa.ArrowException, OSError, msgspec.DecodeError):
+    except (pa.ArrowException, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return frozenset()
 
 
@@ -113,7 +113,7 @@ def _decode_names(names: _Names) -> frozenset[str]:
 PART_SUFFIX = ".parquet"
 MAX_PART_ROWS = 200_000_000  # a choice: rows of a part of an untrusted run; a merged part of weeks has some millions
 MAX_PART_BYTES = 16 << 30  # a choice: bytes of it once decoded
-FREE_PART_BYTES = 256 << 20
+FREE_PART_BYTES = 64 << 20
 """A part that decodes to no more than this is read in any case."""
 MOST_PART_RATIO = 256
 """Bytes once decoded, of a byte in the file, beyond that. A million steps of 88 bytes each take some 4 MB: 22 times."""
@@ -158,19 +158,19 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         TableError: the part is truncated, corrupt, too large, or does not fit the table's declaration.
     """
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        texts = [c.name for c in spec.columns if pa.types.is_string(c.type)]
+        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts)
         rows = file.metadata.num_rows
         size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > MAX_PART_ROWS or size > MAX_PART_BYTES:
             raise TableError(f"{rows} rows and {size} bytes are more than a part may hold")
         present = set(file.schema_arrow.names)
-        decoded = max(size, 8 * rows * len(present))
-        if decoded > FREE_PART_BYTES + MOST_PART_RATIO * data.size:
-            raise TableError(f"{data.size} bytes that decode to {decoded} are not the data of a job")
+        _check_size(data, max(size, 8 * rows * len(present)))
         table = file.read(
             [c.name for c in spec.columns if c.name in present], use_threads=data.size > _THREADS_PAY_BYTES
         )
         table.validate(full=True)  # text that is no UTF-8, indices outside their dictionary
+        _check_size(data, sum(_text_bytes(table.column(name)) for name in texts if name in present))
     except (pa.ArrowException, OSError) as error:
         raise TableError(f"not a readable Parquet file: {error}") from error
     missing = [c.name for c in spec.columns if c.name not in present]
@@ -185,21 +185,51 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
     return table
 
 
+def _check_size(data: pa.Buffer, decoded_bytes: int) -> None:
+    if decoded_bytes > FREE_PART_BYTES + MOST_PART_RATIO * data.size:
+        raise TableError(f"{data.size} bytes that decode to {decoded_bytes} are not the data of a job")
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """What texts take that the file holds once each, written out for every row."""
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return 0  # no texts, which is told when the columns are checked
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+    return sum(pc.sum(one).as_py() or 0 for one in lengths)
+
+
 MOST_PS = 1 << 62
 """53 days: no step, window or program of a session lasts longer, and two of them can be added up in int64."""
-_NOT_NEGATIVE = frozenset(("dur_ps", "input_ps", "dispatch_ps", "compile_ps", "wall_ps", "self_ps", "total_ps"))
+MOST_RATIO = 100
+"""Chances are at most 1, and so is occupancy, which some profiler may yet give in percent."""
+_NUMBERED_FROM_0 = frozenset(("step", "first_step", "last_step", "cut_step", "window", "first_window"))
+_NOT_NEGATIVE = frozenset(
+    ("dur_ps", "input_ps", "dispatch_ps", "compile_ps", "wall_ps", "self_ps", "total_ps", "count")
+)
 
 
 def _check_values(spec: TableSpec, table: pa.Table) -> None:
-    """Refuse times that no job has, which later sums would turn into other times."""
+    """Refuse categories that are none, and times that no job has, which later sums would turn into other times."""
     for column in spec.columns:
         values = table.column(column.name)
+        if column.name == "category":
+            named = {str(name) for chunk in values.chunks for name in chunk.dictionary.to_pylist()}
+            if strange := named.difference(CATEGORIES):
+                raise TableError(f"column 'category' holds {min(strange)!r}; expected {', '.join(CATEGORIES)}")
+        if column.unit == "ratio":
+            ratios = values.to_numpy()  # NaN for null
+            if np.count_nonzero((ratios >= 0) & (ratios <= MOST_RATIO)) + values.null_count < len(values):
+                raise TableError(f"column {column.name!r} holds a ratio that is none, or is not in 0 to {MOST_RATIO}")
         if not pa.types.is_int64(column.type) or values.null_count == len(values):
             continue
         numbers = values.to_numpy()
         low, high = int(np.nanmin(numbers)), int(np.nanmax(numbers))
         if low < 0 and (column.name in _NOT_NEGATIVE or spec.name == "steps"):
             raise TableError(f"column {column.name!r} holds {low}: it is never negative")
+        if column.name in _NUMBERED_FROM_0 and not -1 <= low <= high < MOST_STEPS:  # a last step may come before step 0
+            raise TableError(f"column {column.name!r} holds {low if low < -1 else high}: no job has such a number")
         if column.unit == "ps" and max(high, -low) > MOST_PS:
             raise TableError(f"column {column.name!r} holds {high} ps, more than 53 days")
         if spec.name == "steps" and column.name == "dur_ps" and numbers.sum(dtype=np.float64) > 2 * MOST_PS:

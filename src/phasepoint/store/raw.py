@@ -1,5 +1,6 @@
 """Raw captures: the profiler's bytes, compressed when their name ends in `.zst`."""
 
+import os
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -84,8 +85,8 @@ def check_raw_path(location: Location, shard: str, relative_path: str) -> None:
         and "\0" not in relative_path
     )
     if plain and location.is_local:
-        root = Path(location.root).resolve()
-        plain = Path(location.path(f"{shard}/{relative_path}")).resolve().is_relative_to(root)
+        root = os.path.realpath(location.root)  # Path.resolve fails where links lead in a circle
+        plain = Path(os.path.realpath(location.path(f"{shard}/{relative_path}"))).is_relative_to(root)
     if not plain:
         raise StoreError(
             f"{location.show(shard)}: the path {relative_path!r} of a raw capture leads out of {RAW_FOLDER}/; "

@@ -199,7 +199,8 @@ class Run:
             rows = self._read(one, spec)
             if name == "gaps":
                 rows = order_rows(spec, [rows, self._lost_gaps(one)])
-            tables.append(_prepend_host(schema, one, rows))
+            if rows.num_rows:
+                tables.append(_prepend_host(schema, one, rows))
         return join_tables(tables, schema.empty_table()).select(keep)
 
     def has_part(self, name: str) -> bool:
@@ -233,8 +234,7 @@ class Run:
         for spec in TABLES.values():
             if (shard.name, spec.name) not in self._lost:
                 self._read(shard, spec, keep=True)  # whoever reads the gaps may want it next
-        lost = [p for (name, _), parts in self._lost.items() if name == shard.name for p in parts]
-        return lost_part_gaps(lost)
+        return lost_part_gaps([part for spec in TABLES.values() for part in self._lost[shard.name, spec.name]])
 
 
 def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Run:
@@ -265,7 +265,8 @@ def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Ru
             state = shard_state(location, entry.name, session, now_unix_ns=now)
             found.append(Shard(entry.name, *key, session, state))
     history = select_history(found)
-    others = tuple(sorted((s for s in found if s not in history), key=lambda s: (s.host, s.attempt)))
+    mixed_in = {shard.name for shard in history}
+    others = tuple(sorted((s for s in found if s.name not in mixed_in), key=lambda s: (s.host, s.attempt)))
     return Run(location.url, manifest, history, others, location, tuple(problems))
 
 

@@ -86,7 +86,7 @@ HEARTBEAT_LIMIT_NS = 60_000_000_000
 
 ShardState = Literal["live", "closed", "killed"]
 
-_SHARD_NAME = re.compile(r"host=(\d{5,18})(?:\.([1-9]\d{0,8}))?")
+_SHARD_NAME = re.compile(r"host=(\d{5,18})(?:\.([1-9]\d{0,5}))?")
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ def read_session(location: Location, shard: str) -> Session | BrokenSession:
         return msgspec.json.decode(read_file(location, relative), type=Session)
     except FileNotFoundError:
         return BrokenSession(f"{location.show(relative)}: missing")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return BrokenSession(f"{location.show(relative)}: broken: {error}")
 
 
@@ -193,5 +193,5 @@ def last_sign_of_life_unix_ns(location: Location, shard: str, session: Session) 
     """The heartbeat, or the session's start where there is none yet or a power cut has emptied it."""
     try:
         return msgspec.json.decode(read_file(location, f"{shard}/{HEARTBEAT_NAME}"), type=_Heartbeat).unix_ns
-    except (FileNotFoundError, msgspec.DecodeError):
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return session.epoch_unix_ns

@@ -146,7 +146,9 @@ def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
     """The tables' rows one after another, repeated ones dropped, sorted as declared; equal keys keep their order."""
     import pyarrow.compute as pc
 
-    table = join_tables(tables, spec.empty())
+    table = join_tables(tables, spec.empty)
+    if not table.num_rows:
+        return table
     if spec.name in REPEATED:
         table = _drop_repeated(table, REPEATED[spec.name])
     if spec.order_by and table.num_rows > 1 and not _is_sorted(table, spec.order_by):
@@ -166,7 +168,7 @@ def join_tables(tables: Sequence[pa.Table], empty: pa.Table) -> pa.Table:
     """The rows of tables of one schema, one after another in one piece; `empty` where there are none. Copies no rows
     where only one table has any."""
     filled = [table for table in tables if table.num_rows]
-    return pa.concat_tables(filled or [empty]).unify_dictionaries().combine_chunks()
+    return pa.concat_tables(filled).unify_dictionaries().combine_chunks() if filled else empty
 
 
 def _read_parts(

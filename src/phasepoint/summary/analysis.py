@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.checkpoint_folders import join_folders
-from phasepoint.phases.clock.steps import RunClock, last_seen_ps, read_clock
+from phasepoint.phases.clock.steps import RunClock, StepSeries, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult, Segments
 from phasepoint.phases.detection.table import DEFAULT_METHOD
@@ -88,10 +88,13 @@ def _find_phases(clock: RunClock, tables: Mapping[str, pa.Table], method: str) -
     if not steps.num_rows:
         none = np.empty(0, np.int64)
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
-    ops = tables["ops"]
-    of_step = (clock.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
-    known = ops if of_step.all() else ops.filter(pa.array(of_step))  # a step's row may have been lost
-    return detect_phases(steps, known, method=method)
+    return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method)
+
+
+def ops_of_steps(series: StepSeries, ops: pa.Table) -> pa.Table:
+    """The ops of no step, and of the steps that the series has: a step's row may have been lost."""
+    of_step = (series.rows_of(ops) >= 0) | pc.is_null(ops.column("step")).to_numpy()
+    return ops if of_step.all() else ops.filter(pa.array(of_step))
 
 
 def _no_segments() -> Segments:

@@ -16,7 +16,7 @@ from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult
 from phasepoint.phases.detection.table import METHODS
-from phasepoint.summary.analysis import Analysis
+from phasepoint.summary.analysis import Analysis, ops_of_steps
 from phasepoint.summary.representative import WindowTrace, read_traces
 from phasepoint.summary.roofline import DevicePeaks, OpCost, RooflinePoint, find_peaks, read_op_costs, roofline_points
 from phasepoint.summary.timeline import build_strip
@@ -63,6 +63,7 @@ def compare_methods(analysis: Analysis, host: int | None, *, every: bool = False
     """
     if host is None or not analysis.clock.n_steps:
         return ()
+    ops = ops_of_steps(analysis.clock, analysis.tables["ops"])
     rows = [_summarize(analysis, analysis.result, host)]
     for method in METHODS.values():
         if method.name == analysis.result.method:
@@ -70,7 +71,7 @@ def compare_methods(analysis: Analysis, host: int | None, *, every: bool = False
         if not every and not method.is_quick:
             rows.append(MethodSummary(method.name, False, None, None, None, None, (), WHY_NOT))
             continue
-        result = detect_phases(analysis.tables["steps"], analysis.tables["ops"], method=method.name)
+        result = detect_phases(analysis.tables["steps"], ops, method=method.name)
         rows.append(_summarize(analysis, result, host))
     return tuple(rows)
 

@@ -18,10 +18,11 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices.specs import device_spec, unknown_device_note
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
+from phasepoint.phases.clock.steps import read_series
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
-from phasepoint.summary.analysis import Analysis
+from phasepoint.summary.analysis import Analysis, ops_of_steps
 
 PHASE_OPS = pa.schema(
     [
@@ -68,7 +69,7 @@ def measure_phases(run: Run, *, method: str = DEFAULT_METHOD) -> tuple[pa.Table,
     steps = run.table("steps")
     if not steps.num_rows:
         return SEGMENTS.empty_table(), PHASE_OPS.empty_table()
-    ops = run.table("ops")
+    ops = ops_of_steps(read_series(steps), run.table("ops"))
     result = detect_phases(steps, ops, method=method)
     names = {phase.id: phase.name for phase in result.phases}
     segments = result.segments

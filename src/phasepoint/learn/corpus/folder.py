@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from phasepoint.core.errors import ModelError, SourceError
+from phasepoint.core.packing import unpack_gzip
 from phasepoint.hlo.module import Module, parse_module_proto
 
 CORPUS_VERSION = 1
@@ -177,8 +178,11 @@ def read_hlo(folder: Path) -> Module:
     """
     file = folder / HLO
     try:
-        return parse_module_proto(gzip.decompress(file.read_bytes()))
-    except (OSError, EOFError, SourceError, ValueError) as error:
+        proto, problem = unpack_gzip(file.read_bytes(), str(file))
+        if problem is not None:
+            raise SourceError(problem)
+        return parse_module_proto(proto)
+    except (OSError, SourceError, ValueError) as error:
         raise ModelError(f"{file} cannot be read ({_line(error)}); {_again(folder)}") from error
 
 

@@ -8,13 +8,12 @@ Programs that are not optimised yet, and functions: compiled here, on the CPU, b
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
 from phasepoint.core.packing import is_packed, unpack_gzip
-from phasepoint.hlo.module import Module, decode_module, link_module
+from phasepoint.hlo.module import Module, OverfullModule, decode_module, link_module
 from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
 from phasepoint.learn.predict.types import MeasuredProgram
 
@@ -151,8 +150,12 @@ def program_of_proto(proto: Any, where: str) -> HloProgram:
 def _module_proto(data: bytes, where: str) -> Any:
     """The `HloModuleProto` in the bytes, whether it stands alone or inside an `HloProto`."""
     for message in ("HloProto", "HloModuleProto"):
-        with suppress(SourceError):
+        try:
             return decode_module(data, message)
+        except OverfullModule as error:
+            raise SourceError(f"{where}: {error}") from error
+        except SourceError:
+            continue
     raise SourceError(
         f"{where}: no HLO: expected HLO text (`HloModule …`), StableHLO text, or a serialised HloProto or "
         f"HloModuleProto (.pb, .pb.gz); XLA writes them with XLA_FLAGS=--xla_dump_to=FOLDER"

@@ -80,9 +80,11 @@ def read_file(path: Path) -> HloProgram:
 
     Raises:
         UsageError: there is no such file.
-        SourceError: it is no HLO.
+        SourceError: it is no HLO, or no file: a pipe, on which a reader may wait for ever, or a device.
         NoDataError: the program is empty.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise SourceError(f"{path}: a pipe or a device, no file; write what it gives to a file, and predict that")
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:

@@ -105,8 +105,10 @@ def _summarize(clock: RunClock, windows: pa.Table, host: int, own_ps: int | None
     mine = clock.host == host
     dur_ps: Int64s = clock.dur_ps[mine]
     usual_ps = usual.own_ps
-    slower = own_ps / usual_ps - 1 if own_ps is not None and usual_ps else None
-    noise = _noise(dur_ps) + ERRORS * usual.error_ps / usual_ps if usual_ps else 0.0
+    slower, noise = None, 0.0
+    if own_ps is not None and usual_ps:  # a host without steps has no part of its own
+        slower = own_ps / usual_ps - 1
+        noise = _noise(dur_ps) + ERRORS * usual.error_ps / usual_ps
     straggler = slower is not None and slower > max(STRAGGLER_RATIO, noise)
     note = None
     if straggler and own_ps is not None and usual_ps is not None:

@@ -125,25 +125,27 @@ class StepSeries:
         """
         if not self.n_steps:
             return np.full(table.num_rows, -1, np.int64)
-        hosts, sizes, order, keys = self._sorted
-        host = read_numbers(table, "host")
+        hosts, attempts, n_numbers, order, keys = self._sorted
+        host, attempt = read_numbers(table, "host"), read_numbers(table, "attempt")
+        step = read_numbers(table, "step", missing=-1)
         place = np.minimum(np.searchsorted(hosts, host), len(hosts) - 1)
-        attempt, step = read_numbers(table, "attempt"), read_numbers(table, "step", missing=-1)
-        known = (hosts[place] == host) & (attempt >= 0) & (attempt < sizes[0]) & (step >= 0) & (step < sizes[1])
-        wanted = np.where(known, (place * sizes[0] + attempt) * sizes[1] + step, -1)
+        start = np.minimum(np.searchsorted(attempts, attempt), len(attempts) - 1)
+        known = (hosts[place] == host) & (attempts[start] == attempt) & (step >= 0) & (step < n_numbers)
+        wanted = np.where(known, (place * len(attempts) + start) * n_numbers + step, -1)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         return np.where(known & (keys[at] == wanted), at if order is None else order[at], -1)
 
     @cached_property
-    def _sorted(self) -> tuple[Int64s, tuple[int, int], Int64s | None, Int64s]:
-        """The hosts; numbers of attempts and steps; the order of the keys, None where they stand in it; the keys."""
-        hosts, place = renumber(self.host)
-        sizes = int(self.attempt.max()) + 1, int(self.step.max()) + 1
-        keys = (place * sizes[0] + self.attempt) * sizes[1] + self.step
+    def _sorted(self) -> tuple[Int64s, Int64s, int, Int64s | None, Int64s]:
+        """The hosts; the attempts; how many step numbers there are; the order of the keys, None where they stand in
+        it; the keys."""
+        (hosts, place), (attempts, start) = renumber(self.host), renumber(self.attempt)
+        n_numbers = int(self.step.max()) + 1
+        keys = (place * len(attempts) + start) * n_numbers + self.step
         if bool((keys[1:] > keys[:-1]).all()):
-            return hosts, sizes, None, keys
+            return hosts, attempts, n_numbers, None, keys
         order = np.argsort(keys, kind="stable")
-        return hosts, sizes, order, keys[order]
+        return hosts, attempts, n_numbers, order, keys[order]
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ BLOCK_BYTES = 8 << 20  # a choice: some 25,000 events at a time
 MAX_EVENT_BYTES = 32 << 20
 """An event that goes on for longer is taken for damaged; so much is held while its end is looked for."""
 
-_PIECE_BYTES = 1 << 20  # a choice: of packed bytes that are unpacked at once
+_PIECE_BYTES = 1 << 14  # a choice: of packed bytes that are unpacked at once; what is behind a member is copied
 _LOOK_BACK_BYTES = 1 << 16  # a choice: some 200 events, of which one ends
 
 NEXT_EVENT = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|args|pid|tid|ts|dur|id)"\s*:)')
@@ -193,7 +193,9 @@ class FileBytes:
             return False
         try:
             if machine.eof:
-                rest = machine.unused_data or self._file.read(_PIECE_BYTES)
+                rest = machine.unused_data
+                if len(rest) < 2:  # too few to tell a member by
+                    rest += self._file.read(_PIECE_BYTES)
                 if not is_packed(rest):
                     return False
                 self._machine = machine = isal_zlib.decompressobj(31)

@@ -270,7 +270,7 @@ def metrics_table(
     """SpooledRows of `metrics` of hardware counters, which name the kernel but not its span."""
     rows, names, values = named_values(arguments, is_wanted)
     if not len(rows):
-        return TABLES["metrics"].empty()
+        return TABLES["metrics"].empty
     return table_from_columns(
         "metrics",
         {
@@ -289,7 +289,7 @@ def counters_table(
     """SpooledRows of `counters`: a sample of each number of each counter event."""
     rows, names, values = named_values(arguments, is_wanted)
     if not len(rows):
-        return TABLES["counters"].empty()
+        return TABLES["counters"].empty
     kind, kinds = events
     titles = [kinds[i].name for i in kind[rows].tolist()]
     return table_from_columns(

@@ -245,7 +245,7 @@ class KinetoReading:
 
     def capture(self) -> Capture:
         """All tables at once."""
-        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty()] for name in _STREAMED}
+        parts: dict[str, list[pa.Table]] = {name: [TABLES[name].empty] for name in _STREAMED}
         for tables in self.tables():
             for name, table in tables.items():
                 parts[name].append(table)
@@ -257,8 +257,8 @@ class KinetoReading:
         return Capture(
             **joined,
             **summary,
-            programs=TABLES["programs"].empty(),
-            instructions=TABLES["instructions"].empty(),
+            programs=TABLES["programs"].empty,
+            instructions=TABLES["instructions"].empty,
             conversion=self.conversion(),
             steps=steps_table(self.bounds),
         )

@@ -453,5 +453,5 @@ def _sum_ops(rows: NDArray[Any]) -> NDArray[Any]:
 
 def _numbered(name: str, columns: dict[str, Any], span: Int64s, window: int) -> pa.Table:
     if not len(span):
-        return TABLES[name].empty()
+        return TABLES[name].empty
     return table_from_columns(name, {"window": np.full(len(span), window, np.int64), "span": span, **columns})

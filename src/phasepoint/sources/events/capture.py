@@ -13,7 +13,7 @@ from phasepoint.core.tables import TABLES
 
 
 def _empty(name: str) -> pa.Table:
-    return TABLES[name].empty()
+    return TABLES[name].empty
 
 
 WINDOW_TABLES = (

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import place_in
+from phasepoint.core.tables import MOST_STEPS
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,12 @@ def no_bounds() -> StepBounds:
 
 
 def order_bounds(step: Int64s, start_ps: Int64s, end_ps: Int64s) -> StepBounds:
-    """Bounds from marks in any order: the first of a number counts; a step ends where the next begins at the latest."""
+    """Bounds from marks in any order: the first of a number counts; a step ends where the next begins at the latest.
+
+    A number that no job has is no step's: a run with it would not be read.
+    """
+    possible = (step >= 0) & (step < MOST_STEPS)
+    step, start_ps, end_ps = step[possible], start_ps[possible], end_ps[possible]
     order = np.argsort(start_ps, kind="stable")
     _, first = np.unique(step[order], return_index=True)
     order = order[np.sort(first)]

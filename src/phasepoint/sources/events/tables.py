@@ -138,7 +138,7 @@ def capture_of_events(
         raise ValueError("events are not sorted by their start")
     nesting = nest_spans(events.track, events.start_ps, events.end_ps)
     step = step_of_events(events, bounds)
-    spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty()
+    spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty
     devices = devices_of(events.kinds)
     segments = events.kind[nesting.segment_span], nesting.segment_start_ps, nesting.segment_end_ps
     walls = category_walls(events.kinds, segments, devices, bounds.start_ps, bounds.end_ps)
@@ -146,8 +146,8 @@ def capture_of_events(
         spans=spans,
         ops=_ops(events, nesting, bounds, step, window),
         breakdowns=breakdowns_table(devices, walls, bounds.step, window),
-        programs=TABLES["programs"].empty(),
-        instructions=TABLES["instructions"].empty(),
+        programs=TABLES["programs"].empty,
+        instructions=TABLES["instructions"].empty,
         conversion=_conversion(events, nesting, window, problem=problem, cost_ps=cost_ps),
         steps=steps_table(bounds),
         accounts=accounts_table(events.accounts, window),
@@ -198,7 +198,7 @@ def _rows(name: str, events: TraceEvents, window: int, *, keep_spans: bool) -> p
     columns = events.tables.get(name)
     of_spans = any(column.name == "span" and not column.nullable for column in TABLES[name].columns)
     if not columns or (of_spans and not keep_spans):
-        return TABLES[name].empty()
+        return TABLES[name].empty
     n_rows = max(len(values) for values in columns.values())
     numbered = {"window": np.full(n_rows, window, np.int64)} if name != "counters" else {}
     return table_from_columns(name, {**numbered, **columns})

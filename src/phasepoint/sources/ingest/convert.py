@@ -246,7 +246,7 @@ def _clock_steps(run: Run, job: _Job) -> pa.Table:
 def _tables_of(capture: Capture, cost_ns: int) -> dict[str, pa.Table]:
     conversion = capture.conversion.to_pylist()[0] | {"convert_cost_ps": cost_ns * 1000}
     return capture.tables | {
-        "gaps": TABLES["gaps"].empty(),
+        "gaps": TABLES["gaps"].empty,
         "conversions": table_from_rows("conversions", [conversion]),
     }
 
@@ -269,7 +269,7 @@ def _lost_tables(job: _Job, problem: str, cost_ns: int) -> dict[str, pa.Table]:
         "last_step": window["last_step"] if known else None,
         "unknown": f"which ops ran in window {window['window']}: its capture could not be read: {problem}",
     }
-    empty = {name: TABLES[name].empty() for name in _PER_WINDOW}
+    empty = {name: TABLES[name].empty for name in _PER_WINDOW}
     return empty | {
         "gaps": table_from_rows("gaps", [gap]),
         "conversions": table_from_rows("conversions", [conversion]),

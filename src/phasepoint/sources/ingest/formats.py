@@ -181,15 +181,20 @@ def read_capture(capture_format: str, data: bytes | Path, request: "CaptureReque
     return FORMAT_OF[capture_format].read(data, request)
 
 
-def unpack(data: bytes, name: str) -> bytes:
+def unpack(data: bytes, name: str, *, stop_at: int | None = None) -> bytes:
     """The file's content without gzip, if it is packed; what a truncated one still gives.
+
+    Args:
+        data: the file, or its beginning.
+        name: what messages call it.
+        stop_at: unpack no more than so many bytes, however many there are; None for all.
 
     Raises:
         SourceError: it is packed, and nothing of it can be unpacked, or more than a trace can hold.
     """
     if not is_packed(data):
         return data
-    content, problem = unpack_gzip(data, name)
+    content, problem = unpack_gzip(data, name, stop_at=stop_at)
     if problem is not None and not content:
         raise SourceError(f"{name}: gzip data that cannot be unpacked: {problem}")
     return content

@@ -73,7 +73,7 @@ def _read(format: TraceFormat, data: bytes | Path) -> tuple[Capture, int]:
         request = CaptureRequest(0, None, steps, keep_spans=True, read_hlo=_read_programs)
         return format.read(data, request)
 
-    capture = read(TABLES["steps"].empty())
+    capture = read(TABLES["steps"].empty)
     if capture.steps.num_rows or not capture.spans.num_rows:
         return capture, capture.steps.num_rows
     start_ps = pc.min(capture.spans["start_ps"]).as_py()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phasepoint.core.errors import SourceError, UsageError
+from phasepoint.core.packing import FREE_BYTES
 from phasepoint.sources.ingest.formats import FORMAT_OF, HEAD_BYTES, describe_formats, detect_format, unpack
 
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank[-_]?|w-)(\d{1,9})(?!\d)", re.IGNORECASE)
@@ -45,6 +46,8 @@ def look_at(file: Path) -> FoundTrace:
     Raises:
         SourceError: it cannot be read, or holds no trace that is read.
     """
+    if file.exists() and not file.is_file():
+        raise SourceError(f"{file}: a pipe or a device, no file; write what it gives to a file, and import that")
     try:
         with file.open("rb") as opened:
             size = opened.seek(0, os.SEEK_END)
@@ -56,7 +59,7 @@ def look_at(file: Path) -> FoundTrace:
         raise SourceError(f"{file}: cannot be read: {error.strerror}") from error
     if not head:
         raise SourceError(f"{file}: the file is empty")
-    head = unpack(head, str(file))
+    head = unpack(head, str(file), stop_at=FREE_BYTES)  # of the whole, its reader says how far it may unpack
     found = detect_format(head[:HEAD_BYTES])
     if found is None:
         raise SourceError(

@@ -27,6 +27,10 @@ _PROGRAM_NAME = re.compile(r"\((\d+)\)$")
 _STATE_WORDS = {1: "is cut off", 2: "holds bytes that are no protobuf field"}
 
 
+MOST_PLANES, MOST_LINES = 10_000, 100_000
+"""A choice: a device has a plane and a thread has a line, of which a machine has hundreds; each is an object here."""
+
+
 @dataclass(frozen=True)
 class Stats:
     """XStats of many owners, flat. `[n_stats]` each.
@@ -117,7 +121,17 @@ def read_planes(data: Bytes) -> tuple[list[Plane], list[str]]:
             f"XPlane capture of {len(data)} bytes: no plane found, reading stopped at byte {space.stop}; "
             "expected a serialized XSpace. Was the capture cut off while it was written? Record the window again."
         )
-    planes = [_read_plane(data, start, end) for start, end in spans]
+    planes: list[Plane] = []
+    lines = 0
+    for start, end in spans:
+        fields = read_fields(data, start, end)
+        lines += int(np.count_nonzero((fields.number == 3) & (fields.wire == LENGTH)))
+        if len(planes) == MOST_PLANES or lines > MOST_LINES:
+            raise SourceError(
+                f"XPlane capture of {len(data)} bytes: it holds more than {MOST_PLANES} planes or {MOST_LINES} lines, "
+                "more than any profiler writes: a damaged file, or one made to fill the memory"
+            )
+        planes.append(_read_plane(data, fields))
     if not any(plane.name for plane in planes):
         raise SourceError(
             f"XPlane capture of {len(data)} bytes: no plane with a name among {len(planes)}; expected a serialized "
@@ -169,8 +183,7 @@ def _as_int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def _read_plane(data: Bytes, start: int, end: int) -> Plane:
-    fields = read_fields(data, start, end)
+def _read_plane(data: Bytes, fields: Fields) -> Plane:
     name = "".join(read_text(data, span) for span in fields.spans(2)[-1:])
     metadata = _read_metadata(data, fields.whole_spans(4))
     meta_stats = read_stats(data, *metadata[3:])

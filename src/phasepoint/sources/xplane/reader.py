@@ -145,7 +145,7 @@ def _build(
     misnested, resolved = nesting.misnested, resolving.result()
     del nesting, segments  # their memory is that of the spans
     scratch.reset()
-    spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty()
+    spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty
     return _Built(spans, adding.result(), breakdowns, misnested, attributing.result().orphan_events)
 
 

@@ -13,12 +13,16 @@ from numba.extending import intrinsic
 
 from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.compiled import compiled
+from phasepoint.core.errors import SourceError
 
 INTACT, TRUNCATED, GARBLED = 0, 1, 2
 """How a message ended: whole; in the middle of a field; at bytes that are no field."""
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 """Wire types."""
+
+LEAST_FIELD_BYTES, FREE_FIELDS = 16, 100_000
+"""Planes, lines and metadata take tens of bytes each, a decoded field takes 40. So many are read in any case."""
 
 # Functions below are compiled: they take and return plain integers and arrays, and so carry no annotations.
 # mypy: disable-error-code="no-untyped-def"
@@ -69,8 +73,17 @@ def as_bytes(data: bytes | bytearray | memoryview) -> Bytes:
 
 
 def read_fields(data: Bytes, start: int, end: int) -> Fields:
-    """Read one message's fields; a payload cut off by `end` is kept, shortened, and marks the message TRUNCATED."""
+    """Read one message's fields; a payload cut off by `end` is kept, shortened, and marks the message TRUNCATED.
+
+    Raises:
+        SourceError: it has more fields than its size makes likely.
+    """
     count = _count_fields(data, start, end)
+    if count > FREE_FIELDS + (end - start) // LEAST_FIELD_BYTES:
+        raise SourceError(
+            f"{count} fields in the {end - start} bytes from byte {start} on, more than any profiler writes: a damaged "
+            "file, or one made to fill the memory"
+        )
     number, wire, value, length, state, stop = _fill_fields(data, start, end, count)
     return Fields(number, wire, value, length, int(state), int(stop))
 
