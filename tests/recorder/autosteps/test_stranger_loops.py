@@ -183,6 +183,31 @@ JOBS = {
         40,
         {},
     ),
+    "parameters freed between passes": (
+        TORCH,
+        """
+        # As FSDP does: a pass runs on whole parameters, whose memory is given back after it.
+        shards = [p.detach().clone().requires_grad_() for p in model.parameters()]
+        optimizer = torch.optim.SGD(shards, lr=0.01)
+
+        def free(p):
+            p.data.untyped_storage().resize_(0)
+
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(free)
+        for i in range(40):
+            for p, shard in zip(model.parameters(), shards):
+                p.data.untyped_storage().resize_(p.numel() * 4)
+                p.data.copy_(shard.detach())
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            for p, shard in zip(model.parameters(), shards):
+                shard.grad, p.grad = p.grad, None
+            optimizer.step()
+        """,
+        40,
+        {},
+    ),
     "lbfgs": (
         TORCH,
         """

@@ -222,8 +222,13 @@ def _look(parameter: Any, *, reads_value: bool) -> _Seen:
 
 
 def _first_value(parameter: Any) -> float | None:
-    """Its first element, where reading it waits for no device: a write through `.data` leaves the version alone."""
+    """Its first element, where reading it waits for no device: a write through `.data` leaves the version alone.
+
+    FSDP frees the whole parameter between passes: it has elements then, but no memory.
+    """
     if parameter.device.type != "cpu" or not parameter.numel() or parameter.layout is not sys.modules["torch"].strided:
+        return None
+    if not parameter.untyped_storage().nbytes():
         return None
     return float(parameter.detach().view(-1)[0]) if parameter.is_contiguous() else None
 
