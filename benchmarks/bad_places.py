@@ -97,7 +97,7 @@ def call(self, environ, start_response):
 moto.server.DomainDispatcherApplication.__call__ = call
 server = ThreadedMotoServer("127.0.0.1", 0)
 server.start()
-print(server.get_host_and_port()[1], flush=True)
+print("port", server.get_host_and_port()[1], flush=True)
 sys.stdin.read()
 """
 
@@ -142,7 +142,8 @@ def failing_store(folder: Path, steps: int) -> Ran:
         text=True,
     ) as server:
         assert server.stdout is not None
-        address = f"127.0.0.1:{server.stdout.readline().strip()}"
+        port = next(line.split()[1] for line in server.stdout if line.startswith("port "))  # the server greets first
+        address = f"127.0.0.1:{port}"
         import os
         import urllib.request
 

@@ -6,6 +6,7 @@ A session that never closed lasted until it was last heard of, by a step or by a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -165,11 +166,15 @@ class RunClock(StepSeries):
 
     def of_host(self, host: int) -> tuple[SessionClock, ...]:
         """The sessions of one host, by attempt."""
-        return tuple(session for session in self.sessions if session.host == host)
+        return self._by_host.get(host, ())
 
     def session(self, host: int, attempt: int) -> SessionClock | None:
         """One session, None where the history has none such."""
-        return next((s for s in self.sessions if (s.host, s.attempt) == (host, attempt)), None)
+        return next((session for session in self.of_host(host) if session.attempt == attempt), None)
+
+    @cached_property
+    def _by_host(self) -> dict[int, tuple[SessionClock, ...]]:
+        return {host: tuple(own) for host, own in groupby(self.sessions, key=lambda session: session.host)}
 
 
 def read_series(steps: pa.Table) -> StepSeries:
