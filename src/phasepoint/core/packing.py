@@ -10,8 +10,8 @@ from phasepoint.core.errors import SourceError
 from phasepoint.core.units import format_bytes
 
 MOST_RATIO = 64
-"""Twice as much as the traces that shrink most: of 21 real ones the median shrinks 16 times by gzip -9, rocprofv3's JSON
-25 times, Jaeger's spans 33 times."""
+"""Twice as much as the traces that shrink most: of 21 real ones the median shrinks 16 times by gzip -9, rocprofv3's
+JSON 25 times, Jaeger's spans 33 times."""
 
 FREE_BYTES = 32 << 20
 """What unpacks to no more than this is read in any case: a few kilobytes shrink further."""
