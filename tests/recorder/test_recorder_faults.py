@@ -86,7 +86,7 @@ def test_a_step_clock_that_fails(tmp_path, capsys, monkeypatch, method):
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(StepClock, method, broken)
-    monkeypatch.setattr("phasepoint.recorder.assembly._calibrate", lambda _clock: 0)
+    monkeypatch.setattr("phasepoint.recorder.assembly.calibrate", lambda _clock: 0)
     result, run, err = record_with_fault(tmp_path, capsys)
     assert result == expected_with_clock(tmp_path, monkeypatch)
     assert "ZeroDivisionError" in run.off_reason

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorder_fakes import MS, FakeClock
 
-from phasepoint.recorder.clock.step_clock import StepClock
+from phasepoint.recorder.clock.step_clock import NOT_KNOWN, StepClock
 
 
 def rows_of(clock):
@@ -210,21 +210,78 @@ def test_steps_and_gaps_tile_the_recording_whatever_the_loops_do(calls):
     assert all(b == a for (_, b), (a, _) in itertools.pairwise(pieces))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["mark", "end"]), st.integers(0, 5)), max_size=12))
-def test_a_mark_is_asking_and_getting_without_a_wait(moves):
-    def done(marks):
-        time_ = FakeClock()
-        clock = StepClock(now_ns=time_.now_ns, capacity=64)
-        for move, ms in moves:
-            time_.tick(ms)
-            if move == "end":
-                clock.end_loop()
-            elif marks:
-                clock.mark()
-            else:
-                clock.ask()
-                clock.got(waited=False)
-        clock.finish()
-        return rows_of(clock), clock.take_outside()
+class Driver:
+    """Drives a clock as the recorder does: through `marks` where there is room, else call by call."""
 
-    assert done(marks=True) == done(marks=False)
+    def __init__(self, clock, time_, *, allowed):
+        self.clock, self.time, self.allowed = clock, time_, allowed
+
+    def ask(self):
+        clock = self.clock
+        if len(clock.marks) < clock.room and not len(clock.marks) % 2:
+            clock.marks.append(self.time.now_ns())
+        else:
+            clock.ask()
+
+    def got(self, *, waited):
+        clock = self.clock
+        if len(clock.marks) % 2:
+            clock.marks.append(self.time.now_ns() if waited else NOT_KNOWN)
+        else:
+            clock.got(waited=waited)
+            clock.allow_marks(self.allowed)
+
+
+ACTIONS = ["step", "step", "step", "marked", "ask", "got", "end", "drop", "kind", "compile", "captured", "back", "take"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 5)), max_size=60), st.integers(1, 9))
+def test_times_left_in_haste_become_the_same_rows(actions, allowed):
+    taken = []
+    for room in (0, allowed):
+        time_ = FakeClock()
+        clock = StepClock(now_ns=time_.now_ns, capacity=96)
+        driver = Driver(clock, time_, allowed=room)
+        rows, numbers, kind = [], [], None
+        for action, ms in actions:
+            time_.tick(ms)
+            if action in ("step", "marked"):
+                driver.ask()
+                if action == "step":
+                    time_.tick(1)
+                driver.got(waited=action == "step")
+            elif action in ("ask", "got"):
+                driver.ask() if action == "ask" else driver.got(waited=True)
+            elif action == "end":
+                clock.end_loop()
+            elif action == "drop":
+                clock.drop()
+            elif action == "kind":
+                kind = clock.enter_kind("eval") if kind is None else clock.leave_kind(kind)
+            elif action == "compile" and clock.is_open:
+                clock.add_compile(ms * MS // 2)
+            elif action == "captured":
+                clock.settle()
+                clock.captured = 1 - clock.captured
+            elif action == "back":
+                time_.ns -= 2 * ms * MS
+            elif action == "take":
+                rows += rows_of(clock)
+            numbers.append((clock.step, clock.is_open))
+        clock.finish()
+        taken.append((rows + rows_of(clock), numbers, clock.take_outside(), clock.outside_ns, clock.lost))
+    assert taken[0] == taken[1]
+
+
+def test_marks_that_find_the_ring_full_or_at_its_end_are_kept_or_told_lost():
+    time_ = FakeClock()
+    clock = StepClock(now_ns=time_.now_ns, capacity=32)
+    driver = Driver(clock, time_, allowed=100)
+    for _ in range(41):
+        time_.tick(1)
+        driver.ask()
+        driver.got(waited=False)
+    clock.finish()
+    assert [row[0] for row in rows_of(clock)] == list(range(32))
+    assert clock.take_lost_ranges() == [(32, 40)]
+    assert clock.step == 41

@@ -118,7 +118,7 @@ class Profiler(FakeSession):
 @pytest.mark.parametrize("shape", ["even", "burst", "jump"])
 @pytest.mark.parametrize(("step_s", "events"), GRID)
 def test_windows_keep_to_their_prediction_and_the_whole_to_the_budget(tmp_path, monkeypatch, step_s, events, shape):
-    monkeypatch.setattr("phasepoint.recorder.assembly._calibrate", lambda clock: HOOKS_PS)
+    monkeypatch.setattr("phasepoint.recorder.assembly.calibrate", lambda clock: HOOKS_PS)
     job = Job(tmp_path, step_s=step_s, events=events, shape=shape, event_us=(0.3, 1.0, 1.5))
     seconds = {0.001: 30, 0.03: 80, 1.0: 200}.get(step_s, 20 * step_s)
     if shape == "jump" and events / step_s * 10 > MOST_EVENTS_PER_S:
@@ -139,7 +139,7 @@ def test_events_as_dear_as_the_dearest_seen_keep_to_the_prediction_from_the_firs
     tmp_path, monkeypatch, step_s
 ):
     """PyTorch's smallest ops on cores that others kept busy: 130,000 a second, 35 µs each."""
-    monkeypatch.setattr("phasepoint.recorder.assembly._calibrate", lambda clock: HOOKS_PS)
+    monkeypatch.setattr("phasepoint.recorder.assembly.calibrate", lambda clock: HOOKS_PS)
     job = Job(tmp_path, step_s=step_s, events=130_000 * step_s, shape="even", event_us=(4.0, 13.0, 18.0))
     worst, windows = job.run(max(80, 5 * step_s), jump_at=0)
     assert windows

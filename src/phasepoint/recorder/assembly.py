@@ -47,10 +47,10 @@ PUBLIC_PRIOR = WindowCost(50 * PS_PER_MS, 100 * PS_PER_MS, PS_PER_S, 100 * PS_PE
 _CALIBRATION_STEPS = 256
 """Steps of a clock in a tight loop whose mean is taken: 0.5 ms at 2 µs each. A choice."""
 
-IN_THE_JOB = 6
-"""What a step's hooks cost between the job's own code, in multiples of a step of the clock in a tight loop (2 µs): the
-job drives code and data of the recorder out of the caches. Measured 2026-11-22, loops of 0.4–0.7 ms steps on 2 shared
-cores, all hooks together: 12 µs in PyTorch (steps by the optimizer, or `run.steps`), 15 µs in JAX."""
+IN_THE_JOB = 5
+"""What a step's hooks cost between the job's own code, in multiples of a step of the clock in a tight loop (2.3 µs):
+the job drives code and data of the recorder out of the caches. Measured 2026-11-23 with `benchmarks/step_cost.py` on 2
+shared cores, three times: 11 to 12 µs in PyTorch (steps by the optimizer), 4 of them for the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _Assembly:
             planner = RequestedWindow(request.target_first, request.target_last)
         flusher = Flusher(background.round, due_in_s=lambda: parts.windows.due_in_s(self._clock.now_ns()))
         recorder = Recorder(
-            parts, planner, background, flusher, step_cost_ps=_calibrate(self._clock), seed=self._options.seed
+            parts, planner, background, flusher, step_cost_ps=calibrate(self._clock), seed=self._options.seed
         )
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
@@ -215,7 +215,7 @@ def _open_writer(options: RecordOptions, session: ProfilerSession, epoch: Epoch,
     )
 
 
-def _calibrate(clock: Clock) -> int:
+def calibrate(clock: Clock) -> int:
     """What the hooks cost a step, in picoseconds of CPU time: from the mean over a few hundred steps of another clock.
 
     By wall time, another process that takes the core once makes it ten times as much.

@@ -368,6 +368,8 @@ class Background:
         parts = self._parts
         if parts.output.backlog and not parts.output.flush() and not final:
             return  # the steps stay in the ring, which is bounded
+        if final:  # a recorder that is off has not settled them
+            parts.steps.settle()
         rows = parts.steps.take_rows()
         for held in (*self._held, rows):
             if len(held.step):

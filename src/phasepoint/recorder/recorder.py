@@ -1,9 +1,9 @@
 """The job's side of a recording: the hooks that its loop calls, each under the guard.
 
-The hot path is `ask` and `got`, or `mark` for both, once a step: a clock reading or two and seven integers written.
+The hot path is `ask` and `got`, or `mark` for both, once a step: a clock reading or two, appended to a list.
 Everything else happens every 250 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 Between two steps the job drives the recorder's code and data out of the processor's caches, so that what takes 2 µs in
-a tight loop takes 8 µs: the hot path makes few calls, and is guarded in place.
+a tight loop takes 20 µs: until the next look a boundary only leaves its times (`StepClock.marks`), guarded in place.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
-from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, lower_quartile
+from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, NOT_KNOWN, lower_quartile
 from phasepoint.recorder.output import Row
 from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
@@ -51,6 +51,9 @@ class Recorder:
         flusher: the thread that runs it.
         step_cost_ps: what the step clock costs a step, as calibrated.
         seed: of the random sample of windows.
+
+    Attributes:
+        now_ns: the clock of boundaries at which only the time matters, in nanoseconds.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class Recorder:
         self.guard = parts.guard
         self._parts = parts
         self._steps = parts.steps
+        self._marks = parts.steps.marks
+        self.now_ns = parts.clock.now_ns
         self._windows = parts.windows
         self._planner = planner
         self._background = background
@@ -86,9 +91,10 @@ class Recorder:
         if self.guard.off:
             return
         try:
-            steps = self._steps
-            if self._windows.is_idle and self._has_begun and steps.step + 1 < self._planner.next_look:
-                steps.ask()
+            marks = self._marks
+            count = len(marks)
+            if count < self._steps.room and not count & 1:
+                marks.append(self.now_ns())
             else:
                 self._ask()
         except Exception as error:  # noqa: BLE001 - as in `guarded`
@@ -99,7 +105,10 @@ class Recorder:
         if self.guard.off:
             return
         try:
-            self._steps.got(waited=waited)
+            if len(self._marks) & 1:
+                self._marks.append(self.now_ns() if waited else NOT_KNOWN)
+            else:
+                self._got(waited=waited)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
             self.guard.trip(error, "Recorder.got")
 
@@ -108,14 +117,23 @@ class Recorder:
         if self.guard.off:
             return
         try:
-            steps = self._steps
-            if self._windows.is_idle and self._has_begun and steps.step + 1 < self._planner.next_look:
-                steps.mark()
+            marks = self._marks
+            count = len(marks)
+            if count < self._steps.room and not count & 1:
+                marks.append(self.now_ns())
+                marks.append(NOT_KNOWN)
             else:
                 self._ask()
-                steps.got(waited=False)
+                self._got(waited=False)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
             self.guard.trip(error, "Recorder.mark")
+
+    def _got(self, *, waited: bool) -> None:
+        """The step is open; until the next look its boundaries are a matter of time alone."""
+        steps = self._steps
+        steps.got(waited=waited)
+        if self._windows.is_idle:
+            steps.allow_marks(self._planner.next_look - steps.step - 1)
 
     def _ask(self) -> None:
         """A boundary between two steps at which there may be something to do."""
@@ -277,6 +295,7 @@ class Recorder:
             self._steps.add_compile(dur_ns)
             if is_new_program:
                 self._planner.note_compile()
+                self._steps.room = 0
 
     @guarded
     def before_user_profiler(self) -> None:
@@ -328,6 +347,7 @@ class Recorder:
         """
         if self._has_begun and self._parts.clock.now_ns() - self._looked_ns > LOOK_LIMIT_NS:
             self._planner.note_kind()
+            self._steps.room = 0
 
     def _look(self, now_ns: int) -> bool:
         """See whether a window should open here, and open it. Returns whether one was opened."""

@@ -70,6 +70,8 @@ class LateRecording:
         leader: evidence of the source whose steps are recorded; None until the recording is opened.
         is_patient: whether a source may take its time to be sure of what a step is; steps seen meanwhile are kept.
         is_optimizing: whether an optimizer is at work: what it does inside (LBFGS evaluates gradients) is its own step.
+        mark: the open step ends and the next one begins, whose wait for a batch is not known; the recorder's own while
+            there is one, as each call between two steps of a job costs it a microsecond.
         jax_clock: what follows JAX's programs (`sources/jax/clock.py`), whom its neighbours tell of updates; None where
             nothing does.
     """
@@ -83,6 +85,7 @@ class LateRecording:
         self.leader: StepEvidence | None = None
         self._expected: StepEvidence | None = None
         self.is_optimizing = False
+        self.mark: Callable[[], object] = self._ask_and_got
         self.jax_clock: Any = None
         self._options = options
         self._recording: Recording | None = None
@@ -171,6 +174,8 @@ class LateRecording:
             got = [NOT_KNOWN if step.got_ns is None else step.got_ns for step in past]
             steps = [(step.asked_ns, got_ns, step.end_ns) for step, got_ns in zip(past, got, strict=True)]
             self._recorder.replay(steps, entry_ns=time.perf_counter_ns() - began_ns)
+            self._recorder.now_ns = time.perf_counter_ns  # as the standing clock does, whose time no mark is made at
+            self.mark = self._recorder.mark
         clock.at_ns = None
 
     def lead(self, evidence: StepEvidence) -> None:
@@ -227,13 +232,10 @@ class LateRecording:
         if self._recorder is not None:
             self._recorder.got(waited=waited)
 
-    def mark(self) -> None:
-        """The open step ends and the next one begins, whose wait for a batch is not known."""
-        if self._recorder is not None:
-            self._recorder.mark()
-        else:  # those who make something else of steps override these two
-            self.ask()
-            self.got(waited=False)
+    def _ask_and_got(self) -> None:
+        """Without a recorder: those who make something else of steps override these two."""
+        self.ask()
+        self.got(waited=False)
 
     def end_loop(self) -> None:
         """The open step ends; none begins."""
@@ -273,6 +275,7 @@ class LateRecording:
         if finish is not None and not self.guard.off:
             finish()
         self._recording = self._recorder = None
+        self.mark = self._ask_and_got
         recording.stop_at_exit()
         self.tell_fault()
 
@@ -303,6 +306,7 @@ class LateRecording:
     def forget(self) -> None:
         """In a forked child: the recording is the parent's; this process opens its own if it makes steps."""
         self._recording = self._recorder = self.leader = self._expected = None
+        self.mark = self._ask_and_got
         self.is_open = False
         self._notes, self._hints, self._pid = {}, [], os.getpid()
 

@@ -7,6 +7,10 @@ the inner loop begins, and no instant belongs to two steps.
 The job's thread writes, the flusher's thread takes (`take_rows`). The counter of written rows grows after the row is
 complete and one thread at a time holds the interpreter, so no lock is needed. Measured on 2 shared cores
 (`benchmarks/overhead.py --clock`, figures in docs/overhead.md).
+
+Between two steps of a job each cache line and page that is touched has to be fetched anew: a row's seven columns and
+the calls that lead to them take 13 to 20 µs there, 2 µs in a loop of nothing else. So while nothing can happen at a
+boundary (`allow_marks`), its times are only appended to one list, `marks`; they become rows together, in `settle`.
 """
 
 import time
@@ -34,6 +38,9 @@ NOT_KNOWN = -1
 
 CAPTURED, CUT = 1, 2
 """Values of `captured`: a window was open throughout the step; a window began or ended inside it."""
+
+MOST_MARKED_STEPS = 256
+"""Steps whose times wait in `marks` at most: becoming rows takes them some 20 µs."""
 
 _NO_KIND = -1
 """Index of a hint where none is in force."""
@@ -67,9 +74,10 @@ class StepClock:
     """Times the steps of all loops of one recording.
 
     Attributes:
-        step: number of the open step, or of the next one where none is open.
-        is_open: whether a step is open.
-        start_ns: when the open step (or the one being asked for) began.
+        marks: times of the steps that have become no rows yet, by turns: when a step ended and the next one was asked
+            for, and when its batch was there, or `NOT_KNOWN`. An even number of them leaves a step open.
+        room: how many times `marks` may hold before a boundary must be made by `ask` and `got`.
+        start_ns: when the open step (or the one being asked for) began, as of the last row.
         written: rows written to the ring since the beginning.
         lost: rows that found the ring full, because nobody took them.
         kinds: names of the hints, by index.
@@ -81,8 +89,10 @@ class StepClock:
     def __init__(
         self, *, now_ns: Callable[[], int] = time.perf_counter_ns, capacity: int = CAPACITY, first_step: int = 0
     ) -> None:
-        self.step = first_step
-        self.is_open = False
+        self.marks: list[int] = []
+        self.room = 0
+        self._step = first_step
+        self._is_open = False
         self.start_ns = self._got_ns = self._last_ns = now_ns()
         self.written = 0
         self.lost = 0
@@ -101,34 +111,80 @@ class StepClock:
         self._kind_changes: list[tuple[int, int]] = []
         self._compiles: list[tuple[int, int]] = []
 
+    @property
+    def step(self) -> int:
+        """Number of the open step, or of the next one where none is open."""
+        return self._step + (len(self.marks) + 1) // 2
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a step is open."""
+        return not len(self.marks) % 2 if self.marks else self._is_open
+
+    def allow_marks(self, steps: int) -> None:
+        """At so many boundaries from here nothing but the time will matter; a step is open."""
+        self.room = 2 * min(steps, MOST_MARKED_STEPS, self._capacity // 8)
+
+    def settle(self) -> None:
+        """Turn the times in `marks` into rows. From here on every boundary is made by `ask` and `got`."""
+        self.room = 0
+        if not self.marks:
+            return
+        marks = self.marks[:]
+        self.marks.clear()
+        ends_ns, gots_ns = marks[::2], marks[1::2]
+        if not self._settle_at_once(ends_ns, gots_ns):
+            for number, end_ns in enumerate(ends_ns):
+                now_ns = self._forward(end_ns)
+                self._close(now_ns)
+                self.start_ns = now_ns
+                if number < len(gots_ns):
+                    got_ns = gots_ns[number]
+                    self._got_ns = got_ns if got_ns == NOT_KNOWN else self._forward(got_ns)
+                    self._is_open = True
+
+    def _settle_at_once(self, ends_ns: list[int], gots_ns: list[int]) -> bool:
+        """The same, column by column. False, with nothing done, where the rows must be made one by one."""
+        count, written = len(ends_ns), self.written
+        at = written % self._capacity
+        has_room = at + count <= self._capacity and written + count - self._taken <= self._capacity
+        times_ns = [self._last_ns, *ends_ns]
+        if gots_ns and max(gots_ns) != NOT_KNOWN:
+            times_ns[2:] = [time_ns for pair in zip(gots_ns, ends_ns[1:], strict=False) for time_ns in pair]
+            times_ns.append(gots_ns[-1])
+        if not has_room or self._compiles or self._kind_changes or times_ns != sorted(times_ns):
+            return False
+        step, start, got, end, compiled, kinds, captured = self._ring
+        rows = slice(at, at + count)
+        step[rows] = array("q", range(self._step, self._step + count))
+        start[rows] = array("q", [self.start_ns, *ends_ns[:-1]])
+        got[rows] = array("q", [self._got_ns, *gots_ns[: count - 1]])
+        end[rows] = array("q", ends_ns)
+        compiled[rows] = array("q", bytes(8 * count))
+        kinds[rows] = array("q", [self.kind]) * count
+        captured[rows] = array("q", [self.captured]) * count
+        self.written = written + count
+        self._step += count
+        self.start_ns, self._last_ns = ends_ns[-1], max(times_ns[-1], ends_ns[-1])
+        self._is_open = len(gots_ns) == count
+        if self._is_open:
+            self._got_ns = gots_ns[-1]
+        return True
+
     def ask(self) -> int:
         """A loop asks for its next batch: the open step ends and the next one may begin. Returns the time."""
-        now_ns = self._now_ns()
-        if now_ns < self._last_ns:
-            now_ns = self.now()
-        self._last_ns = now_ns
-        if self.is_open:
+        self.settle()
+        now_ns = self.now()
+        if self._is_open:
             self._close(now_ns)
         elif self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
         self.start_ns = now_ns
         return now_ns
 
-    def mark(self) -> None:
-        """The open step ends and the next one has begun, whose wait is not known: `ask` and `got` in one."""
-        if not self.is_open:
-            self.ask()
-            self.got(waited=False)
-            return
-        now_ns = self._now_ns()
-        if now_ns < self._last_ns:
-            now_ns = self.now()
-        self._last_ns = now_ns
-        self._close(now_ns)
-        self.start_ns, self._got_ns, self.is_open = now_ns, NOT_KNOWN, True
-
     def begin_at(self, now_ns: int) -> None:
         """Let the step being asked for begin later, after work of the recorder's own between two steps."""
+        self.settle()
         self.start_ns = now_ns
 
     def got(self, *, waited: bool = True) -> None:
@@ -137,17 +193,19 @@ class StepClock:
         Args:
             waited: whether the time since `ask` was the wait for the batch; False where that is not known.
         """
-        if self.is_open:
+        self.settle()
+        if self._is_open:
             return
         self._got_ns = self.now() if waited else NOT_KNOWN
         if self._outside_from_ns is not None:
             self._end_outside(self.start_ns)
-        self.is_open = True
+        self._is_open = True
 
     def end_loop(self) -> int:
         """A loop is over or was left: the open step, if there is one, ends. Returns the time."""
+        self.settle()
         now_ns = self.now()
-        if self.is_open:
+        if self._is_open:
             self._close(now_ns)
             self._outside_from_ns = now_ns
         elif self._outside_from_ns is None:
@@ -157,8 +215,9 @@ class StepClock:
 
     def drop(self) -> None:
         """The open step turned out to be none: its time counts as outside."""
-        if self.is_open:
-            self.is_open = False
+        self.settle()
+        if self._is_open:
+            self._is_open = False
             self._kind_changes.clear()
             self._compiles.clear()
             self._outside_from_ns = self.start_ns
@@ -171,11 +230,12 @@ class StepClock:
 
     def replay(self, asked_ns: int, got_ns: int, end_ns: int) -> None:
         """Keep a step that ended before this clock was there; no step may be open, and times must not go back."""
+        self.settle()
         if asked_ns > self.start_ns and self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
         self._end_outside(asked_ns)
         self.start_ns, self._got_ns = asked_ns, got_ns
-        self.is_open = True
+        self._is_open = True
         self._close(end_ns)
         self.start_ns = self._last_ns = end_ns
 
@@ -197,7 +257,9 @@ class StepClock:
 
     def now(self) -> int:
         """The time in nanoseconds; a clock that went back stands still until it is caught up."""
-        now_ns = self._now_ns()
+        return self._forward(self._now_ns())
+
+    def _forward(self, now_ns: int) -> int:
         last_ns = self._last_ns
         if now_ns < last_ns:
             if not self.backward or self.backward[-1][0] != last_ns:
@@ -280,7 +342,7 @@ class StepClock:
         else:
             at = written % self._capacity
             step, start, got, end, compiled, kinds, captured = self._ring
-            step[at] = self.step
+            step[at] = self._step
             start[at] = self.start_ns
             got[at] = self._got_ns
             end[at] = now_ns
@@ -288,14 +350,14 @@ class StepClock:
             kinds[at] = kind
             captured[at] = self.captured
             self.written = written + 1
-        self.step += 1
-        self.is_open = False
+        self._step += 1
+        self._is_open = False
 
     def _lose(self) -> None:
         self.lost += 1
         ranges = self._lost_ranges
-        first = ranges.pop()[0] if ranges and ranges[-1][1] == self.step - 1 else self.step
-        ranges.append((first, self.step))
+        first = ranges.pop()[0] if ranges and ranges[-1][1] == self._step - 1 else self._step
+        ranges.append((first, self._step))
 
     def _copy(self, first: int, end: int) -> StepRows:
         places = np.arange(first, end) % self._capacity
@@ -315,7 +377,8 @@ class StepClock:
             return len(self.kinds) - 1
 
     def _change_kind(self, index: int) -> None:
-        if self.is_open:
+        self.settle()
+        if self._is_open:
             self._kind_changes.append((self.now(), self.kind))
         self.kind = index
 
@@ -331,7 +394,8 @@ class StepClock:
 
     def _compile_ns(self, start_ns: int, end_ns: int) -> int:
         """Length of the union of the reported stretches inside the step: tracing nests, so sums would count twice."""
-        stretches, self._compiles = sorted(self._compiles), []
+        stretches = sorted(self._compiles)
+        self._compiles = [stretch for stretch in stretches if stretch[1] > end_ns]  # of steps that ended later
         total_ns, reached_ns = 0, start_ns
         for began_ns, ended_ns in stretches:
             first_ns, last_ns = max(began_ns, reached_ns), min(ended_ns, end_ns)

@@ -3,9 +3,9 @@
 JAX has no public hook for executions. Two private places see all of them without changing what the job calls: the
 post hook that the compiled fast path calls after every cached execution (JAX's own NaN check uses it), and
 `ExecuteReplicated.__call__`, through which the first executions and those with effects go. Measured with jax 0.10.2
-on 2 shared cores (2026-11-22), in a loop of 0.65 ms a step: 15 µs a step, clock included (5 µs in a loop of nothing
-else, whose code stays in the caches); 1.1 µs for another jitted function of the job, 0.2 µs for an eager expression,
-both in a loop of nothing else.
+on 2 shared cores (2026-11-22, when a boundary wrote a row): 15 µs a step, clock included, in a loop of 0.65 ms a step
+(5 µs in a loop of nothing else, whose code stays in the caches); 1.1 µs for another jitted function of the job, 0.2 µs
+for an eager expression, both in a loop of nothing else.
 
 A step ends when its program has been dispatched, and begins where the one before ended; the first one begins with the
 call. Which program it is shows after a few executions (`programs.py`), by what tracing showed of it
