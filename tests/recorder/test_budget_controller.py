@@ -14,6 +14,7 @@ from phasepoint.recorder.windows.budget import (
     FIRST_COST_RATIO,
     MARGIN,
     MOST_OVER,
+    PROBE_PS,
     WORST,
     BudgetController,
     WindowCost,
@@ -46,6 +47,26 @@ def learn(controller, total_ms, *, with_programs=False, by_choice=False):
 def affords(controller, elapsed_ps, *, with_programs=False, by_choice=False):
     plan = controller.plan(elapsed_ps, STEP_PS, with_programs=with_programs, by_choice=by_choice)
     return plan is not None and plan.limit_ps >= 5 * STEP_PS
+
+
+def test_a_window_that_ended_at_once_inside_a_step_says_nothing_of_longer_ones():
+    controller, account = controller_with(0.05)
+    for ms, cost_ms, holds_steps in ((0.6, 5, False), (50, 20, False)):
+        plan = controller.plan(5 * PS_PER_S, 70 * PS_PER_MS, with_programs=False, by_choice=False)
+        assert plan is not None
+        assert plan.limit_ps == PROBE_PS  # nothing is known yet
+        account.spend("stop", cost_ms * PS_PER_MS)
+        controller.learn(
+            cost_of(cost_ms),
+            dur_ps=int(ms * PS_PER_MS),
+            size_bytes=1000,
+            with_programs=False,
+            by_choice=False,
+            holds_steps=holds_steps,
+        )
+    plan = controller.plan(5 * PS_PER_S, 70 * PS_PER_MS, with_programs=False, by_choice=False)
+    assert plan is not None
+    assert plan.limit_ps >= 5 * 70 * PS_PER_MS
 
 
 def test_allowance_is_nine_tenths_of_the_budget_less_what_was_spent_and_closing():

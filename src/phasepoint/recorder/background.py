@@ -344,6 +344,7 @@ class Background:
             size_bytes=size,
             with_programs=opening.with_programs,
             by_choice=opening.probability is None,
+            holds_steps=window.last_step >= window.first_step,
         )
 
     def _with_slowdown(self, window: CapturedWindow, size_bytes: int, format: CaptureFormat) -> CapturedWindow:

@@ -226,9 +226,23 @@ class BudgetController:
         self._plain = WindowCosts()
         self._with_programs = WindowCosts()
 
-    def learn(self, cost: WindowCost, *, dur_ps: int, size_bytes: int, with_programs: bool, by_choice: bool) -> None:
-        """A window's whole cost is known. It was spent already; here the estimates learn from it."""
-        (self._with_programs if with_programs else self._plain).learn(cost, dur_ps=dur_ps, size_bytes=size_bytes)
+    def learn(
+        self,
+        cost: WindowCost,
+        *,
+        dur_ps: int,
+        size_bytes: int,
+        with_programs: bool,
+        by_choice: bool,
+        holds_steps: bool = True,
+    ) -> None:
+        """A window's whole cost is known. It was spent already; here the estimates learn from it.
+
+        What ended within milliseconds, inside a step, tells of starting and stopping alone: grown to the length of a
+        step, 5 ms for 0.6 made windows of 0.3 s unaffordable for a whole job (2026-11-23).
+        """
+        if holds_steps or dur_ps >= LEAST_FIRST_PS:
+            (self._with_programs if with_programs else self._plain).learn(cost, dur_ps=dur_ps, size_bytes=size_bytes)
         if by_choice:
             self._choice_ps += cost.total_ps
 
