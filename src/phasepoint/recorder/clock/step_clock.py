@@ -133,7 +133,10 @@ class StepClock:
         marks = self.marks[:]
         self.marks.clear()
         ends_ns, gots_ns = marks[::2], marks[1::2]
-        if not self._settle_at_once(ends_ns, gots_ns):
+        times_ns = [self._last_ns, *(time_ns for time_ns in marks if time_ns != NOT_KNOWN)]
+        if times_ns == sorted(times_ns) and self._settle_at_once(ends_ns, gots_ns):
+            self._last_ns = times_ns[-1]
+        else:
             for number, end_ns in enumerate(ends_ns):
                 now_ns = self._forward(end_ns)
                 self._close(now_ns)
@@ -144,15 +147,11 @@ class StepClock:
                     self._is_open = True
 
     def _settle_at_once(self, ends_ns: list[int], gots_ns: list[int]) -> bool:
-        """The same, column by column. False, with nothing done, where the rows must be made one by one."""
+        """The same, column by column, of times that do not go back. False, with nothing done, where that cannot be."""
         count, written = len(ends_ns), self.written
         at = written % self._capacity
         has_room = at + count <= self._capacity and written + count - self._taken <= self._capacity
-        times_ns = [self._last_ns, *ends_ns]
-        if gots_ns and max(gots_ns) != NOT_KNOWN:
-            times_ns[2:] = [time_ns for pair in zip(gots_ns, ends_ns[1:], strict=False) for time_ns in pair]
-            times_ns.append(gots_ns[-1])
-        if not has_room or self._compiles or self._kind_changes or times_ns != sorted(times_ns):
+        if not has_room or self._compiles or self._kind_changes:
             return False
         step, start, got, end, compiled, kinds, captured = self._ring
         rows = slice(at, at + count)
@@ -165,7 +164,7 @@ class StepClock:
         captured[rows] = array("q", [self.captured]) * count
         self.written = written + count
         self._step += count
-        self.start_ns, self._last_ns = ends_ns[-1], max(times_ns[-1], ends_ns[-1])
+        self.start_ns = ends_ns[-1]
         self._is_open = len(gots_ns) == count
         if self._is_open:
             self._got_ns = gots_ns[-1]
