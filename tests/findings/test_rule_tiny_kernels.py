@@ -4,6 +4,7 @@ import pytest
 from planted_runs import check_finding, view_of, within
 from planted_spans import US, busy_step, captured_run
 
+from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.rules.device.tiny_kernels import find
 
 
@@ -49,3 +50,26 @@ def test_tiny_work_beside_large_work_costs_nothing(tmp_path):
 @pytest.mark.parametrize("seed", range(2))
 def test_an_ordinary_step_is_no_finding(tmp_path, seed):
     assert find(view_of(tmp_path, captured_run(busy_step, seed=seed))) == []
+
+
+def with_chance_windows(run, kept):
+    """The run with windows opened by choice, but for `kept` of them: what few random windows say leaves much open."""
+    steps, rows = run
+    for window in rows["windows"][kept:]:
+        window["probability"] = None
+    return steps, rows
+
+
+def test_what_every_window_shows_is_told_though_its_size_is_open(tmp_path):
+    view = view_of(tmp_path, with_chance_windows(captured_run(tiny(400), n=300), 2))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, 400 * 5 * US * view.clock.n_steps, 0.1)
+    assert found.confidence == "low"
+    assert found.low_ps < found.claim.total_ps / 3
+
+
+def test_too_few_windows_to_be_sure_are_told(tmp_path):
+    view = view_of(tmp_path, with_chance_windows(captured_run(tiny(400), n=180), 2))
+    with pytest.raises(Unavailable, match=r"say (19|20)\.\d % of the run, but they agree with anything from 1\."):
+        find(view)

@@ -2,28 +2,27 @@
 
 import numpy as np
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import median_ps
+from phasepoint.core.units import format_ratio
 from phasepoint.estimates.captured import Sampled
 from phasepoint.estimates.run_time import RunTime, estimate_time
 from phasepoint.findings.evidence.host_time import HostTime, read_host_time
+from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.summary.enough import advise_capture
 
 LEAST_LOW = 1 / 3
 """The lower end of an interval must reach this part of the time for it to be told."""
+ALIKE_WINDOWS = 4
+"""Where it does not, so many windows that all show the time are enough: by chance that happens once in 16 times."""
+WELL_KNOWN = (
+    "The lower end of the interval must reach a third of the claim, or each of "
+    f"at least {ALIKE_WINDOWS} windows show it; else the rule cannot judge"
+)
 _NEIGHBOURS = 10
 """Uncaptured steps on each side of a window that say how long its steps would have lasted: the window's own length."""
-
-
-def over_run(view: FindingsView, time_ps: Int64s) -> RunTime:
-    """What was measured in the steps of `HostTime`, over the run; what lasts far beyond the usual has other causes.
-
-    Args:
-        view: the run.
-        time_ps: `[n]` what was measured of each of these steps.
-    """
-    sampled, first = view.once(_steps_of_host)
-    return estimate_time(sampled, time_ps[first], beyond_usual=False)
 
 
 def _steps_of_host(view: FindingsView) -> tuple[Sampled, Int64s]:
@@ -33,13 +32,48 @@ def _steps_of_host(view: FindingsView) -> tuple[Sampled, Int64s]:
     return view.sampled.only(index[known]), first[known]
 
 
-def is_worth(time: RunTime, least_ps: float) -> bool:
-    """Whether a time is so long, and known well enough to be told."""
-    return time.total_ps >= least_ps and time.low_ps >= LEAST_LOW * time.total_ps
+def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> RunTime | None:
+    """What was measured in the steps of `HostTime`, over the run, where it is long enough to be told; else None.
+
+    What lasts far beyond the usual has other causes. A time is known well enough by its interval, or because every one
+    of several windows shows it: few windows leave its size open, not that it is there.
+
+    Args:
+        view: the run.
+        time_ps: `[n]` what was measured of each step of `HostTime`.
+        least_share: of the run's time, and of the captured time of each window.
+
+    Raises:
+        Unavailable: most windows show it, but they are too few to be sure.
+    """
+    sampled, first = view.once(_steps_of_host)
+    lost, wall_ps = estimate_time(sampled, time_ps[first], beyond_usual=False), view.clock.wall_ps
+    if lost.total_ps < least_share * wall_ps:
+        return None
+    shows = _windows_that_show(view, time_ps, least_share)
+    if lost.low_ps >= LEAST_LOW * lost.total_ps or (len(shows) >= ALIKE_WINDOWS and shows.all()):
+        return lost
+    if 2 * shows.sum() <= len(shows):
+        return None
+    low, high = (format_ratio(ps / wall_ps) for ps in (lost.low_ps, lost.high_ps))
+    raise Unavailable(
+        f"the windows say {format_ratio(lost.total_ps / wall_ps)} of the run, but they agree with anything from {low} "
+        f"to {high}: {advise_capture(view.analysis.run, view.clock)}"
+    )
+
+
+def _windows_that_show(view: FindingsView, time_ps: Int64s, least_share: float) -> Bools:
+    """`[n_windows]` whether at least that share of a window's steps went into it."""
+    host = view.once(read_host_time)
+    of_step = renumber(host.window)[1]
+    shown_ps, seen_ps = (np.bincount(of_step, ps) for ps in (time_ps, view.clock.dur_ps[host.row]))
+    return np.asarray(shown_ps >= least_share * seen_ps, np.bool_)
 
 
 def confidence_of(time: RunTime) -> str:
-    """How sure its size is: high where the interval keeps to its upper half."""
+    """How sure its size is: high where the interval keeps to its upper half, low where it leaves the size open."""
+    if time.low_ps < LEAST_LOW * time.total_ps:
+        return "low"
     return "high" if time.low_ps > 0.5 * time.total_ps else "medium"
 
 

@@ -8,7 +8,7 @@ device is idle for half of such stretches or more, the host is slow: HOST-DISPAT
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on. {TINY_TOLD}: starting a thunk, an ATen op or a
 kernel costs 1 to 10 µs, so anything shorter is mostly the cost of starting. {ROW_TOLD} in a row: shorter rows occur in
-any step. The lower end of the interval must reach a third of the claim.
+any step. {KNOWN_TOLD}.
 
 **Remedy.** Do the same work on larger arrays: batch the loop (`jax.vmap` instead of `jax.lax.map` or `scan`, or
 `jax.lax.map(…, batch_size=…)`; PyTorch `torch.bmm`, `torch._foreach_*`, a stacked tensor), unroll short loops
@@ -24,12 +24,13 @@ import numpy as np
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import HostTime, read_host_time
-from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run, with_part_of_slowdown
+from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, with_part_of_slowdown, worth_telling
 from phasepoint.findings.evidence.window_spans import LEAST_ROW, NEAR_PS, TINY_PS
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
+KNOWN_TOLD = WELL_KNOWN
 TINY_TOLD = format_ps(TINY_PS)
 NEAR_TOLD = format_ps(NEAR_PS)
 ROW_TOLD = str(LEAST_ROW)
@@ -41,10 +42,8 @@ def find(view: FindingsView) -> list[Finding]:
     host = view.once(read_host_time)
     if host.is_host_bound:
         return []
-    lost = over_run(view, with_part_of_slowdown(view, host, host.tiny_ps))
-    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
-        return []
-    return [_finding(view, host, lost)]
+    lost = worth_telling(view, with_part_of_slowdown(view, host, host.tiny_ps), LEAST_SHARE)
+    return [] if lost is None else [_finding(view, host, lost)]
 
 
 def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:

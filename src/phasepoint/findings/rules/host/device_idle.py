@@ -6,9 +6,9 @@ wait for the device that could not be hidden behind the wait. Waiting for input,
 other rules, and so do the idle times of SYNC-EVERY-STEP, HOST-DISPATCH and TINY-KERNELS. Extrapolated to the run by
 phase.
 
-**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, with a lower end of the interval of at least a
-third of the claim: other processes on the same cores cause a few percent of idle time, which vary from window to
-window. {PIECE_TOLD} is ten times as long as a call.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: other processes on the same cores
+cause a few percent of idle time, which vary from window to window. {PIECE_TOLD} is ten times as long as a call.
+{KNOWN_TOLD}.
 
 **Remedy.** Find what the loop does between its steps (`py-spy dump`, `cProfile`) and move it to another thread or
 process, or do it every so many steps: logging, plotting, metrics, writing files, augmentation. Let the host run ahead:
@@ -25,12 +25,13 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
-from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run
+from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, read_host_time
+from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, worth_telling
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
+KNOWN_TOLD = WELL_KNOWN
 PIECE_TOLD = format_ps(OWN_PIECE_PS)
 
 
@@ -38,14 +39,11 @@ def find(view: FindingsView) -> list[Finding]:
     """Idle time in the loop's own code."""
     view.need_steps()
     host = view.once(read_host_time)
-    idle_ps = host.rest_ps
-    lost = over_run(view, idle_ps)
-    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
-        return []
-    return [_finding(view, host, lost, idle_ps)]
+    lost = worth_telling(view, host.rest_ps, LEAST_SHARE)
+    return [] if lost is None else [_finding(view, lost, host.rest_ps)]
 
 
-def _finding(view: FindingsView, host: HostTime, lost: RunTime, idle_ps: Int64s) -> Finding:
+def _finding(view: FindingsView, lost: RunTime, idle_ps: Int64s) -> Finding:
     share, steps = lost.total_ps / view.clock.wall_ps, int((idle_ps > 0).sum())
     usual_ps = int(np.median(idle_ps))
     return Finding(

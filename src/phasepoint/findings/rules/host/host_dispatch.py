@@ -9,8 +9,8 @@ by phase.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on (from {LEAST_SHARE_INLINE:.0%} where the calling
 thread executes the work itself, as PyTorch does on a CPU: there a gap between two calls is part of every call), with at
-least {LEAST_LAUNCHES} launches a step: a single program has to be launched anyway. The lower end of the interval must
-reach a third of the claim.
+least {LEAST_LAUNCHES} launches a step: a single program has to be launched anyway.
+{KNOWN_TOLD}.
 
 **Remedy.** Issue fewer, larger pieces. JAX: put the whole step under one `jax.jit`, with the loop over small arrays
 inside (`jax.tree.map`, `jax.vmap`, `jax.lax.scan`). PyTorch: `torch.compile(mode="reduce-overhead")` or
@@ -28,12 +28,13 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run, without_slowdown
+from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, without_slowdown, worth_telling
 from phasepoint.findings.evidence.window_spans import LEAST_ROW
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.04
+KNOWN_TOLD = WELL_KNOWN
 LEAST_SHARE_INLINE = 0.12
 LEAST_LAUNCHES = 20
 MOST_RATIO = 3.0
@@ -48,11 +49,9 @@ def find(view: FindingsView) -> list[Finding]:
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []
-    lost = over_run(view, without_slowdown(view, host, _issuing(host)))
     least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
-    if not is_worth(lost, least * view.clock.wall_ps):
-        return []
-    return [_finding(view, lost, launches)]
+    lost = worth_telling(view, without_slowdown(view, host, _issuing(host)), least)
+    return [] if lost is None else [_finding(view, lost, launches)]
 
 
 def _issuing(host: HostTime) -> Int64s:

@@ -8,7 +8,7 @@ the run by phase.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, if at least {LEAST_STEPS_SHARE:.0%} of the
 captured steps lose {LEAST_OF_STEP:.0%} or more: launching a step after a wait takes some 0.1 to 0.3 ms anyway, and
-occasional waits do not set the pace. The lower end of the interval must reach a third of the claim.
+occasional waits do not set the pace. {KNOWN_TOLD}.
 
 **Remedy.** Leave results on the device and fetch them every 50 or 100 steps: `losses.append(loss)` and one
 `jax.device_get(losses)`; PyTorch `total += loss.detach()` and `.item()` when it is logged. If every step must be
@@ -26,11 +26,12 @@ import numpy as np
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import read_host_time
-from phasepoint.findings.evidence.over_run import confidence_of, is_worth, over_run
+from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, worth_telling
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
 LEAST_SHARE = 0.06
+KNOWN_TOLD = WELL_KNOWN
 LEAST_STEPS_SHARE = 0.5
 LEAST_OF_STEP = 0.02
 
@@ -42,10 +43,8 @@ def find(view: FindingsView) -> list[Finding]:
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:
         return []
-    lost = over_run(view, host.sync_ps)
-    if not is_worth(lost, LEAST_SHARE * view.clock.wall_ps):
-        return []
-    return [_finding(view, lost, int(host.waits.sum()), len(host.row))]
+    lost = worth_telling(view, host.sync_ps, LEAST_SHARE)
+    return [] if lost is None else [_finding(view, lost, int(host.waits.sum()), len(host.row))]
 
 
 def _finding(view: FindingsView, lost: RunTime, waits: int, steps: int) -> Finding:
