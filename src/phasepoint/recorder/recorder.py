@@ -211,11 +211,16 @@ class Recorder:
         """
         if not self._has_begun:
             self._begin()
+        self.recall(steps)
+        self._parts.account.spend("entry", entry_ns * PS_PER_NS - self._background.entered_ps)
+
+    @guarded
+    def recall(self, steps: Sequence[tuple[int, int, int]]) -> None:
+        """Keep steps that are known to be some only after they ended, as `replay` takes them; none is open."""
         for number, (asked_ns, got_ns, end_ns) in enumerate(steps):
             if number % REPLAY_STEPS == REPLAY_STEPS - 1:  # the ring holds a few times as many
                 self._flusher.drain(OPEN_LIMIT_S)
             self._steps.replay(asked_ns, got_ns, end_ns)
-        self._parts.account.spend("entry", entry_ns * PS_PER_NS - self._background.entered_ps)
 
     @guarded
     def enter_phase(self, name: str) -> tuple[int, int, int]:

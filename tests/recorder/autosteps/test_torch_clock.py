@@ -1,5 +1,7 @@
 """Which stretches of a PyTorch job become steps, without a word in the job's code."""
 
+from itertools import pairwise
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -48,6 +50,11 @@ class FakeLate:
 
     def end_step_at(self, end_ns):
         self.told.append("end at optimizer, begin")
+
+    def recall(self, past):
+        assert all(before.end_ns == after.asked_ns for before, after in pairwise(past))
+        assert all(step.asked_ns < step.end_ns for step in past)
+        self.told.append(f"recall {len(past)}")
 
     def drop_step(self):
         self.told.append("drop")
@@ -144,8 +151,46 @@ def test_the_clock_passes_to_the_optimizer_of_the_next_stage():
         job.batch(loader)
         job.optimize(second)
     told = job.told()
-    assert told[:6] == ["open 1", "ask", "got", "ask", "got", "ask"]
+    assert told[:7] == ["open 1", "ask", "got", "ask", "got", "end at optimizer", "recall 15"]
     assert told.count("ask") == 2 + 4
+
+
+def test_steps_of_the_next_stage_count_from_its_first_batch():
+    job, loader, loader_of_second, second = Job(), Loader(), Loader(), Loader()
+    for _ in range(3):
+        job.batch(loader)
+        job.optimize()
+    job.stop(loader)
+    job.told()
+    for _ in range(20):
+        job.batch(loader_of_second)
+        job.optimize(second)
+    assert job.told() == ["recall 16", *["ask", "got"] * 4]
+
+
+def test_a_stage_without_batches_follows_another():
+    job, second = Job(), Loader()
+    for _ in range(3):
+        job.optimize()
+    job.told()
+    for _ in range(20):
+        job.optimize(second)
+    assert job.told() == ["end at optimizer", "recall 15", *["ask", "begin"] * 5]
+
+
+def test_a_new_loader_every_epoch():
+    job = Job()
+    for _ in range(3):
+        loader, validation = Loader(), Loader()
+        for _ in range(4):
+            job.batch(loader)
+            job.optimize()
+        job.stop(loader)
+        job.batch(validation)
+    told = job.told()
+    assert told.count("recall 1") == 2
+    assert told.count("got") + told.count("recall 1") == 3 * 4 - 1
+    assert told[0] == "open 1"
 
 
 def test_without_a_loader_steps_go_from_optimizer_step_to_optimizer_step():

@@ -146,7 +146,6 @@ class LateRecording:
     ) -> None:
         from phasepoint.recorder.assembly import RecordOptions
         from phasepoint.recorder.clock.epoch import Clock
-        from phasepoint.recorder.clock.step_clock import NOT_KNOWN
         from phasepoint.recorder.recording import Recording
 
         clock = self._clock = StandingClock(past[0].asked_ns)
@@ -171,9 +170,7 @@ class LateRecording:
         self._pid = os.getpid()
         _call_at_end_of_child(self.close)
         if self._recorder is not None:
-            got = [NOT_KNOWN if step.got_ns is None else step.got_ns for step in past]
-            steps = [(step.asked_ns, got_ns, step.end_ns) for step, got_ns in zip(past, got, strict=True)]
-            self._recorder.replay(steps, entry_ns=time.perf_counter_ns() - began_ns)
+            self._recorder.replay(_times_of(past), entry_ns=time.perf_counter_ns() - began_ns)
             self._recorder.now_ns = time.perf_counter_ns  # as the standing clock does, whose time no mark is made at
             self.mark = self._recorder.mark
         clock.at_ns = None
@@ -257,6 +254,11 @@ class LateRecording:
             self._recorder.mark()
             self._clock.at_ns = None
 
+    def recall(self, past: Sequence[PastStep]) -> None:
+        """Steps that have ended since the last one did, oldest first; none is open."""
+        if self._recorder is not None:
+            self._recorder.recall(_times_of(past))
+
     def drop_step(self) -> None:
         """The open step is none."""
         if self._recorder is not None:
@@ -309,6 +311,14 @@ class LateRecording:
         self.mark = self._ask_and_got
         self.is_open = False
         self._notes, self._hints, self._pid = {}, [], os.getpid()
+
+
+def _times_of(past: Sequence[PastStep]) -> list[tuple[int, int, int]]:
+    """When each was asked for, got its batch and ended."""
+    from phasepoint.recorder.clock.step_clock import NOT_KNOWN
+
+    got = [NOT_KNOWN if step.got_ns is None else step.got_ns for step in past]
+    return [(step.asked_ns, got_ns, step.end_ns) for step, got_ns in zip(past, got, strict=True)]
 
 
 def _call_at_end_of_child(handler: Callable[[], object]) -> None:

@@ -4,7 +4,8 @@ An optimizer's step is told by torch's own global hook, the wait for a batch by 
 `__next__`. Of several optimizers (a GAN's) the first one seen counts. Batches without an optimizer step belong to the
 step in progress (accumulated gradients) if their loader is one that trains, and to no step if not (evaluation). Where
 batches do not come from a data loader, a step lasts from one optimizer step to the next; the first one begins when the
-optimizer was made.
+optimizer was made. What was not known to be a step until later (the first one of a new loader, those of an optimizer
+whose stage has only begun) becomes one then.
 
 Measured with torch 2.13 on 2 shared cores (`benchmarks/step_cost.py`, 2026-11-23), in a loop of 0.4 ms a step: 7 µs a
 step, clock included, and 4 µs for the hook of backward passes (`updates.py`).
@@ -14,6 +15,7 @@ import functools
 import threading
 import time
 import weakref
+from itertools import pairwise
 from typing import Any
 
 from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
@@ -23,7 +25,8 @@ from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
 
 SWITCH_STEPS = 16
-"""Steps of another optimizer in a row after which it becomes the clock: the first one's stage is over."""
+"""Steps of other optimizers in a row after which one becomes the clock: the first one's stage is over. Those that it
+made until then become steps as well."""
 
 
 OPTIMIZER_STEP = StepEvidence(Rank.OPTIMIZER_STEP, "torch", "optimizer steps (torch.optim)")
@@ -46,7 +49,9 @@ class TorchClock:
 
     def _reset(self) -> None:
         self._optimizer: weakref.ref[Any] | None = None
-        self._others_steps = 0
+        self._others: list[tuple[int, int]] = []
+        self._stranger: weakref.ref[Any] | None = None
+        self._asked_ns = 0
         self._thread = 0
         self._current: weakref.ref[Any] | None = None
         self._early = _EarlySteps()
@@ -78,7 +83,7 @@ class TorchClock:
                 and clock() is optimizer
                 and self._thread == threading.get_ident()
             ):
-                self._others_steps = 0
+                self._others.clear()
                 late.mark()
             else:
                 self._optimizer_stepped(optimizer)
@@ -137,6 +142,8 @@ class TorchClock:
                 self._begin()
         elif loader not in self._training:
             self._leave()
+            if self._stranger is None or self._stranger() is not loader:
+                self._stranger, self._asked_ns = self._current, time.perf_counter_ns()
         elif self._stepped or not self._in_step:
             self._begin()
 
@@ -167,16 +174,20 @@ class TorchClock:
 
     @guarded
     def _optimizer_stepped(self, optimizer: Any) -> None:
-        if not self._is_clock(optimizer) or self._is_elsewhere():
+        past = self._become_clock(optimizer)
+        if past is None or self._is_elsewhere():
             return
         self._thread = threading.get_ident()
         loader = self._current() if self._current is not None else None
-        if loader is not None:
+        if loader is not None and loader not in self._training:
             self._training.add(loader)
+            past = past or ([] if self._in_step else [time.perf_counter_ns()])
+        if past and self._leads:
+            self._recall(past)
         if not self._leads:
-            past = self._early.optimizer_stepped(time.perf_counter_ns())
-            if past:
-                self._open(past)
+            early = self._early.optimizer_stepped(time.perf_counter_ns())
+            if early:
+                self._open(early)
                 self._begin_here()
                 self._by_optimizer = loader is not None
         elif self._ending:
@@ -234,17 +245,29 @@ class TorchClock:
         loader = self._loaders.get(iterator)
         return iterator if loader is None else loader() or iterator
 
-    def _is_clock(self, optimizer: Any) -> bool:
+    def _become_clock(self, optimizer: Any) -> list[int] | None:
+        """When it stepped before, as long as it was not the clock; None while it is not."""
         clock = None if self._optimizer is None else self._optimizer()
         if clock is optimizer:
-            self._others_steps = 0
-            return True
-        self._others_steps += 1
-        if clock is None or self._others_steps >= SWITCH_STEPS:
-            self._optimizer = weakref.ref(optimizer)
-            self._others_steps = 0
-            return True
-        return False
+            self._others.clear()
+            return []
+        self._others.append((id(optimizer), time.perf_counter_ns()))
+        if clock is not None and len(self._others) < SWITCH_STEPS:
+            return None
+        self._optimizer = weakref.ref(optimizer)
+        stepped_ns = [at_ns for other, at_ns in self._others if other == id(optimizer)]
+        self._others.clear()
+        return stepped_ns
+
+    def _recall(self, stepped_ns: list[int]) -> None:
+        """Steps until it was known what they are: the first one ends the open step, or began with its loader."""
+        if self._in_step:
+            self._late.end_loop_at(stepped_ns[0])
+            self._in_step = False
+        elif self._stranger is not None and self._asked_ns < stepped_ns[0]:
+            stepped_ns = [self._asked_ns, *stepped_ns]
+        self._stranger = None
+        self._late.recall([PastStep(began_ns, None, ended_ns) for began_ns, ended_ns in pairwise(stepped_ns)])
 
     def _is_elsewhere(self) -> bool:
         """Whether this is another thread than the one that makes the steps, or somebody knows better what a step is."""
