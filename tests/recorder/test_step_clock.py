@@ -1,7 +1,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from recorder_fakes import MS, FakeClock
 
@@ -236,6 +236,7 @@ ACTIONS = ["step", "step", "step", "marked", "ask", "got", "end", "drop", "kind"
 
 
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(1, 5)), max_size=60), st.integers(1, 9))
+@example([("step", 1), ("step", 1), ("back", 2), ("compile", 1)], 1)
 def test_times_left_in_haste_become_the_same_rows(actions, allowed):
     taken = []
     for room in (0, allowed):

@@ -250,9 +250,10 @@ class StepClock:
         self._change_kind(before)
 
     def add_compile(self, dur_ns: int) -> None:
-        """Tracing or compiling took this long and has just ended. May be called on any thread."""
-        end_ns = self._now_ns()
-        self._compiles.append((end_ns - dur_ns, end_ns))
+        """Tracing or compiling took this long and has just ended, in the open step. May be called on any thread."""
+        end_ns, marks = self._now_ns(), self.marks[:-1]  # the last mark is when the open step's batch was there
+        start_ns = max(self._last_ns, *marks) if marks else self.start_ns
+        self._compiles.append((max(end_ns - dur_ns, start_ns), end_ns))
 
     def now(self) -> int:
         """The time in nanoseconds; a clock that went back stands still until it is caught up."""
