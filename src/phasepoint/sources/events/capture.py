@@ -47,6 +47,7 @@ class Capture:
         launches, metrics, collectives, allocations, accounts, counters: rows of these tables, where there are any.
         start_unix_ns: Unix ns of time 0, where no epoch was given and the capture says it.
         devices: devices that the capture describes: `gpu:0 NVIDIA H100`.
+        is_whole: whether it marks no steps and counts as one, as an empty table of steps asks for.
     """
 
     spans: pa.Table
@@ -64,6 +65,7 @@ class Capture:
     counters: pa.Table = field(default_factory=partial(_empty, "counters"))
     start_unix_ns: int | None = None
     devices: tuple[str, ...] = ()
+    is_whole: bool = False
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -78,7 +80,8 @@ class CaptureRequest:
     Attributes:
         window: the window's number.
         epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
-        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window.
+        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window; with none of them a
+            trace of another profiler that marks no steps is one step.
         keep_spans: whether spans are wanted.
         read_hlo: reads HLO protos, remembering programs seen before.
         holds_steps: whether it holds any step in full, as far as the recorder knows.

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from phasepoint.sources.events.rows import PlacedEvents
-from phasepoint.sources.events.step_bounds import StepBounds, order_bounds
+from phasepoint.sources.events.step_bounds import StepBounds, no_bounds, order_bounds
 from phasepoint.sources.events.tables import Kind, text_column
 
 _TORCH = re.compile(r"(.+?), (?:seq|op_id|sizes) = ")
@@ -114,7 +114,7 @@ def mark_steps(kinds: Iterable[Kind]) -> tuple[list[Kind], dict[int, int]]:
 
 
 def bounds_of_kinds(placed: PlacedEvents, number_of_kind: Mapping[int, int], steps: pa.Table | None) -> StepBounds:
-    """The steps that some kinds of events mark; where none does, the given ones.
+    """The steps that some kinds of events mark; where none does, the given ones; an empty table asks for the whole.
 
     Args:
         placed: the events.
@@ -127,7 +127,10 @@ def bounds_of_kinds(placed: PlacedEvents, number_of_kind: Mapping[int, int], ste
         number = np.array([number_of_kind[kind] for kind in placed.kind[rows].tolist()], np.int64)
         return order_bounds(number, placed.start_ps[rows], placed.end_ps[rows])
     if steps is None:
-        return order_bounds(*(np.empty(0, np.int64) for _ in range(3)))
+        return no_bounds()
+    if not steps.num_rows and len(placed.kind):
+        low_ps, high_ps = placed.start_ps.min(keepdims=True), placed.end_ps.max(keepdims=True)
+        return StepBounds(np.zeros(1, np.int64), low_ps, high_ps, is_whole=True)
     step, start_ps, dur_ps = (steps[name].to_numpy().astype(np.int64) for name in ("step", "start_ps", "dur_ps"))
     return order_bounds(step, start_ps, start_ps + dur_ps)
 

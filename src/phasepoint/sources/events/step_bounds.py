@@ -23,12 +23,14 @@ class StepBounds:
         start_ps: starts, on the capture's clock.
         end_ps: ends.
         of_device: whether a device's line gave them, so that its work belongs to the step in which it ran.
+        is_whole: whether nothing gave them: the capture from its first event to its last counts as one step.
     """
 
     step: Int64s
     start_ps: Int64s
     end_ps: Int64s
     of_device: bool = False
+    is_whole: bool = False
 
     def index_at(self, time_ps: Int64s) -> NDArray[np.int32]:
         """`[n]` index of the step that holds each instant, -1 outside every step."""

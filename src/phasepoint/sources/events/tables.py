@@ -150,6 +150,7 @@ def capture_of_events(
         instructions=TABLES["instructions"].empty,
         conversion=_conversion(events, nesting, window, problem=problem, cost_ps=cost_ps),
         steps=steps_table(bounds),
+        is_whole=bounds.is_whole,
         accounts=accounts_table(events.accounts, window),
         **{name: _rows(name, events, window, keep_spans=keep_spans) for name in ROW_TABLES},
     )

@@ -75,7 +75,7 @@ def _read(format: TraceFormat, data: bytes | Path) -> tuple[Capture, int]:
 
     capture = read(TABLES["steps"].empty)
     if capture.steps.num_rows or not capture.spans.num_rows:
-        return capture, capture.steps.num_rows
+        return capture, 0 if capture.is_whole else capture.steps.num_rows
     start_ps = pc.min(capture.spans["start_ps"]).as_py()
     end_ps = pc.max(pc.add(capture.spans["start_ps"], capture.spans["dur_ps"])).as_py()
     whole = table_from_columns("steps", {"step": [0], "start_ps": [start_ps], "dur_ps": [end_ps - start_ps]})
