@@ -38,8 +38,8 @@ DOCUMENTED = frozenset((0, 3, 4, 5, 7, 8, 9, 11, 13, 18))
 """Exit codes for what is wrong with an input; 70, a fault of ours, and a signal are none."""
 
 BOMB_BYTES = 1200 << 20
-ALLOWED_BYTES, NOISE_BYTES = 140 << 20, 1_500_000
-"""What unpacks so far beside so much that does not shrink is within the bound of `core.packing`."""
+ALLOWED_BYTES, ALLOWED_XPLANE_BYTES, NOISE_BYTES = 110 << 20, 48 << 20, 1_500_000
+"""What unpacks so far beside so much that does not shrink is just within the bounds of packing."""
 
 STEP_PS = 10**9
 SHARD = "host=00000"
@@ -218,6 +218,7 @@ def opened(field: int, size: int) -> bytes:
 
 
 EVENT = payload(4, b"\x08\x01\x10\x80\x08\x18\x40")
+LATE_EVENT = payload(4, b"\x08\x01\x10" + varint(10**9) + b"\x18\x80\x08")
 META = payload(4, b"\x08\x01" + payload(2, b"\x08\x01" + payload(2, b"matmul")))
 
 
@@ -267,6 +268,35 @@ def write_plain(path: Path, text: Text, kind: str) -> None:
     else:
         huge = text.event.replace(b"10", b"1" + b"0" * 30).replace(b"300", b"3" + b"0" * 5000)
         write_bytes(path, text.head, huge, text.tail)
+
+
+MANY = 200_000
+
+
+def write_events(path: Path, text: Text, event: Callable[[int], Mapping[str, Any]], count: int = MANY) -> None:
+    """A file of events that differ."""
+    events = ",".join(json.dumps(event(number)) for number in range(count))
+    write_bytes(path, text.head, events.encode(), text.tail)
+
+
+def jaeger_span(number: int, start: int, duration: int, *, parent: int | None = None) -> Mapping[str, Any]:
+    above = [] if parent is None else [{"refType": "CHILD_OF", "traceID": "t", "spanID": str(parent)}]
+    names = {"traceID": "t", "spanID": str(number), "operationName": f"work {number % 1000}", "processID": "p1"}
+    return {**names, "startTime": 16 * 10**14 + start, "duration": duration, "references": above, "tags": []}
+
+
+def module_call(number: int) -> Mapping[str, Any]:
+    """A call of a module inside the one before."""
+    place = {"ph": "X", "cat": "python_function", "name": f"nn.Module: Layer_{number % 1000}", "pid": 1, "tid": 2}
+    return {**place, "ts": number, "dur": 2 * (MANY - number), "args": {}}
+
+
+def write_nested_events(path: Path, count: int = MANY) -> None:
+    """A line of an XSpace whose events each hold the next."""
+    events = b"".join(
+        payload(4, b"\x08\x01\x10" + varint(number) + b"\x18" + varint(2 * (count - number))) for number in range(count)
+    )
+    write_bytes(path, payload(1, payload(2, b"/host:CPU") + META + payload(3, events)))
 
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -470,19 +500,38 @@ def text_cases() -> list[Case]:
     return cases
 
 
+def shape_cases() -> list[Case]:
+    """Plain files of events that stand to each other as no program's do: what takes the square of their number?"""
+    jaeger, kineto, chrome = (TEXTS[name] for name in ("jaeger", "kineto", "chrome"))
+    overlapping = {"ph": "X", "name": "work", "pid": 1, "tid": 2}
+    writers: Mapping[str, Callable[[Path], None]] = {
+        "jaeger-overlapping": lambda p: write_events(p, jaeger, lambda n: jaeger_span(n, n, 10**6)),
+        "jaeger-chain": lambda p: write_events(
+            p, jaeger, lambda n: jaeger_span(n, n, 2 * (MANY - n), parent=n - 1 if n else None)
+        ),
+        "jaeger-loop": lambda p: write_events(p, jaeger, lambda n: jaeger_span(n, n, 10, parent=(n + 1) % MANY)),
+        "kineto-modules": lambda p: write_events(p, kineto, module_call),
+        "chrome-overlapping": lambda p: write_events(p, chrome, lambda n: {**overlapping, "ts": n, "dur": 10**6}),
+        "xplane-nested": write_nested_events,
+    }
+    return [Case(f"plain-{name}", write) for name, write in writers.items()]
+
+
 def binary_cases() -> list[Case]:
     """Packed and plain files of the other formats, and HLO."""
     beyond = opened(1, 1 << 40) + payload(2, b"/host:CPU") + META + opened(3, 1 << 30) + EVENT * 3
     allowed: dict[str, Any] = {"size": ALLOWED_BYTES, "noise": NOISE_BYTES}
+    xplane = {"size": ALLOWED_XPLANE_BYTES}
     one = payload(3, payload(1, b"c") + payload(2, payload(1, b"x") + payload(2, b"add")))
     return [
         Case("gzip-xplane-events", partial(write_xplane, unit=EVENT)),
         Case("gzip-xplane-zeros", partial(write_xplane, unit=b"\0")),
         Case("gzip-xplane-nested", write_nested),
-        Case("gzip-xplane-allowed", partial(write_xplane, unit=EVENT, **allowed)),
-        Case("gzip-xplane-short-events", partial(write_xplane, unit=b"\x22\0", **allowed)),
-        Case("gzip-xplane-lines", partial(write_xplane, unit=b"\x1a\0", field=0, **allowed)),
-        Case("gzip-xplane-planes", lambda p: write_packed(p, b"", b"\x0a\0", b"%s", ALLOWED_BYTES, NOISE_BYTES)),
+        Case("gzip-xplane-allowed", partial(write_xplane, unit=LATE_EVENT, **allowed | xplane)),
+        Case("gzip-xplane-small-events", partial(write_xplane, unit=EVENT, **allowed | xplane)),
+        Case("gzip-xplane-short-events", partial(write_xplane, unit=b"\x22\0", **allowed | xplane)),
+        Case("gzip-xplane-lines", partial(write_xplane, unit=b"\x1a\0", field=0, **allowed | xplane)),
+        Case("gzip-xplane-planes", lambda p: write_packed(p, b"", b"\x0a\0", b"%s", ALLOWED_XPLANE_BYTES, NOISE_BYTES)),
         Case("gzip-in-gzip", write_gzip_in_gzip),
         Case("gzip-members", write_members),
         Case("gzip-sqlite", write_packed_sqlite),
@@ -653,7 +702,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     parser.add_argument("--make", nargs=2, metavar=("NAME", "PATH"), help="write one case's input and end")
     args = parser.parse_args()
-    cases = {case.name: case for case in (*text_cases(), *binary_cases(), *run_cases())}
+    cases = {case.name: case for case in (*text_cases(), *shape_cases(), *binary_cases(), *run_cases())}
     if args.list:
         print("\n".join(cases))
         return

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasepoint.core.intervals import union
-from phasepoint.core.nesting import nest_spans
+from phasepoint.core.nesting import depths, nest_spans
 
 spans_strategy = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(0, 20), st.booleans()), max_size=16
@@ -112,3 +112,22 @@ def test_a_staircase_of_misnested_spans_takes_linear_time():
     result = nest_spans(np.zeros(n), start, start + n)
     assert result.misnested == n - 1
     assert time.process_time() - begin < 5
+
+
+@given(st.lists(st.integers(-1, 30), max_size=31))
+def test_depths_are_what_walking_up_gives(parents):
+    parent = np.array([at if at < len(parents) else -1 for at in parents], np.int64)
+
+    def walked(row):
+        for depth in range(len(parent) + 1):
+            if parent[row] < 0:
+                return depth
+            row = parent[row]
+        return -1
+
+    assert depths(parent).tolist() == [walked(row) for row in range(len(parent))]
+
+
+def test_a_chain_of_a_million_has_depths():
+    parent = np.arange(-1, 10**6 - 1)
+    assert depths(parent)[-1] == 10**6 - 1

@@ -5,12 +5,15 @@ import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
+from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.process.identity import ranks_of_job
-from phasepoint.recorder.windows.ranked import MOST_CAPTURING, RankedPlanner, draw_number
+from phasepoint.recorder.windows.planner import SETTLED_STEPS
+from phasepoint.recorder.windows.ranked import MOST_CAPTURING, RankedPlanner, SharedDelays, draw_number
 from phasepoint.store import open_run
 
 
@@ -43,6 +46,21 @@ def test_alone_the_ranks_cost_the_job_many_times_the_budget(lockstep):
     cell = lockstep.Cell(32, 0.2, 0.0, steps=6000)
     slower, _, _ = lockstep.simulate(cell, seed=1, alone=True)
     assert slower > 2 * cell.budget
+
+
+def test_delays_of_other_ranks_are_charged_as_they_add_up():
+    told: list[int] = []
+    account, planner = CostAccount(), SimpleNamespace(window_step=-1, settled=told.append)
+    delays, now_ps = SharedDelays(account, planner), 0
+    charged = []
+    for number, delay_ps in enumerate((9, -8, 5, -20, 4)):
+        planner.window_step = step = 10 * number
+        delays.note(step, now_ps)
+        now_ps += SETTLED_STEPS * 100 + delay_ps
+        delays.settle(step + SETTLED_STEPS, now_ps, 100)
+        charged.append(account.cost(1).wait_ps)
+    assert told == [9, -8, 5, -20, 4]
+    assert charged == [9, 1, 6, 0, 0]  # what they sum up to, and never less than nothing
 
 
 def test_every_rank_captures_as_often_as_the_others():

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
+from phasepoint.sources.events import layers
+from phasepoint.sources.tracing import forest
 from phasepoint.sources.tracing.jaeger import read_jaeger
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "jaeger"
@@ -111,6 +113,25 @@ def test_spans_that_do_not_nest_stand_on_tracks_of_their_own():
         "a": "agent", "b": "agent (2)", "c": "agent", "d": "agent (2)",
     }  # fmt: skip
     assert capture.conversion["misnested_events"].to_pylist() == [0]
+
+
+def test_more_calls_at_once_than_tracks_are_tried_open_tracks_of_their_own(monkeypatch):
+    monkeypatch.setattr(forest, "MOST_LANES", 2)
+    capture = read(*(span(f"call {i}", i, 100) for i in range(5)))
+    assert capture.spans["track"].to_pylist() == ["agent", *(f"agent ({i})" for i in range(2, 6))]
+    assert capture.conversion["misnested_events"].to_pylist() == [0]
+
+
+def test_paths_of_spans_that_each_hold_the_next_stay_short():
+    count = 3 * layers.MOST_DEPTH
+    capture = read(
+        *(span("call", i, 2 * (count - i), id=str(i), parent=str(i - 1) if i else None) for i in range(count))
+    )
+    paths = capture.spans["layer"].to_pylist()
+    assert paths[:2] == ["call", "call/call"]
+    assert max(len(path) for path in paths if path) <= layers.MOST_PATH
+    assert capture.spans.num_rows == count
+    assert capture.spans["parent"].to_pylist() == [None, *range(count - 1)]
 
 
 def test_numbered_spans_are_steps():

@@ -11,6 +11,7 @@ from xplane_schema.messages import XSpace
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
+from phasepoint.sources.xplane import planes
 from phasepoint.sources.xplane.reader import read_xplane
 
 
@@ -166,3 +167,19 @@ def test_messages_of_the_profiler_are_passed_on():
 def test_more_messages_than_a_profiler_writes_are_refused_at_once(data, told):
     with pytest.raises(SourceError, match=told):
         read_xplane(data, window=0)
+
+
+def test_events_too_short_for_a_name_and_a_time_are_refused(monkeypatch):
+    monkeypatch.setattr(planes, "FREE_EVENTS", 100)
+    space = new_space()
+    builder = PlaneBuilder(space, "/host:CPU")
+    builder.event("python", "f", 0, 5)
+    for _ in range(400):
+        builder.line("python").events.add()
+    with pytest.raises(SourceError, match="its 401 events take less than 12 bytes each"):
+        read_xplane(space.SerializeToString(), window=0)
+    for i in range(400):
+        builder.event("python", "f", 10**9 + i * 10**6, 10**5)
+    later = space.SerializeToString()
+    monkeypatch.setattr(planes, "LEAST_EVENT_BYTES", len(later) // 801)
+    assert read_xplane(later, window=0).spans.num_rows == 401

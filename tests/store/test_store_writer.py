@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from store_builders import gap, kill_writer, new_run, parts_of, steps
 
 from phasepoint.core.errors import ShardBusyError, StoreError, TableError
 from phasepoint.store import open_run, open_shard
+from phasepoint.store import writer as store_writer
 from phasepoint.store.session import HEARTBEAT_LIMIT_NS
 
 
@@ -123,6 +125,58 @@ writer.close()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert "part-00000001.parquet cannot be written: the file-size limit is reached" in done.stdout
     assert open_run(path).table("steps")["step"].to_pylist() == list(range(6))
+
+
+def test_where_writing_is_slow_the_last_parts_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    real, threads, meeting = store_writer.write_table_part, [], threading.Barrier(2, timeout=30)
+
+    def write_slowly(location, shard, name, part, table):
+        threads.append(threading.current_thread())
+        if len(threads) == 1:
+            time.sleep(store_writer.SLOW_WRITE_NS / 1e9)
+        elif threads[-1] is not threading.main_thread():
+            meeting.wait()  # two of them are under way
+            if name == "gaps" and not failed:
+                failed.append(name)
+                raise StoreError("planted")
+        return real(location, shard, name, part, table)
+
+    failed: list[str] = []
+    monkeypatch.setattr(store_writer, "write_table_part", write_slowly)
+    writer.append("steps", steps(0, 1))
+    writer.flush()
+    writer.append("steps", steps(1, 1))
+    writer.append("gaps", gap(5))
+    with pytest.raises(StoreError, match="planted"):
+        writer.flush(is_awaited=True)
+    assert writer.waiting_rows("gaps") == 1
+    assert writer.waiting_rows("steps") == 0
+    writer.append("steps", steps(2, 1))
+    writer.close()
+    assert open_run(path).table("steps")["step"].to_pylist() == [0, 1, 2]
+    assert open_run(path).table("gaps")["start_ps"].to_pylist() == [5]
+    assert open_run(path).shards[0].state == "closed"
+    assert len(threads) == 5
+
+
+def test_an_interpreter_that_ends_starts_no_thread_and_writes_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    monkeypatch.setattr(store_writer, "SLOW_WRITE_NS", 0)
+    writer.append("steps", steps(0, 1))
+    writer.flush()
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    writer.append("steps", steps(1, 1))
+    writer.append("gaps", gap(5))
+    writer.close()
+    assert open_run(path).table("steps").num_rows == 2
+    assert open_run(path).table("gaps").num_rows == 1
 
 
 def test_threads_append_while_others_flush(tmp_path: Path):

@@ -82,6 +82,27 @@ def nest_spans(
     return Nesting(parent, self_ps, span[:size], begin[:size], end[:size], int(misnested))
 
 
+def depths(parent: Int64s) -> Int64s:
+    """`[n]` how many stand above each; -1 for who is its own ancestor, or stands under such a one. O(n log depth).
+
+    Args:
+        parent: `[n]` index of the parent, below 0 for none.
+
+    Example:
+        >>> depths(np.array([-1, 0, 1, 4, 3])).tolist()
+        [0, 1, 2, -1, -1]
+    """
+    n = len(parent)
+    above = np.append(np.where(parent < 0, n, parent), n)  # n stands above all
+    steps = np.append(np.ones(n, np.int64), 0)
+    for _ in range(n.bit_length()):  # each round looks twice as far
+        if (above == n).all():
+            break
+        steps = steps + steps[above]
+        above = above[above]
+    return np.where(above == n, steps - 1, -1)[:n]
+
+
 _SORTED, _UNSORTED, _REVERSED_SPAN = 0, 1, 2
 
 

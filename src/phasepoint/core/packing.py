@@ -9,9 +9,9 @@ import zlib
 from phasepoint.core.errors import SourceError
 from phasepoint.core.units import format_bytes
 
-MOST_RATIO = 64
-"""Twice as much as the traces that shrink most: of 21 real ones the median shrinks 16 times by gzip -9, rocprofv3's
-JSON 25 times, Jaeger's spans 33 times."""
+MOST_RATIO = 40
+"""More than the traces that shrink most: of 19 real ones as JSON the median shrinks 16 times by gzip -9, rocprofv3's 25
+times, Jaeger's spans 33 times. A reader takes some ten bytes of memory for each of JSON."""
 
 FREE_BYTES = 32 << 20
 """What unpacks to no more than this is read in any case: a few kilobytes shrink further."""
@@ -25,22 +25,22 @@ _PIECE_BYTES = 1 << 14
 class PackedTooFar(SourceError):
     """Data unpack to more than `most_unpacked` allows. Exit code 7."""
 
-    def __init__(self, name: str, packed_bytes: int) -> None:
-        super().__init__(tell_too_far(name, packed_bytes))
+    def __init__(self, name: str, packed_bytes: int, most_ratio: int = MOST_RATIO) -> None:
+        super().__init__(tell_too_far(name, packed_bytes, most_ratio))
 
 
-def tell_too_far(name: str, packed_bytes: int) -> str:
+def tell_too_far(name: str, packed_bytes: int, most_ratio: int = MOST_RATIO) -> str:
     """What is wrong with data that unpack to more than they may, and what to do."""
+    most = format_bytes(most_unpacked(packed_bytes, most_ratio))
     return (
-        f"{name}: {format_bytes(packed_bytes)} unpack to more than {format_bytes(most_unpacked(packed_bytes))}, "
-        f"{MOST_RATIO} times as much and more than any trace does: a damaged file, or one made to fill the memory; "
-        "if you trust it, unpack it first"
+        f"{name}: {format_bytes(packed_bytes)} unpack to more than {most}, {most_ratio} times as much and more than "
+        "any trace does: a damaged file, or one made to fill the memory; if you trust it, unpack it first"
     )
 
 
-def most_unpacked(packed_bytes: int) -> int:
+def most_unpacked(packed_bytes: int, most_ratio: int = MOST_RATIO) -> int:
     """Bytes that so many packed ones may unpack to."""
-    return FREE_BYTES + MOST_RATIO * packed_bytes
+    return FREE_BYTES + most_ratio * packed_bytes
 
 
 def is_packed(head: bytes) -> bool:
@@ -48,13 +48,16 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(_GZIP)
 
 
-def unpack_gzip(data: bytes, name: str = "packed data", *, stop_at: int | None = None) -> tuple[bytes, str | None]:
+def unpack_gzip(
+    data: bytes, name: str = "packed data", *, stop_at: int | None = None, most_ratio: int = MOST_RATIO
+) -> tuple[bytes, str | None]:
     """Content of gzip's members, and what was wrong with them, None where nothing was.
 
     Args:
         data: packed; truncated or damaged data give what comes before.
         name: what messages call them.
         stop_at: give the first so many bytes, whatever comes behind them; None for all.
+        most_ratio: how many times their size they may unpack to.
 
     Raises:
         PackedTooFar: they unpack to more than `most_unpacked` allows.
@@ -64,7 +67,7 @@ def unpack_gzip(data: bytes, name: str = "packed data", *, stop_at: int | None =
         >>> unpack_gzip(gzip.compress(b"trace"))
         (b'trace', None)
     """
-    most = most_unpacked(len(data)) if stop_at is None else stop_at
+    most = most_unpacked(len(data), most_ratio) if stop_at is None else stop_at
     pieces: list[bytes] = []
     size = 0
     machine = zlib.decompressobj(wbits=31)
@@ -82,7 +85,7 @@ def unpack_gzip(data: bytes, name: str = "packed data", *, stop_at: int | None =
                 if size > most:
                     if stop_at is not None:
                         return b"".join(pieces)[:stop_at], None
-                    raise PackedTooFar(name, len(data))
+                    raise PackedTooFar(name, len(data), most_ratio)
                 rest = machine.unused_data
     except zlib.error as error:
         return b"".join(pieces), str(error)

@@ -391,7 +391,7 @@ class Background:
         began_ns = parts.clock.busy_ns()
         for name, table_rows in by_table.items():
             parts.output.add_rows(name, table_rows)
-        parts.output.flush()
+        parts.output.flush(is_awaited=final)
         self._part_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
 
     def _add_account(self) -> None:

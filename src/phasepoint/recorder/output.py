@@ -334,10 +334,10 @@ class RunOutput:
         assert self._writer is not None
         return self._try(partial(self._writer.write_raw, relative_path, data))
 
-    def flush(self) -> bool:
-        """Write all rows taken so far; False where the disk would not take them."""
+    def flush(self, *, is_awaited: bool = False) -> bool:
+        """Write all rows taken so far; False where the disk would not take them. Awaited: as `ShardWriter.flush`."""
         assert self._writer is not None
-        return self._write_all(self._writer.flush)
+        return self._write_all(partial(self._writer.flush, is_awaited=is_awaited))
 
     def close(self, status: str, tally: Mapping[str, int]) -> None:
         """Write the rest and mark the shard closed; where that fails, the shard stays as a killed one would be."""

@@ -128,11 +128,15 @@ def _relative(staging: str) -> str:
     return f"{STAGING_FOLDER}/{staging.partition('?')[0].rpartition('/')[2]}"
 
 
+SLOW_WRITE_NS = 50_000_000
+"""Where one part took longer, those that the end of a job waits for are written at once. A choice: a local disk takes
+some milliseconds, an object store a tenth of a second, a disk in trouble more than that."""
+
 _CLAIM_TRIES = 100  # a choice: each lost try means that another process took that attempt
 
 
 class ShardWriter:
-    """The one writer of a shard. All methods may be called from any thread; none starts one.
+    """The one writer of a shard. All methods may be called from any thread; only a flush that is awaited starts any.
 
     `append` only takes a short lock, so that a job's thread never waits for a flush that is under way.
     """
@@ -147,6 +151,7 @@ class ShardWriter:
         self._buffer_lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._heartbeat_unix_ns: int | None = None
+        self._is_slow = False
         self._is_closed = False
 
     @property
@@ -184,15 +189,20 @@ class ShardWriter:
         self._check_open()
         return write_raw_file(self._location, self.shard, relative_path, data)
 
-    def flush(self) -> int:
+    def flush(self, *, is_awaited: bool = False) -> int:
         """Write all buffered rows, steps first, one part a table, and return the bytes written.
+
+        Args:
+            is_awaited: whether the job waits for it; where writing is slow, the parts are then written at once.
 
         Raises:
             StoreError: a part cannot be written. Its rows stay buffered, and the next flush tries again.
         """
         with self._write_lock:
             self._check_open()
-            return self._flush()
+            size = self._flush(is_awaited=is_awaited)
+            self._beat()
+            return size
 
     def close(
         self,
@@ -214,7 +224,7 @@ class ShardWriter:
         with self._write_lock:
             if self._is_closed:
                 return
-            self._flush()
+            self._flush(is_awaited=True)
             known = {**self.session.notes, **(notes or {})}
             session = msgspec.structs.replace(
                 self.session, status=status, closed_unix_ns=self._clock(), notes=known, tally=dict(tally or {})
@@ -224,18 +234,43 @@ class ShardWriter:
                 self.session = session
                 self._is_closed = True
 
-    def _flush(self) -> int:
-        size = 0
-        for name in TABLES:
-            size += self._flush_table(name)
-        self._beat()
-        return size
+    def _flush(self, *, is_awaited: bool) -> int:
+        with self._buffer_lock:
+            names = [name for name in TABLES if self._buffers[name]]
+        if not (is_awaited and self._is_slow):
+            return sum(self._flush_table(name) for name in names)
+        return self._flush_at_once(names)
+
+    def _flush_at_once(self, names: Sequence[str]) -> int:
+        """Write each table's part on a thread of its own."""
+        sizes: list[int] = []
+        errors: list[Exception] = []
+
+        def write(name: str) -> None:
+            try:
+                sizes.append(self._flush_table(name))
+            except Exception as error:  # noqa: BLE001  # raised below, on the caller's thread
+                errors.append(error)
+
+        threads = []
+        for name in names:
+            thread = threading.Thread(target=write, args=(name,), name=f"phasepoint-{name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+                write(name)
+            else:
+                threads.append(thread)
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return sum(sizes)
 
     def _flush_table(self, name: str) -> int:
         with self._buffer_lock:
             tables, self._buffers[name] = self._buffers[name], []
-        if not tables:
-            return 0
+        began_ns = time.perf_counter_ns()
         try:
             part = f"part-{self._next_part[name]:08d}"
             size = write_table_part(self._location, self.shard, name, part, pa.concat_tables(tables))
@@ -244,6 +279,7 @@ class ShardWriter:
                 self._buffers[name][:0] = tables
             raise
         self._next_part[name] += 1
+        self._is_slow |= time.perf_counter_ns() - began_ns > SLOW_WRITE_NS
         return size
 
     def _beat(self) -> None:

@@ -64,6 +64,11 @@ class CostAccount:
             with self._lock:
                 self._spent_ps[purpose] += cost_ps
 
+    def restate(self, purpose: Purpose, cost_ps: int) -> None:
+        """Say anew what one purpose cost in all, where what was charged before proved to be too much or too little."""
+        with self._lock:
+            self._spent_ps[purpose] = max(0, cost_ps)
+
     def count_window(self) -> None:
         """One more window was captured."""
         self.windows += 1

@@ -138,9 +138,10 @@ class RankedPlanner(WindowPlanner):
 class SharedDelays:
     """Charges what windows of a job's ranks hold this one up by, beyond what its own take.
 
-    Windows so soon after one another that they cannot be told apart are charged together. As with a window's own
-    excess, a running sum lets chance cancel; a window is charged no more than `MOST_OVER` times the mean of the own
-    ones, as an evaluation or a checkpoint may have come in between.
+    Windows so soon after one another that they cannot be told apart are charged together. What is charged is what the
+    delays so far add up to, those below 0 too, so that chance cancels: where steps vary by half, the greatest sum on
+    the way is many times the last. A window counts no more than `MOST_OVER` times the mean of the own ones, as an
+    evaluation or a checkpoint may have come in between.
 
     Args:
         account: where it is charged.
@@ -150,7 +151,7 @@ class SharedDelays:
     def __init__(self, account: CostAccount, planner: WindowPlanner | RequestedWindow) -> None:
         self._account, self._planner = account, planner
         self._first_step = self._last_step = self._windows = self._began_ps = self._spent_ps = 0
-        self._waited_ps = self._charged_ps = 0
+        self._waited_ps = 0
 
     def note(self, step: int, now_ps: int) -> None:
         """The planner was asked before a step; perhaps a window of the ranks begins there."""
@@ -181,9 +182,7 @@ class SharedDelays:
         for _ in range(windows):
             self._planner.settled(delay_ps // windows)
         self._waited_ps += delay_ps - (own_ps - self._spent_ps)
-        charged_ps = max(0, self._waited_ps - self._charged_ps)
-        self._charged_ps += charged_ps
-        self._account.spend("wait", charged_ps)
+        self._account.restate("wait", self._waited_ps)
 
 
 def _choice_steps(step_ps: int | None) -> int:

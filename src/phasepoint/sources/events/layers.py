@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.core.dense import number_keys
-from phasepoint.core.nesting import nest_spans
+from phasepoint.core.nesting import depths, nest_spans
 from phasepoint.sources.events.rows import PlacedEvents
 from phasepoint.sources.events.tables import NO_ID, Kind, text_column
 
@@ -71,26 +72,27 @@ def layer_paths(
     return text_column(path, texts)
 
 
+MOST_PATH = 4096
+"""Characters of a path; a layer that would make it longer adds nothing. A choice: real ones have some hundred, and in a
+file of spans that each hold the next, all paths would take the square of its size."""
+
+MOST_DEPTH = 1000
+"""What stands under so many has no path. A choice: call stacks have some hundred."""
+
+
 def _join(outer: str | None, own: str | None) -> str | None:
     """The path of a layer within another; one without a name adds nothing."""
-    return "/".join(text for text in (outer, own) if text) or None
+    path = "/".join(text for text in (outer, own) if text)
+    return (path if len(path) <= MOST_PATH else outer) or None
 
 
 def _by_depth(above: Int64s) -> list[Int64s]:
-    """Rows a generation at a time: first those under nothing, then what stands under these."""
-    depth = np.where(above == NO_ID, 0, -1)
-    level = 0
-    rows = [np.flatnonzero(depth == 0)]
-    waiting = np.flatnonzero(depth < 0)
-    while len(waiting):
-        reached = depth[above[waiting]] == level
-        if not reached.any():  # a loop of explicit ids: those stay without a path
-            break
-        level += 1
-        depth[waiting[reached]] = level
-        rows.append(waiting[reached])
-        waiting = waiting[~reached]
-    return rows
+    """Rows a generation at a time: first those under nothing, then what stands under these; those in a loop of
+    explicit ids in none."""
+    depth = depths(above)
+    order = np.argsort(depth, kind="stable")
+    ends = np.searchsorted(depth[order], np.arange(-1, min(depth.max(), MOST_DEPTH) + 1), side="right")
+    return [order[begin:end] for begin, end in pairwise(ends.tolist())]
 
 
 NONE = -1  # in the place of a row, layer, direction or text
@@ -255,7 +257,8 @@ class LayersOfRanges:
             return self._full[kind] if kind in self._full else self._code(self._names[kind].removeprefix(_MODULE))
         code = self._children.get((outer, kind))
         if code is None:
-            code = self._code(f"{self.paths[outer]}/{self._names[kind].removeprefix(_MODULE)}")
+            path = _join(self.paths[outer], self._names[kind].removeprefix(_MODULE))
+            code = outer if path is None else self._code(path)
             self._children[outer, kind] = code
             self._full.setdefault(kind, code)
         return code

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.core.errors import SourceError
-from phasepoint.core.packing import is_packed, unpack_gzip
+from phasepoint.core.packing import MOST_RATIO, is_packed, unpack_gzip
 
 if TYPE_CHECKING:
     from phasepoint.sources.events.capture import Capture, CaptureRequest, ReadFile
@@ -35,6 +35,7 @@ class TraceFormat:
         streamed: `module:class` below `phasepoint.sources`, a `ReadFile` that takes a file in bounded memory; None
             where the reader takes it all at once.
         takes_files: whether the reader takes a file as it lies, piece by piece, in the place of its bytes.
+        most_ratio: how many times its size a packed file of it may unpack to.
         rank: finds the process's rank in a file's first or last bytes; None where only the file's name may tell it.
     """
 
@@ -47,6 +48,7 @@ class TraceFormat:
     framework: str | None = None
     streamed: str | None = None
     takes_files: bool = False
+    most_ratio: int = MOST_RATIO
     rank: re.Pattern[bytes] | None = None
 
     def read(self, data: bytes | Path, request: "CaptureRequest") -> "Capture":
@@ -76,6 +78,9 @@ def _json_with(pattern: bytes) -> Callable[[bytes], bool]:
 _PLANE = re.compile(rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f]")
 """An XSpace begins with its first plane: field 1, a length."""
 
+XPLANE_RATIO = 10
+"""Twice as much as traces of JAX shrink: 4 to 5 times. Of the little that an event takes, a reader makes 200 bytes."""
+
 _DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*\{.{0,65536}?"rank"\s*:\s*"?(\d{1,9})\b', re.DOTALL)
 
 FORMATS: tuple[TraceFormat, ...] = (
@@ -87,6 +92,7 @@ FORMATS: tuple[TraceFormat, ...] = (
         reader="xplane.reader:read_xplane",
         options=("holds_steps", "read_hlo"),
         framework="jax",
+        most_ratio=XPLANE_RATIO,
     ),
     TraceFormat(
         "kineto",
@@ -181,20 +187,21 @@ def read_capture(capture_format: str, data: bytes | Path, request: "CaptureReque
     return FORMAT_OF[capture_format].read(data, request)
 
 
-def unpack(data: bytes, name: str, *, stop_at: int | None = None) -> bytes:
+def unpack(data: bytes, name: str, *, stop_at: int | None = None, most_ratio: int = MOST_RATIO) -> bytes:
     """The file's content without gzip, if it is packed; what a truncated one still gives.
 
     Args:
         data: the file, or its beginning.
         name: what messages call it.
         stop_at: unpack no more than so many bytes, however many there are; None for all.
+        most_ratio: how many times its size it may unpack to.
 
     Raises:
         SourceError: it is packed, and nothing of it can be unpacked, or more than a trace can hold.
     """
     if not is_packed(data):
         return data
-    content, problem = unpack_gzip(data, name, stop_at=stop_at)
+    content, problem = unpack_gzip(data, name, stop_at=stop_at, most_ratio=most_ratio)
     if problem is not None and not content:
         raise SourceError(f"{name}: gzip data that cannot be unpacked: {problem}")
     return content

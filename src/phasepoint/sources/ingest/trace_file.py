@@ -63,7 +63,7 @@ def _content(file: Path, format: TraceFormat) -> bytes | Path:
             return file
         opened.seek(0)
         packed = opened.read()
-    return unpack(packed, str(file))
+    return unpack(packed, str(file), most_ratio=format.most_ratio)
 
 
 def _read(format: TraceFormat, data: bytes | Path) -> tuple[Capture, int]:

@@ -6,7 +6,10 @@ Source of the tags: rai-project/tracer, `level.go`; a trace that MLModelScope wr
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
 
 from phasepoint.sources.events.operator_names import category_of_kernel, is_wait
 from phasepoint.sources.events.rows import MISSING
@@ -25,8 +28,11 @@ _IDS = re.compile(
 """Tags of an execution that are no hardware counters."""
 
 
-class SpanFacts(NamedTuple):
-    """What is known of one span.
+_NO_METRICS: Mapping[str, float] = MappingProxyType({})
+
+
+class SpanFacts(Struct, frozen=True, gc=False):
+    """What is known of one span. A file has a million; nothing in them refers back, so no collection need look.
 
     Attributes:
         name: the kernel's or the function's name where a tag has it, else the span's.
@@ -56,7 +62,7 @@ class SpanFacts(NamedTuple):
     grid: tuple[int, int, int] = (MISSING,) * 3
     block: tuple[int, int, int] = (MISSING,) * 3
     shared_bytes: int = MISSING
-    metrics: Mapping[str, float] = {}
+    metrics: Mapping[str, float] = _NO_METRICS
     shape: str = ""
 
 

@@ -6,13 +6,17 @@ Tracks for spans of distributed tracing, which say whose children they are but n
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
+from sys import intern
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.nesting import depths
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.sources.events.capture import Capture
 from phasepoint.sources.events.layers import layer_paths
@@ -29,6 +33,10 @@ from phasepoint.sources.events.rows import (
 from phasepoint.sources.events.step_bounds import StepBounds, order_bounds
 from phasepoint.sources.events.tables import NO_ID, Account, Kind, capture_of_events, text_column
 from phasepoint.sources.tracing.facts import LEVEL_TAG, SpanFacts, span_facts, step_tag
+
+MOST_LANES = 100
+"""So many tracks of a place are tried for a span; where all are taken it opens one more. A choice: a hundred calls at
+once are a busy service, and a file of nothing but overlapping spans must not take the square of its size."""
 
 
 def lay_out(place: Sequence[str], start_ns: Int64s, end_ns: Int64s, parent: Int64s) -> list[str]:
@@ -52,16 +60,13 @@ def lay_out(place: Sequence[str], start_ns: Int64s, end_ns: Int64s, parent: Int6
         preferred = int(lane[above]) if 0 <= above < i and place[above] == name else 0
         chosen = _first_that_fits(lanes, preferred, start, end)
         lane[i] = chosen
-        names.append(name if not chosen else f"{name} ({chosen + 1})")
+        names.append(name if not chosen else intern(f"{name} ({chosen + 1})"))
     return names
 
 
 def _first_that_fits(lanes: list[list[int]], preferred: int, start: int, end: int) -> int:
     """Index of a lane whose running spans all reach at least as far; the span's end is put on it."""
-    order = (
-        [preferred, *(i for i in range(len(lanes)) if i != preferred)] if preferred < len(lanes) else range(len(lanes))
-    )
-    for index in order:
+    for index in chain((preferred,) if preferred < len(lanes) else (), range(min(len(lanes), MOST_LANES))):
         running = lanes[index]
         while running and running[-1] <= start:
             running.pop()
@@ -79,15 +84,8 @@ def unloop(parent: Int64s) -> tuple[Int64s, int]:
     Args:
         parent: `[n]` index of the parent, -1 for none.
     """
-    known = parent < 0
-    waiting = np.flatnonzero(~known)
-    while len(waiting):
-        reached = known[parent[waiting]]
-        if not reached.any():
-            break
-        known[waiting[reached]] = True
-        waiting = waiting[~reached]
-    return np.where(known, parent, -1), len(waiting)
+    looped = depths(parent) < 0
+    return np.where(looped, -1, parent), int(looped.sum())
 
 
 Key = tuple[str, str]
@@ -97,9 +95,8 @@ _OVERLAPPING_LAYERS = 8
 """The layer that a call belongs to is looked for in this many layers that began before it."""
 
 
-@dataclass(frozen=True)
-class TracedSpan:
-    """One span as its format gives it.
+class TracedSpan(Struct, frozen=True, gc=False):
+    """One span as its format gives it. A file has a million; nothing in them refers back, so no collection need look.
 
     Attributes:
         key: its id; ("", "") where it has none.
@@ -121,7 +118,7 @@ class TracedSpan:
 
 
 def capture_of_spans(
-    spans: Sequence[TracedSpan],
+    spans: list[TracedSpan],
     apart: Sequence[Account],
     *,
     window: int,
@@ -134,18 +131,19 @@ def capture_of_spans(
     """Place spans, and make the tables of one window.
 
     Args:
-        spans: the spans, in any order.
+        spans: the spans, in any order; taken over, and empty afterwards.
         apart: what became of the file's other events.
         window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
         problem: what was wrong with the file's text, None where nothing was.
         started_ns: the thread's CPU time when reading began.
     """
-    spans = sorted(spans, key=lambda one: (one.start_ns, -one.end_ns))
+    spans.sort(key=lambda one: (one.start_ns, -one.end_ns))
     leveled = any(LEVEL_TAG in one.tags for one in spans)
     facts = [span_facts(one.name, one.tags, leveled=leveled) for one in spans]
     parent, problems = _parents(spans)
     numbered = _steps(spans, facts, parent)
     rows = _rows(spans, facts, parent, numbered)
+    spans.clear()
     placed = rows.finish((0, 0), epoch_unix_ns)
     kinds, marks = (list(rows.kinds), {}) if numbered or leveled else mark_steps(rows.kinds)
     bounds = _bounds(placed, numbered) if numbered else bounds_of_kinds(placed, marks, steps)
@@ -191,7 +189,8 @@ def _steps(spans: Sequence[TracedSpan], facts: Sequence[SpanFacts], parent: Int6
     if layered:
         holders = sorted({int(parent[i]) for i in layered if parent[i] >= 0 and facts[parent[i]].level != "layer"})
         return {holder: step for step, holder in enumerate(holders)}
-    numbered = {i: number for i, one in enumerate(spans) if (number := step_tag(one.tags)) is not None}
+    tagged = ((i, one.tags) for i, one in enumerate(spans) if one.tags)
+    numbered = {i: number for i, tags in tagged if (number := step_tag(tags)) is not None}
     names = Counter(spans[i].name for i in numbered)
     if not names or names.most_common(1)[0][1] < 2:
         return {}
@@ -211,7 +210,7 @@ def _rows(
     start_ns = np.array([one.start_ns for one in spans], np.int64)
     end_ns = np.array([one.end_ns for one in spans], np.int64)
     places = [
-        f"{fact.device} {fact.place}" if fact.level == "kernel" else f"{one.process} {fact.place}".rstrip()
+        intern(f"{fact.device} {fact.place}" if fact.level == "kernel" else f"{one.process} {fact.place}".rstrip())
         for one, fact in zip(spans, facts, strict=True)
     ]
     tracks = [rows.track(name) for name in lay_out(places, start_ns, end_ns, parent)]

@@ -6,6 +6,8 @@ Times are microseconds since 1970. XSP's levels, kernels and correlation ids sta
 import time
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import partial
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from phasepoint.sources.events.damaged_json import read_json
 from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
 from phasepoint.sources.tracing.forest import Key, TracedSpan, capture_of_spans
+from phasepoint.sources.tracing.levels import decode_whole, member, open_level, read_levels
 
 _EXPECTED = 'expected {"data": [{"traceID": …, "spans": […], "processes": {…}}]}, as Jaeger\'s UI saves it'
 
@@ -43,12 +46,10 @@ def read_jaeger(
         SourceError: it is no file of Jaeger.
     """
     started_ns = time.thread_time_ns()
-    document: Any
     try:
-        document, problem = read_json(data, Any)
+        (spans, apart), problem = read_levels(partial(read_json, data), _read_traces)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SourceError(f"no JSON: {error}; {_EXPECTED}") from error
-    spans, apart = _read_traces(document)
     return capture_of_spans(
         spans,
         apart,
@@ -80,20 +81,20 @@ def _read_traces(document: Any) -> tuple[list[TracedSpan], list[Account]]:
 
 def _spans_of(document: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Spans with the processes of their trace, wherever a file keeps them."""
-    if isinstance(document, list):
-        for one in document:
+    level = open_level(document)
+    if isinstance(level, list):
+        for one in level:
             yield from _spans_of(one)
-    elif isinstance(document, dict):
-        if isinstance(document.get("spans"), list):
-            processes = document.get("processes")
-            for span in document["spans"]:
-                yield span, processes if isinstance(processes, dict) else {}
-        elif "spanID" in document and "operationName" in document:
-            yield document, {}
+    elif isinstance(level, dict):
+        if isinstance(spans := member(level, "spans"), list):
+            processes = decode_whole(level.get("processes"))
+            for span in spans:
+                yield decode_whole(span), processes if isinstance(processes, dict) else {}
+        elif "spanID" in level and "operationName" in level:
+            yield decode_whole(document), {}
         else:
             for key in ("data", "traces", "trace", "trace_information", "_source", "hits"):
-                if isinstance(document.get(key), dict | list):
-                    yield from _spans_of(document[key])
+                yield from _spans_of(level.get(key))
 
 
 def _traced(span: Mapping[str, Any], processes: Mapping[str, Any]) -> TracedSpan:
@@ -104,10 +105,10 @@ def _traced(span: Mapping[str, Any], processes: Mapping[str, Any]) -> TracedSpan
     return TracedSpan(
         key=(trace, str(span.get("spanID", ""))),
         parent=_parent(span, trace),
-        name=str(span.get("operationName", "span without a name")),
+        name=intern(str(span.get("operationName", "span without a name"))),
         start_ns=start_ns,
         end_ns=MISSING if MISSING in (start_ns, dur_ns) else start_ns + dur_ns,
-        process=str(service or span.get("processID") or "service"),
+        process=intern(str(service or span.get("processID") or "service")),
         tags=_tags(span.get("tags")),
     )
 
@@ -132,6 +133,8 @@ def _tags(tags: Any) -> dict[str, Any]:
 
 def _nanoseconds(microseconds: Any) -> int:
     """Microseconds as ns; `MISSING` where there is no number that fits."""
+    if type(microseconds) is int and abs(microseconds) < 1 << 52:  # as nearly all are
+        return microseconds * (PS_PER_US // PS_PER_NS)
     if isinstance(microseconds, bool) or not isinstance(microseconds, int | float | str):
         return MISSING
     try:

@@ -6,6 +6,8 @@ were called instrumentation libraries.
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
+from sys import intern
 from typing import Any
 
 import msgspec
@@ -17,6 +19,7 @@ from phasepoint.sources.events.damaged_json import read_json
 from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
 from phasepoint.sources.tracing.forest import TracedSpan, capture_of_spans
+from phasepoint.sources.tracing.levels import decode_whole, member, open_level, read_levels
 
 _RESOURCES = ("resourceSpans", "resource_spans")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
@@ -47,8 +50,7 @@ def read_otel(
         SourceError: it is no trace of OpenTelemetry.
     """
     started_ns = time.thread_time_ns()
-    documents, problem = _documents(data)
-    spans, apart = _read_spans(documents)
+    (spans, apart), problem = read_levels(partial(_documents, data), _read_spans)
     return capture_of_spans(
         spans,
         apart,
@@ -61,10 +63,18 @@ def read_otel(
     )
 
 
-def _documents(data: bytes) -> tuple[list[Any], str | None]:
-    """The objects of the file: the whole, or a line each; of damaged lines what stands before the damage."""
+def _documents(data: bytes, shape: Any) -> tuple[list[Any], str | None]:
+    """The objects of the file: the whole, or a line each; of damaged lines what stands before the damage.
+
+    Args:
+        data: the file.
+        shape: as what the objects are given: `Any`, or `msgspec.Raw` for text.
+
+    Raises:
+        SourceError: there is none.
+    """
     try:
-        whole = msgspec.json.decode(data)
+        whole = open_level(msgspec.json.decode(data, type=shape))
         return (whole if isinstance(whole, list) else [whole]), None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
@@ -75,7 +85,7 @@ def _documents(data: bytes) -> tuple[list[Any], str | None]:
     for line in lines:
         document: Any
         try:
-            document, problem = read_json(line, Any)
+            document, problem = read_json(line, shape)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             problem = f"a line that is no JSON ({error}) is lost"
         else:
@@ -92,17 +102,19 @@ def _read_spans(documents: list[Any]) -> tuple[list[TracedSpan], list[Account]]:
     spans: list[TracedSpan] = []
     counts = {"event": 0, "span": 0, "metrics or logs": 0}
     found = False
-    for document in documents:
+    for document in map(open_level, documents):
         counts["metrics or logs"] += isinstance(document, dict) and any(key in document for key in _OTHER_SIGNALS)
         found |= isinstance(document, dict) and any(key in document for key in _RESOURCES)
         for resource in _listed(document, _RESOURCES):
             process = _process(resource)
             for scope in _listed(resource, _SCOPES):
-                for span in _listed(scope, ("spans",)):
+                listed = member(scope, "spans")
+                for span in map(decode_whole, listed if isinstance(listed, list) else ()):
+                    if not isinstance(span, dict):
+                        counts["span"] += 1
+                        continue
                     counts["event"] += len(span["events"]) if isinstance(span.get("events"), list) else 0
                     spans.append(_traced(span, process))
-                others = scope.get("spans")
-                counts["span"] += sum(not isinstance(span, dict) for span in others) if isinstance(others, list) else 0
     if not found:
         raise SourceError(f"no spans of OpenTelemetry; {_EXPECTED}")
     reasons = {
@@ -114,16 +126,16 @@ def _read_spans(documents: list[Any]) -> tuple[list[TracedSpan], list[Account]]:
 
 
 def _listed(holder: Any, keys: tuple[str, ...]) -> Iterator[Mapping[str, Any]]:
-    """Objects of the first of some lists that an object has."""
+    """Objects of the first of some lists that an object has, a level of each."""
     for key in keys:
-        found = holder.get(key) if isinstance(holder, dict) else None
+        found = member(holder, key) if isinstance(holder, dict) else None
         if isinstance(found, list):
-            return (one for one in found if isinstance(one, dict))
+            return (one for one in map(open_level, found) if isinstance(one, dict))
     return iter(())
 
 
 def _process(resource: Mapping[str, Any]) -> str:
-    described = resource.get("resource")
+    described = decode_whole(resource.get("resource"))
     tags = _tags(described.get("attributes")) if isinstance(described, dict) else {}
     name = str(tags.get("service.name") or "service")
     apart = tags.get("service.instance.id", tags.get("process.pid", tags.get("host.name")))
@@ -136,7 +148,7 @@ def _traced(span: Mapping[str, Any], process: str) -> TracedSpan:
     return TracedSpan(
         key=(trace, str(_first(span, "spanId", "span_id") or "")),
         parent=(trace, str(above)) if above and set(str(above)) != {"0"} else None,
-        name=str(span.get("name", "span without a name")),
+        name=intern(str(span.get("name", "span without a name"))),
         start_ns=_time(_first(span, "startTimeUnixNano", "start_time_unix_nano")),
         end_ns=_time(_first(span, "endTimeUnixNano", "end_time_unix_nano")),
         process=process,

@@ -31,6 +31,12 @@ MOST_PLANES, MOST_LINES = 10_000, 100_000
 """A choice: a device has a plane and a thread has a line, of which a machine has hundreds; each is an object here."""
 
 
+FREE_EVENTS, LEAST_EVENT_BYTES = 1_000_000, 12
+"""Beyond so many, events take at least so many bytes each: two around it, two for its name, six for a start a
+millisecond after the first, two for a duration. Real ones take 48 and more. What reading takes of memory is then a
+stated multiple of the file's size."""
+
+
 @dataclass(frozen=True)
 class Stats:
     """XStats of many owners, flat. `[n_stats]` each.
@@ -112,7 +118,8 @@ def read_planes(data: Bytes) -> tuple[list[Plane], list[str]]:
     """All planes of an XSpace, and what was wrong with it, in words.
 
     Raises:
-        SourceError: the bytes are no XSpace: empty, or without one readable plane.
+        SourceError: the bytes are no XSpace (empty, or without one readable plane), or hold more than their size makes
+            likely.
     """
     space = read_fields(data, 0, len(data))
     spans = space.spans(1)
@@ -136,6 +143,12 @@ def read_planes(data: Bytes) -> tuple[list[Plane], list[str]]:
         raise SourceError(
             f"XPlane capture of {len(data)} bytes: no plane with a name among {len(planes)}; expected a serialized "
             "XSpace. The file is probably not an XPlane capture; check its path."
+        )
+    events = sum(line.events for plane in planes for line in plane.lines)
+    if events > FREE_EVENTS and events * LEAST_EVENT_BYTES > len(data):
+        raise SourceError(
+            f"XPlane capture of {len(data)} bytes: its {events} events take less than {LEAST_EVENT_BYTES} bytes each, "
+            "too few for a name and a time: a damaged file, or one made to fill the memory"
         )
     problems = [_state_text("the capture", space)] if space.state != INTACT else []
     problems += [f"the profiler reports: {read_text(data, span)[:200]}" for span in space.spans(2)]
