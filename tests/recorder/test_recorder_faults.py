@@ -294,7 +294,7 @@ def test_output_tells_a_failed_flush_from_a_good_one(monkeypatch):
     class Writer:
         fails = True
 
-        def flush(self):
+        def flush(self, *, is_awaited=False):
             if self.fails:
                 raise StoreError("full")
 
