@@ -16,8 +16,7 @@ LOOP = '`with phasepoint.record("RUN") as run:` around it, and `for batch in run
 def some_run(path, n_steps, *, wall_s=12, rows=None, notes=None, close=True, step_ms=40, command=("train.py",)):
     """A run of steps back to back from 100 ms on."""
     create_run(path, command=command)
-    times = iter(range(START_NS, START_NS + 10**15, wall_s * 10**9))
-    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(times), notes=notes or {})
+    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: START_NS + wall_s * 10**9, notes=notes or {})
     dur_ps = step_ms * PS_PER_MS
     steps = [{"step": i, "start_ps": PS_PER_S // 10 + i * dur_ps, "dur_ps": dur_ps} for i in range(n_steps)]
     for name, found in {"steps": steps, **(rows or {})}.items():
@@ -178,8 +177,7 @@ def test_diff_says_that_the_jobs_are_different_ones(phasepoint, run_path, tmp_pa
     other = [{**row, "op": f"other_{row['op'][:4]}", "layer": "Other"} for row in tables["ops"]]
     path = tmp_path / "other"
     create_run(path, command=("python", "serve.py"))
-    times = iter(range(START_NS, START_NS + 10**15, 12 * 10**9))
-    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(times))
+    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: START_NS + 12 * 10**9)
     for name, rows in (tables | {"ops": other}).items():
         writer.append(name, table_from_rows(name, rows))
     writer.close()

@@ -27,7 +27,7 @@ def test_packed_hlo_is_the_same_and_bounded():
     packed = pack_hlo(proto)
     assert len(packed) < 1200
     assert unpack_hlo(packed) == proto
-    with pytest.raises(SourceError, match=r"unpack to more than .*64 times as much"):
+    with pytest.raises(SourceError, match=r"unpack to more than .*40 times as much"):
         unpack_hlo(pack_hlo(bytes(50 << 20)))
     with pytest.raises(SourceError, match="no frame of Zstandard in the 3 bytes"):
         unpack_hlo(b"abc")

@@ -60,10 +60,7 @@ def write_run(
     start = np.concatenate([[0], np.cumsum(dur_ps)])
     end_ns = START_NS + -(-int(start[-1] + outside_ps) // 1000)
     for host in range(hosts):
-        times = iter((START_NS,))
-        writer = open_shard(
-            path, host, epoch_unix_ns=START_NS, devices=devices, clock=lambda times=times: next(times, end_ns)
-        )
+        writer = open_shard(path, host, epoch_unix_ns=START_NS, devices=devices, clock=lambda: end_ns)
         tables = {
             "steps": _steps(dur_ps, start, first_step, compile_ps or {}),
             "windows": [_window(i, *window, dur_ps, start, first_step) for i, window in enumerate(windows)],

@@ -61,8 +61,7 @@ def written(path, job, **changes):
     """The job as a run, opened."""
     job = replace(job, **changes)
     create_run(path, command=("python", "train.py"), frameworks=job.frameworks, devices=job.devices)
-    times = iter((START_NS,))
-    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: next(times, START_NS + 10**12))
+    writer = open_shard(path, 0, epoch_unix_ns=START_NS, clock=lambda: START_NS + 10**12)
     steps = _steps(job)
     writer.append("steps", table_from_rows("steps", steps))
     by_step = {row["step"]: row for row in steps}

@@ -45,9 +45,8 @@ def write_run(
     create_run(path, command=("python", "train.py", "--lr", "0.1"), frameworks={"jax": "0.10.2"}, devices=("cpu",))
     steps = _steps(dur_ms, hints or {}, input_ms, compile_ms or {})
     for attempt in range(attempts):
-        now = iter(range(EPOCH_NS, EPOCH_NS + 10**15, 10**9))
         epoch_ns = EPOCH_NS + attempt * 3600 * 10**9
-        writer = open_shard(path, 0, epoch_unix_ns=epoch_ns, clock=lambda now=now: next(now), notes=notes or {})
+        writer = open_shard(path, 0, epoch_unix_ns=epoch_ns, clock=lambda: EPOCH_NS + 10**9, notes=notes or {})
         tables = {"steps": steps, **_captured(steps, windows, window_steps)}
         tables["checkpoints"] = [_checkpoint(row, steps) for row in checkpoints if row.get("attempt", 0) == attempt]
         for name, rows in tables.items():

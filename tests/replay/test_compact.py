@@ -20,8 +20,7 @@ def write_run(path, *, hosts=(N,), captured=()):
     """A run with so many steps on each host, of 10 ms and, every tenth, 30 ms; windows on host 0."""
     create_run(path, command=("python", "train.py"), frameworks={"jax": "0.10.2"}, devices=("cpu",))
     for host, n in enumerate(hosts):
-        now = iter(range(START_NS, START_NS + 10**15, 10**10))
-        writer = open_shard(path, host, epoch_unix_ns=START_NS, clock=lambda now=now: next(now))
+        writer = open_shard(path, host, epoch_unix_ns=START_NS, clock=lambda: START_NS + 10**10)
         dur = [30 * MS if step % 10 == 9 else 10 * MS + step * 1000 for step in range(n)]
         start = np.concatenate(([0], np.cumsum(dur)[:-1])).tolist() if n else []
         steps = [
