@@ -93,6 +93,28 @@ def test_windows_back_to_back_annotate_every_step(tmp_path):
     assert run.read_raw("host=00000", windows[0]["raw"]) == b"capture"
 
 
+def test_steps_are_written_while_windows_end_faster_than_they_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(StillFlusher, "wake", lambda self: None)
+    job = Job(tmp_path, budget=None, window_steps=1)
+    with job.recording as run:
+        loop = iter(run.steps(job.loader(1000)))
+
+        def step():
+            next(loop)
+            job.work()
+
+        def capture():
+            step()
+            step()
+            return b"capture"
+
+        monkeypatch.setattr(job.session, "_capture", capture)
+        for _ in range(200):
+            step()
+        StillFlusher.made.round()
+        assert 200 <= len(job.table("steps")) < 300
+
+
 def test_window_costs_add_up(tmp_path):
     job = Job(tmp_path, budget=None, window_steps=2)
     with job.recording as run:

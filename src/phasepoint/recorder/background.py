@@ -272,7 +272,9 @@ class Background:
         if not self._open(final):
             self._hold_steps()
             return
-        while parts.inbox.captured:
+        for _ in range(len(parts.inbox.captured)):  # those that end meanwhile are for the next round: rows wait as well
+            if not parts.inbox.captured:  # the job's thread drops some where too many wait
+                break
             parts.inbox.writing = parts.inbox.captured.popleft()
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
