@@ -96,3 +96,14 @@ def test_a_summary_of_nothing():
         phases=(), strip=(), steps=0, inside_ps=0, top_ops=(), events=(), hosts=(), not_seen=replace(seen, gaps=())
     )
     assert "Not seen" in _text(render_summary, empty)
+
+
+def test_of_many_processes_the_slow_and_the_killed_are_shown():
+    (one,) = sample_summary().hosts
+    hosts = [replace(one, host=host, slower=host / 1000) for host in range(500)]
+    hosts[7] = replace(hosts[7], state="killed")
+    hosts[9] = replace(hosts[9], straggler=True, note="waits for nobody")
+    lines = _text(render_summary, sample_summary(hosts=tuple(hosts)), width=120).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("host state")) + 1
+    assert [int(line.split()[0]) for line in lines[first : first + 32]] == [7, 9, *range(470, 500)]
+    assert lines[first + 32].strip() == "… and 468 more; see --json"

@@ -246,10 +246,9 @@ def _compare(path: str, replay: str, method: str, *, strict: bool) -> "Fidelity"
                 "Any two runs are compared by `phasepoint diff`"
             )
         if strict:
-            from phasepoint.summary.enough import find_shortfall, shortfall_of
+            from phasepoint.summary.enough import shortfall_of
 
-            whole = find_shortfall(original.run, original.clock, original.tables)
-            short = [(path, whole), (replay, shortfall_of(run))]
+            short = [(path, original.shortfall), (replay, shortfall_of(run))]
             refuse_shortfalls("--strict", [one for one in short if one[1] is not None and one[1].code in _CANNOT_JUDGE])
         return compare_replay(original, run, record)
 

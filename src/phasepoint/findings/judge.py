@@ -16,7 +16,6 @@ from phasepoint.findings.view import FindingsView
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis, analyse_run
-from phasepoint.summary.enough import find_shortfall
 
 
 def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> tuple[RankedFinding, ...]:
@@ -136,5 +135,5 @@ def judge_analysis(analysis: Analysis) -> Findings:
         told,
         tuple(unavailable),
         (*clear, *quiet),
-        not_enough=find_shortfall(analysis.run, analysis.clock, analysis.tables),
+        not_enough=analysis.shortfall,
     )

@@ -6,6 +6,7 @@ Which attempts of each rank make up the run's history.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from os import PathLike
 from typing import Protocol, Self, TypeVar
@@ -158,11 +159,15 @@ class Run:
         Raises:
             StoreError: there is none; the message lists those there are.
         """
-        for shard in (*self.shards, *self.other_shards):
-            if shard.name == name:
-                return shard
-        names = ", ".join(s.name for s in (*self.shards, *self.other_shards)) or "none"
-        raise StoreError(f"{self.location.show()}: no shard named {name!r}; there are: {names}")
+        found = self._by_name.get(name)
+        if found is None:
+            there_are = ", ".join(self._by_name) or "none"
+            raise StoreError(f"{self.location.show()}: no shard named {name!r}; there are: {there_are}")
+        return found
+
+    @cached_property
+    def _by_name(self) -> dict[str, Shard]:
+        return {shard.name: shard for shard in (*self.shards, *self.other_shards)}
 
     def only(self, shard: str) -> Self:
         """The run as if it were this shard alone, to be read apart from the others, in another process too.
@@ -197,8 +202,8 @@ class Run:
         tables = []
         for one in shards:
             rows = self._read(one, spec)
-            if name == "gaps":
-                rows = order_rows(spec, [rows, self._lost_gaps(one)])
+            if name == "gaps" and (lost := self._lost_parts(one)):
+                rows = order_rows(spec, [rows, lost_part_gaps(lost)])
             if rows.num_rows:
                 tables.append(_prepend_host(schema, one, rows))
         return join_tables(tables, schema.empty_table()).select(keep)
@@ -230,11 +235,11 @@ class Run:
         self._lost[key] = found.lost
         return found.rows
 
-    def _lost_gaps(self, shard: Shard) -> pa.Table:
+    def _lost_parts(self, shard: Shard) -> list[LostPart]:
         for spec in TABLES.values():
             if (shard.name, spec.name) not in self._lost:
                 self._read(shard, spec, keep=True)  # whoever reads the gaps may want it next
-        return lost_part_gaps([part for spec in TABLES.values() for part in self._lost[shard.name, spec.name]])
+        return [part for spec in TABLES.values() for part in self._lost[shard.name, spec.name]]
 
 
 def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Run:

@@ -16,6 +16,8 @@ from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult, Segments
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
+from phasepoint.summary.enough import find_shortfall
+from phasepoint.summary.types import Shortfall
 
 TABLES_READ = (
     *("steps", "windows", "conversions", "ops", "breakdowns"),
@@ -49,6 +51,11 @@ class Analysis:
         if known is None and name not in self._more:
             self._more[name] = self.run.table(name)
         return self._more[name] if known is None else known
+
+    @cached_property
+    def shortfall(self) -> Shortfall | None:
+        """Why the run is no ground for a verdict; None where it is one."""
+        return find_shortfall(self.run, self.clock, self.tables)
 
     @cached_property
     def _more(self) -> dict[str, pa.Table]:

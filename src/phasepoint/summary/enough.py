@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Bools
 from phasepoint.core.intervals import covered_ps
 from phasepoint.core.units import PS_PER_S, format_counted, format_ps, format_ratio
-from phasepoint.phases.clock.accounting import recording_cost, unexplained_outside
+from phasepoint.phases.clock.accounting import recording_cost, split_stretches, unexplained_outside
 from phasepoint.phases.clock.steps import LAST_SEEN, RunClock, last_seen_ps, read_clock, sum_ps
 from phasepoint.store import Run
 from phasepoint.summary.types import GapSummary, NotSeen, Recorded, Shortfall
@@ -163,10 +163,10 @@ def outside_time(clock: RunClock, tables: Mapping[str, pa.Table]) -> tuple[int, 
         tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
     """
     total_ps = outside_ps = 0
-    for session in clock.sessions:
+    for session, of_session in split_stretches(clock, tables):
         n_steps = session.end_row - session.first_row
         begin_ps = int(clock.start_ps[session.first_row]) if n_steps >= ALMOST_NO_STEPS else 0
-        unexplained = unexplained_outside(clock, session, tables)
+        unexplained = unexplained_outside(clock, session, of_session)
         total_ps += session.wall_ps - begin_ps
         outside_ps += int(covered_ps(unexplained, np.array([begin_ps]), np.array([session.wall_ps]))[0])
     return outside_ps, total_ps

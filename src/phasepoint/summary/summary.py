@@ -29,7 +29,7 @@ from phasepoint.phases.detection.result import Phase, PhaseResult
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis, analyse_run
-from phasepoint.summary.enough import count_not_seen, find_shortfall, newest_states, noted_budget, session_notes
+from phasepoint.summary.enough import count_not_seen, newest_states, noted_budget, session_notes
 from phasepoint.summary.run_events import RunView, tell_events
 from phasepoint.summary.timeline import build_strip
 from phasepoint.summary.types import (
@@ -251,7 +251,7 @@ def summarize(analysis: Analysis) -> RunSummary:
     host = reference_host(clock)
     elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
     hosts = compare_hosts(clock, tables["windows"], _waits_for_others(clock, estimates.seen))
-    not_enough = find_shortfall(run, clock, tables)
+    not_enough = analysis.shortfall
     summary = RunSummary(
         version=SUMMARY_VERSION,
         run=run.path,

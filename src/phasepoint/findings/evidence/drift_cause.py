@@ -64,34 +64,22 @@ def fit_ramp(medians: Floats) -> Ramp | None:
     total = float(((medians - medians.mean()) ** 2).sum())
     if total <= 0:
         return None
-    fits = [
-        (*_fit(medians, first, last), first, last)
-        for first in range(BLOCKS - LEAST_RAMP + 1)
-        for last in range(first + LEAST_RAMP, BLOCKS + 1)
-    ]
+    first, last = np.triu_indices(BLOCKS + 1, LEAST_RAMP)
+    shape = np.clip((np.arange(BLOCKS) + 0.5 - first[:, None]) / (last - first)[:, None], 0, 1)
+    centred = shape - shape.mean(axis=1, keepdims=True)
+    heights = (centred * medians).sum(axis=1) / (centred**2).sum(axis=1)
+    levels = medians.mean() - heights * shape.mean(axis=1)
+    rests = medians - levels[:, None] - heights[:, None] * shape
+    errors = (rests**2).sum(axis=1)
     # Two free ends fit noise a little better than none: each must explain 1 % of the variance more than it would.
-    error, height, before, first, last = min(
-        fits, key=lambda fit: fit[0] + 0.01 * total * ((fit[3] > 0) + (fit[4] < BLOCKS))
-    )
+    best = int(np.argmin(errors + 0.01 * total * (1.0 * (first > 0) + (last < BLOCKS))))
+    error, height, rest = float(errors[best]), float(heights[best]), rests[best]
     if height <= 0:
         return None
-    rest = medians - before - height * _shape(first, last)
     sigma = float(np.sqrt(error / (BLOCKS - 4)))
     correlation = float(np.clip((rest[1:] * rest[:-1]).sum() / max(error, 1e-300), 0, 0.8))
-    return Ramp(before, height, first, last, sigma, correlation, 1 - error / total, 1 - _jump_error(medians) / total)
-
-
-def _shape(first: int, last: int) -> Floats:
-    return np.clip((np.arange(BLOCKS) + 0.5 - first) / (last - first), 0, 1)
-
-
-def _fit(medians: Floats, first: int, last: int) -> tuple[float, float, float]:
-    """Squared error, height and level at the start of the best ramp between two places."""
-    shape = _shape(first, last)
-    centred = shape - shape.mean()
-    height = float((centred * medians).sum() / (centred**2).sum())
-    before = float(medians.mean() - height * shape.mean())
-    return float(((medians - before - height * shape) ** 2).sum()), height, before
+    explained, by_jump = 1 - error / total, 1 - _jump_error(medians) / total
+    return Ramp(float(levels[best]), height, int(first[best]), int(last[best]), sigma, correlation, explained, by_jump)
 
 
 def _jump_error(medians: Floats) -> float:

@@ -42,8 +42,7 @@ def held_time(clock: RunClock, stretches: pa.Table, *, skip_ps: Int64s | None = 
     by_step, outside_ps = np.zeros(clock.n_steps, np.int64), 0
     skipped = np.zeros(stretches.num_rows, np.int64) if skip_ps is None else skip_ps
     stretches = stretches.append_column("skip_ps", pa.array(skipped))
-    for session in clock.sessions:
-        mine = session.own(stretches)
+    for session, mine in zip(clock.sessions, clock.split(stretches), strict=True):
         begin_ps, dur_ps, skip = (read_numbers(mine, name) for name in ("start_ps", "dur_ps", "skip_ps"))
         held = union(begin_ps + np.minimum(skip, dur_ps), begin_ps + dur_ps)
         start, dur = clock.start_ps[session.rows], clock.dur_ps[session.rows]

@@ -6,7 +6,7 @@ work at the edges of windows comes first, then checkpoints, the stretches the us
 recording cost is the recorder's own account, held against its budget.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -78,11 +78,10 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
     """
     totals = dict.fromkeys(_PURPOSES, 0)
     complete = True
-    for session in clock.sessions:
-        spent = _account(session.own(counters))
+    for session, told, mine in zip(clock.sessions, clock.split(counters), clock.split(windows), strict=True):
+        spent = _account(told)
         if not spent:
             complete = complete and session.state == "closed"
-            mine = session.own(windows)
             spent = {name: int(pc.sum(mine.column(f"{name}_cost_ps")).as_py() or 0) for name in _WINDOW_COLUMNS}
         for purpose, cost_ps in spent.items():
             totals[purpose] += cost_ps
@@ -168,10 +167,7 @@ def account_time(
         Parts, largest first; they add up to the wall time to the picosecond.
     """
     totals: dict[PartKey, int] = {}
-    held = checkpoint_stretches(tables)
-    for session in clock.sessions:
-        of_session = {name: session.own(tables[name]) for name in ("hints", "gaps")}
-        of_session["checkpoints"] = session.own(held)
+    for session, of_session in split_stretches(clock, tables):
         written = covered_time(of_session["checkpoints"])
         for key, time_ps in _inside_parts(clock, session, labels, written):
             _add(totals, key, time_ps)
@@ -239,14 +235,32 @@ def outside_steps(clock: RunClock, session: SessionClock) -> IntervalSet:
     return subtract(whole, union(start, start + dur))
 
 
+def split_stretches(
+    clock: RunClock, tables: Mapping[str, pa.Table]
+) -> Iterator[tuple[SessionClock, Mapping[str, pa.Table]]]:
+    """Each session with its rows of `hints` and `gaps`, and of `checkpoints`: the stretches in which they held the job.
+
+    Args:
+        clock: the run's steps and sessions.
+        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
+    """
+    whole = {"hints": tables["hints"], "gaps": tables["gaps"], "checkpoints": checkpoint_stretches(tables)}
+    by_session = zip(*map(clock.split, whole.values()), strict=True)
+    for session, mine in zip(clock.sessions, by_session, strict=True):
+        yield session, dict(zip(whole, mine, strict=True))
+
+
 def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[str, pa.Table]) -> IntervalSet:
-    """The time of a session that no step, checkpoint, stretch with a name or work of the recorder covers."""
-    hints, gaps = (session.own(tables[name]) for name in ("hints", "gaps"))
-    explained = [covered_time(session.own(checkpoint_stretches(tables))), covered_time(hints)]
-    explained.append(covered_time(_boundaries(gaps)))
+    """The time of a session that no step, checkpoint, stretch with a name or work of the recorder covers.
+
+    Args:
+        clock: the run's steps and sessions.
+        session: one of them.
+        tables: its own, of `split_stretches`.
+    """
     left = outside_steps(clock, session)
-    for one in explained:
-        left = subtract(left, one)
+    for one in (tables["checkpoints"], tables["hints"], _boundaries(tables["gaps"])):
+        left = subtract(left, covered_time(one))
     return left
 
 

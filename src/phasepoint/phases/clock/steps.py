@@ -6,7 +6,7 @@ A session that never closed lasted until it was last heard of, by a step or by a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -164,6 +164,17 @@ class RunClock(StepSeries):
         """Time of all sessions."""
         return sum(session.wall_ps for session in self.sessions)
 
+    def split(self, table: pa.Table) -> list[pa.Table]:
+        """The rows of any table that belong to each of the sessions, by `host` and `attempt`."""
+        host, attempt = read_numbers(table, "host"), read_numbers(table, "attempt")
+        order = np.lexsort((attempt, host))
+        if (np.diff(order) < 0).any():
+            table, host, attempt = table.take(pa.array(order)), host[order], attempt[order]
+        places = _stretches(host, attempt)
+        nothing = (0, 0)
+        spans = (places.get((session.host, session.attempt), nothing) for session in self.sessions)
+        return [table.slice(first, end - first) for first, end in spans]
+
     def of_host(self, host: int) -> tuple[SessionClock, ...]:
         """The sessions of one host, by attempt."""
         return self._by_host.get(host, ())
@@ -208,13 +219,13 @@ def _sessions(
     series: StepSeries, shards: Sequence[Shard], last_seen_ps: dict[tuple[int, int], int]
 ) -> tuple[SessionClock, ...]:
     shards = sorted(shards, key=lambda s: (s.host, s.attempt))
+    places = _stretches(series.host, series.attempt)
     first_epoch_ns: dict[int, int] = {}
     sessions = []
     for shard in shards:
         key = (shard.host, shard.attempt)
         epoch_ns = shard.session.epoch_unix_ns
-        rows = np.flatnonzero((series.host == shard.host) & (series.attempt == shard.attempt))
-        first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        first, end = places.get(key, (0, 0))
         ends = series.start_ps[first:end] + series.dur_ps[first:end]
         seen = [last_seen_ps.get(key, 0), int(ends.max()) if len(ends) else 0, _told_wall_ps(shard.session)]
         inside_ps = sum_ps(series.dur_ps[first:end])
@@ -223,6 +234,14 @@ def _sessions(
         wall_ps = max(*seen, inside_ps)
         sessions.append(SessionClock(*key, shard.state, offset_ps, wall_ps, first, end))
     return tuple(sessions)
+
+
+def _stretches(host: Int64s, attempt: Int64s) -> dict[tuple[int, int], tuple[int, int]]:
+    """By host and attempt, their first row and one past their last, of rows sorted by both."""
+    changes = (np.flatnonzero((np.diff(host) != 0) | (np.diff(attempt) != 0)) + 1).tolist()
+    edges = [0, *changes, len(host)] if len(host) else []
+    keys = zip(host[edges[:-1]].tolist(), attempt[edges[:-1]].tolist(), strict=True)
+    return dict(zip(keys, pairwise(edges), strict=True))
 
 
 def _told_wall_ps(session: Session) -> int:

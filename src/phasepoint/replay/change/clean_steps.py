@@ -48,9 +48,8 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
     """
     saved_ps = np.zeros(clock.n_steps, np.int64)
     clean = clock.compile_ps == 0
-    stretches = checkpoint_stretches(tables)
-    for session in clock.sessions:
-        saved_ps[session.rows] = checkpoint_time_in_steps(clock, session, covered_time(session.own(stretches)))
+    for session, saves in zip(clock.sessions, clock.split(checkpoint_stretches(tables)), strict=True):
+        saved_ps[session.rows] = checkpoint_time_in_steps(clock, session, covered_time(saves))
         if lead:
             clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
     settled = clean & (saved_ps == 0)

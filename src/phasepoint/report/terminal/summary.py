@@ -74,7 +74,7 @@ _GAP = 1
 _WIDE = 100
 """Characters from which the tables have their optional columns: a choice, what these take beside the others."""
 
-_MOST_PHASES, _MOST_OPS, _MOST_EVENTS = 12, 6, 12
+_MOST_PHASES, _MOST_OPS, _MOST_EVENTS, _MOST_HOSTS = 12, 6, 12, 32
 """Rows of each table: a choice, so that a summary stays about a screen long."""
 
 _OPS_OF_PHASES = 3
@@ -291,7 +291,9 @@ def _events_table(events: Sequence[RunEvent], width: int) -> rich.table.Table:
 
 
 def _hosts_table(hosts: Sequence[HostSummary]) -> rich.table.Table:
-    """One row a host, with what makes it stand out."""
+    """One row a host, with what makes it stand out; of too many those that stand out, and the slowest."""
+    by_interest = sorted(hosts, key=lambda host: (not host.straggler, host.state == "closed", -(host.slower or 0)))
+    kept = by_interest[:_MOST_HOSTS]
 
     def marked(host: HostSummary, text: str) -> Text:
         return Text(text, style="bold yellow" if host.straggler else "")
@@ -305,4 +307,8 @@ def _hosts_table(hosts: Sequence[HostSummary]) -> rich.table.Table:
         TableColumn("slower", lambda host: marked(host, slower_text(host.slower)), "ratio", wraps=True),
         TableColumn("", lambda host: marked(host, shorten(host.note or "", 60)), wraps=True),
     )
-    return grid(Table(columns, hosts), gap=_GAP)
+    shown = grid(Table(columns, sorted(kept, key=lambda host: host.host)), gap=_GAP)
+    if len(hosts) > len(kept):
+        shown.caption = Text(f"… and {len(hosts) - len(kept)} more; see --json", style="dim")
+        shown.caption_justify = "left"
+    return shown

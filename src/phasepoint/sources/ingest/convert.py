@@ -190,9 +190,10 @@ class _Sink:
 
 def _pending(run: Run, kept_windows: int | None) -> Iterator[_Job]:
     for shard in run.shards:
-        done = set(_converted_windows(run, shard))
-        for window in run.table("windows", shard=shard.name).to_pylist():
-            if window["raw"] is not None and window["window"] not in done:
+        windows = [row for row in run.table("windows", shard=shard.name).to_pylist() if row["raw"] is not None]
+        done = set(_converted_windows(run, shard)) if windows else set()
+        for window in windows:
+            if window["window"] not in done:
                 yield _Job(shard, window, keeps_spans(window["window"], kept_windows))
 
 

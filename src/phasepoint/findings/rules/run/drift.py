@@ -162,9 +162,14 @@ def _of_main_kind(view: FindingsView, rows: Int64s) -> Int64s:
     """Those of the kind of step that most of their time went into."""
     if not len(rows):
         return rows
-    code = encode_column(view.table("steps").column("kind"))[0][rows] + 1
+    code = view.once(_kind_codes)[rows]
     time = np.bincount(code, view.clock.dur_ps[rows].astype(np.float64))
     return np.asarray(rows[code == np.argmax(time)], np.int64)
+
+
+def _kind_codes(view: FindingsView) -> Int64s:
+    """`[n_steps]` number of each step's kind, 0 for none."""
+    return np.asarray(encode_column(view.table("steps").column("kind"))[0] + 1, np.int64)
 
 
 def _is_drift(ramp: Ramp) -> bool:

@@ -29,7 +29,7 @@ from phasepoint.core.units import format_count, format_counted, format_ps, forma
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.breakdown import PartTime
-from phasepoint.summary.enough import LEAST_STEPS, advise_capture, find_shortfall, newest_states, noted_budget
+from phasepoint.summary.enough import LEAST_STEPS, advise_capture, newest_states, noted_budget
 
 MOST_HALF = 0.10
 FIRST_WINDOWS = 10
@@ -62,7 +62,7 @@ def _few_steps(view: FindingsView) -> Finding:
     more = "leave the job running" if "live" in newest_states(view.clock) else "give the job more of them"
     title = f"only {format_counted(steps, 'step was', 'steps were')} recorded: too few to call any of them unusual"
     remedy = f"record at least {LEAST_STEPS} steps, better a few hundred: {more}, or count smaller steps"
-    short = find_shortfall(view.analysis.run, view.clock, view.analysis.tables)
+    short = view.analysis.shortfall
     if short is not None and short.code in ("no-steps", "steps-missed"):
         title, remedy = short.text, short.remedy
     seen = f"{format_counted(steps, 'step')} in {format_ps(view.clock.wall_ps)}"
