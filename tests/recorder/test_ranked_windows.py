@@ -42,6 +42,14 @@ def test_a_synchronous_job_is_slowed_down_by_no_more_than_the_budget(lockstep, r
         assert sum(per_window.values()) > 0.5 * ranks * len(per_window)  # most of them together
 
 
+def test_windows_that_delay_nobody_do_not_make_them_follow_one_another(lockstep):
+    """What most ranks do is hidden by the wait for the slow one: such windows seem to cost nothing."""
+    cell = lockstep.Cell(256, 0.0, 0.3, steps=2000)
+    slower, _, began = lockstep.simulate(cell, seed=1)
+    assert 0.002 < slower <= 1.1 * cell.budget
+    assert min(later - earlier for earlier, later in pairwise(sorted(set(began)))) >= SETTLED_STEPS
+
+
 def test_alone_the_ranks_cost_the_job_many_times_the_budget(lockstep):
     cell = lockstep.Cell(32, 0.2, 0.0, steps=6000)
     slower, _, _ = lockstep.simulate(cell, seed=1, alone=True)

@@ -7,6 +7,9 @@ ranks capture in it, `MOST_CAPTURING` at most, others at every window. What a wi
 slowest of those who capture: every rank sees that as steps that last longer than usual, whether it captures or not
 (`SharedDelays` charges it as `wait`), so every rank's account is that of the job's critical path; their chances agree.
 
+A window begins only when the one before is over and its delay known: where most ranks wait for a slow one, their windows
+cost nothing, and chances that follow what was seen would rise until windows overlapped and no delay could be told.
+
 Chances are rounded down to powers of `CHANCE_STEP`, since ranks whose accounts differ a little must mean the same
 steps. Where they do not, the windows of the greater chance hold those of the smaller.
 
@@ -45,7 +48,8 @@ MEAN_WINDOWS = 30
 """The mean delay is that of about so many windows. A choice: it follows a job that changes within minutes."""
 
 UNSEEN_WINDOW_PS = 50 * PS_PER_MS
-"""What a window of other ranks is taken to cost while this one has had none. A choice, as dear as a first window."""
+"""What a window is taken to delay the job by before any was seen, and what one of other ranks costs at most a multiple
+of while this one has had none. A choice, as dear as a first window."""
 
 _MASK = (1 << 64) - 1
 """The hash's numbers have 64 bits."""
@@ -74,7 +78,7 @@ class RankedPlanner(WindowPlanner):
         self._rank, self._ranks = rank, ranks
         self._seed = seed
         self._share = min(1.0, MOST_CAPTURING / ranks)
-        self._windows, self._mean_delay_ps = 0, 0.0
+        self._windows, self._mean_delay_ps = 1, float(UNSEEN_WINDOW_PS)
 
     def settled(self, delay_ps: int) -> None:
         """By how much a window of the job's ranks has delayed it, the same on all of them."""
@@ -85,7 +89,7 @@ class RankedPlanner(WindowPlanner):
         """What all ranks know alike decides: budget, step time, delay by a window; the own account may forbid it."""
         chance = super()._chance(now, step_ps)
         budget = self._controller.budget
-        if chance <= 0 or budget is None or not self._windows:
+        if chance <= 0 or budget is None:
             return chance
         thinnest = step_ps / max(LEAST_DISTANCE_PS, now.elapsed_ps / THINNING)
         return min(SPENDABLE * budget * step_ps / max(self._mean_delay_ps, 1.0), thinnest)
@@ -101,8 +105,9 @@ class RankedPlanner(WindowPlanner):
         if 0 < chance < 1:
             chance = float(CHANCE_STEP ** math.floor(math.log(chance, CHANCE_STEP)))
         self._probability = chance
-        last = max(self._check_at, step + 1)
-        steps = range(step, last) if chance > 0 else range(0)
+        first = step if self.window_step < 0 else max(step, self.window_step + SETTLED_STEPS)
+        last = max(self._check_at, first + 1)
+        steps = range(first, last) if chance > 0 else range(0)
         self._draw_at = next((s for s in steps if draw_number(self._seed, s, 1) < chance), NEVER)
 
     def _open_sample(self, now: Situation, probability: float) -> Opening | None:
