@@ -40,7 +40,7 @@ def long_pauses(view: FindingsView) -> Pauses:
         began_ps, pause_ps = in_session(rows, session)
         row = np.searchsorted(clock.start_ps[session.rows], began_ps, side="right") - 1 + session.first_row
         inside = row >= session.first_row
-        inside[inside] &= began_ps[inside] < (clock.start_ps + clock.dur_ps)[row[inside]]
+        inside[inside] &= began_ps[inside] < clock.start_ps[row[inside]] + clock.dur_ps[row[inside]]
         np.add.at(by_step, row[inside], pause_ps[inside])
         outside_ps += sum_ps(pause_ps[~inside])
     values = pause_values(rows)

@@ -7,8 +7,9 @@ ranks capture in it, `MOST_CAPTURING` at most, others at every window. What a wi
 slowest of those who capture: every rank sees that as steps that last longer than usual, whether it captures or not
 (`SharedDelays` charges it as `wait`), so every rank's account is that of the job's critical path; their chances agree.
 
-A window begins only when the one before is over and its delay known: where most ranks wait for a slow one, their windows
-cost nothing, and chances that follow what was seen would rise until windows overlapped and no delay could be told.
+A window begins only when the one before is over and its delay known: where most ranks wait for a slow one, their
+windows cost nothing, and chances that follow what was seen would rise until windows overlapped and no delay could be
+told.
 
 Chances are rounded down to powers of `CHANCE_STEP`, since ranks whose accounts differ a little must mean the same
 steps. Where they do not, the windows of the greater chance hold those of the smaller.
