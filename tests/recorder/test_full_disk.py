@@ -84,8 +84,8 @@ def test_captures_that_were_lost_are_told_when_all_steps_were_kept(tmp_path, cap
 
 
 def test_steps_that_were_overwritten_while_the_disk_was_full_are_a_gap(tmp_path, capsys, disk, monkeypatch):
-    """With a ring of a thousand steps, which is full thirty times as soon."""
-    monkeypatch.setattr(assembly, "StepClock", partial(StepClock, capacity=1024))
+    """With a ring of 128 steps, which is full five hundred times as soon, as is what is kept beside it."""
+    monkeypatch.setattr(assembly, "StepClock", partial(StepClock, capacity=128))
     run = record_steps(tmp_path / "run", disk, lambda index: 1000 <= index < 4000, steps=5000)
     opened = open_run(tmp_path / "run")
     kept = set(opened.table("steps").column("step").to_pylist())

@@ -142,9 +142,10 @@ ACCOUNT_RATIO = 0.02
 LAST_FILES = 2
 """Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
 
-HOLD_RATIO, MOST_HELD = 0.5, 16
-"""While no shard can be opened, the ring is emptied into memory when it is half full, so many times: 260,000 steps, 15
-MB. A minute, after which an attempt that was killed on another machine is found dead, holds as many of 0.2 ms."""
+HOLD_RATIO, MOST_HELD = 0.5, 8
+"""Between two flushes, and while no shard can be opened, the ring is emptied into memory when it is half full, so many
+times: 260,000 steps, 15 MB. A minute, after which an attempt that was killed on another machine is found dead, holds as
+many of 0.2 ms. A part for each half of the ring were 1,200 files for ten million steps."""
 
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
@@ -279,7 +280,9 @@ class Background:
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
         parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
-        if final or self._is_due(now_ps) or parts.steps.fill_ratio > 0.5:
+        if not (final or self._is_due(now_ps) or len(self._held) >= MOST_HELD):
+            self._hold_steps()
+        else:
             self._flushed_ps = now_ps
             self._flush(final)
             self._tend_converter(now_ps, final)
@@ -309,7 +312,7 @@ class Background:
         return self._parts.output.is_open
 
     def _hold_steps(self) -> None:
-        """Keep steps for which there is no shard yet, when the ring gets full."""
+        """Keep steps that are not to be written yet, when the ring gets full."""
         if self._parts.steps.fill_ratio > HOLD_RATIO and len(self._held) < MOST_HELD:
             self._held.append(self._parts.steps.take_rows())
 
