@@ -1,12 +1,13 @@
 """A recording that lasts: does its memory stay as it is, and how many files are there?
 
-    python benchmarks/soak.py --steps 10_000_000 --budget 0.5          # 20,000 windows, hours
+    python benchmarks/soak.py --steps 10_000_000                       # some 300 windows, five minutes
+    python benchmarks/soak.py --steps 500_000 --budget all             # some 20,000 windows, back to back
     python benchmarks/soak.py --steps 500_000 --job torch --plain
 
-A job of tiny steps runs under the recorder with a budget so large that windows follow one another; each is converted,
-as in any job. Every second the kernel is asked how much memory belongs to the job's process alone, and the folder how
-many files the run has. Readings of the first tenth are left out, in which a job makes its buffers. Compared are the
-medians of the two halves of the rest; `--plain` tells what the job does by itself.
+A job of tiny steps runs under the recorder with half of its time as the budget, or with windows back to back; they are
+converted as in any job. Every second the kernel is asked how much memory belongs to the job's process alone, and the
+folder how many files the run has. Readings of the first tenth are left out, in which a job makes its buffers. Compared
+are the medians of the two halves of the rest; `--plain` tells what the job does by itself.
 """
 
 import argparse
@@ -58,7 +59,7 @@ WARM = 0.1
 """Share of the readings that are left out at the beginning."""
 
 
-def soak(job: str, steps: int, budget: float, folder: Path) -> dict:
+def soak(job: str, steps: int, budget: float | str, folder: Path) -> dict:
     """Run the job to its end, watching."""
     out = folder / "run"
     command = [sys.executable, "-c", HEAD + JOBS[job] + LOOP, str(out), str(steps), str(budget or "plain")]
@@ -105,7 +106,7 @@ def children(pid: int) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10_000_000)
-    parser.add_argument("--budget", type=float, default=0.5)
+    parser.add_argument("--budget", type=lambda text: text if text == "all" else float(text), default=0.5)
     parser.add_argument("--job", choices=JOBS, default="jax")
     parser.add_argument("--plain", action="store_true", help="the job without the recorder as well")
     parser.add_argument("--json", type=Path)
