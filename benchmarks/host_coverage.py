@@ -20,6 +20,7 @@ import pyarrow as pa
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.core.units import PS_PER_MS
 from phasepoint.estimates.estimates import estimate_totals
+from phasepoint.recorder.windows.planner import SETTLED_STEPS
 from phasepoint.recorder.windows.ranked import MOST_CAPTURING, draw_number
 
 HOSTS = (1, 8, 64)
@@ -99,7 +100,7 @@ def sample(cell: Cell, job: Job, seed: int) -> tuple[pa.Table, pa.Table, pa.Tabl
             at = np.arange(step, step + WINDOW_STEPS)
             breakdowns.append((host, numbers[host], at, job.parts_ps[host, at]))
             numbers[host] += 1
-        step += WINDOW_STEPS
+        step += SETTLED_STEPS if cell.hosts > 1 else WINDOW_STEPS
     return _steps(job), _windows(windows), _breakdowns(breakdowns)
 
 
