@@ -96,11 +96,12 @@ def own_kib(pid: int) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that a process started."""
+    """Processes that a process started, on any of its threads."""
     try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
         return []
+    return [int(word) for text in lists for word in text.split()]
 
 
 def main() -> None:

@@ -143,9 +143,12 @@ LAST_FILES = 2
 """Files written after the account is settled: its own part, and session.json. A part's time stands for either."""
 
 HOLD_RATIO, MOST_HELD = 0.5, 8
-"""Between two flushes, and while no shard can be opened, the ring is emptied into memory when it is half full, so many
-times: 260,000 steps, 15 MB. A minute, after which an attempt that was killed on another machine is found dead, holds as
-many of 0.2 ms. A part for each half of the ring were 1,200 files for ten million steps."""
+"""While no shard can be opened, the ring is emptied into memory when it is half full, so many times: 260,000 steps, 15
+MB. A minute, after which an attempt that was killed on another machine is found dead, holds as many of 0.2 ms."""
+
+PART_HELD = 1
+"""While one can be written to, so many times before the next part is: parts hold 65,000 steps or more, or ten
+seconds. Ten million steps of 30 µs were 1,200 files when each held a fourth of that."""
 
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
@@ -280,7 +283,7 @@ class Background:
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
         parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
-        if not (final or self._is_due(now_ps) or len(self._held) >= MOST_HELD):
+        if not (final or self._is_due(now_ps) or len(self._held) >= PART_HELD):
             self._hold_steps()
         else:
             self._flushed_ps = now_ps
