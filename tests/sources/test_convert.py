@@ -13,7 +13,7 @@ from xplane_schema.build import PlaneBuilder, environment, new_space
 from phasepoint.core.tables import TABLES, table_from_columns, table_from_rows
 from phasepoint.sources.ingest import convert
 from phasepoint.sources.ingest.convert import convert_windows, keeps_spans, main
-from phasepoint.store import create_run, open_run, open_shard, write_part
+from phasepoint.store import create_run, open_run, open_shard, shard_table, write_part
 
 US = 1_000_000
 EPOCH_NS = 1_700_000_000_000_000_000
@@ -178,6 +178,37 @@ def test_steps_of_the_clock_are_used_where_the_trace_has_no_marks(tmp_path):
     convert_windows(path)
     busy = [r for r in open_run(path).table("breakdowns").to_pylist() if r["category"] == "compute"]
     assert [(r["step"], r["wall_ps"]) for r in busy] == [(0, 9 * US), (1, 30 * US)]
+
+
+def test_parts_of_steps_are_read_once_for_all_windows(tmp_path, monkeypatch):
+    """A job of ten million steps has hundreds of windows."""
+    path = str(tmp_path / "run")
+    create_run(path)
+    shard = open_shard(path, 0, epoch_unix_ns=EPOCH_NS)
+    for part in range(5):
+        numbers = range(20 * part, 20 * part + 20)
+        rows = [{"step": n, "start_ps": n * 500 * US, "dur_ps": 500 * US} for n in numbers]
+        shard.append("steps", table_from_rows("steps", rows))
+        shard.flush()
+    windows = [0, 3, 30]
+    shard.append("windows", table_from_rows("windows", [window_row(window) for window in windows]))
+    for window in windows:
+        shard.write_raw(window_row(window)["raw"], capture(window))
+    shard.close()
+    decoded, decode = [], shard_table.decode_part
+
+    def decode_part(spec, data):
+        decoded.append(spec.name)
+        return decode(spec, data)
+
+    monkeypatch.setattr(shard_table, "decode_part", decode_part)
+    assert convert_windows(path).converted == 3
+    assert decoded.count("steps") == 5
+    run = open_run(path)
+    assert sorted(set(run.table("ops").column("step").to_pylist())) == [0, 1, 6, 7, 60, 61]
+    wanted = run.rows("steps", shard="host=00000", keep=lambda part: part.slice(0, 1))
+    assert wanted.column("step").to_pylist() == [0, 20, 40, 60, 80]
+    assert "host" not in wanted.column_names
 
 
 def test_a_format_of_tomorrow_is_said_and_skipped(tmp_path):

@@ -28,6 +28,7 @@ from phasepoint.store.session import (
     shard_state,
 )
 from phasepoint.store.shard_table import (
+    KeepRows,
     LostPart,
     ShardTable,
     join_tables,
@@ -207,6 +208,20 @@ class Run:
             if rows.num_rows:
                 tables.append(_prepend_host(schema, one, rows))
         return join_tables(tables, schema.empty_table()).select(keep)
+
+    def rows(self, name: str, *, shard: str, keep: KeepRows) -> pa.Table:
+        """Some rows of a table of one shard, in the declared order, without `host` and `attempt`.
+
+        Args:
+            name: a table of `core.tables`.
+            shard: read this shard.
+            keep: which rows of a part are wanted. No more than one part is in memory beside them.
+
+        Raises:
+            TableError: no such table.
+            StoreError: the file system fails, or there is no such shard.
+        """
+        return read_shard_table(self.location, self.shard(shard).name, table_spec(name), keep=keep).rows
 
     def has_part(self, name: str) -> bool:
         """Whether any shard of the history has a part of this table; cheap, as nothing is read.

@@ -3,7 +3,7 @@
 Parts that cannot be read, as rows of `gaps`: what is not seen is said.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -88,6 +88,9 @@ REPEATED = {
 }
 """Tables in which several windows may repeat a row, with the columns that identify it; the first one counts."""
 
+KeepRows = Callable[[pa.Table], pa.Table]
+"""What leaves the wanted rows of a part."""
+
 _LIST_TRIES = 20  # a choice: a folder that changes under every look is given up
 
 
@@ -106,11 +109,17 @@ class ShardTable:
     parts: list[str]
 
 
-def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTable:
+def read_shard_table(location: Location, shard: str, spec: TableSpec, *, keep: KeepRows | None = None) -> ShardTable:
     """All rows of a table in one shard, each once, in the declared order.
 
     The shard may be written and compacted meanwhile: if a listed part is gone, or a merged part has appeared since,
     the parts are listed again.
+
+    Args:
+        location: of the run.
+        shard: its name.
+        spec: the table.
+        keep: which rows of each part are wanted, all if None. No more than one part is in memory beside them.
 
     Raises:
         StoreError: a part cannot be read because of the file system, or the parts keep changing.
@@ -121,7 +130,7 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec) -> ShardTa
         if not names:  # most tables of most shards: a run of thousands of ranks asks for each of them
             return ShardTable(spec.empty, (), [])
         try:
-            tables, lost = _read_parts(location, shard, spec, names)
+            tables, lost = _read_parts(location, shard, spec, names, keep)
         except FileNotFoundError:
             continue
         if _merged_of(part_names(location, folder)) == _merged_of(names):
@@ -174,7 +183,7 @@ def join_tables(tables: Sequence[pa.Table], empty: pa.Table) -> pa.Table:
 
 
 def _read_parts(
-    location: Location, shard: str, spec: TableSpec, names: list[str]
+    location: Location, shard: str, spec: TableSpec, names: list[str], keep: KeepRows | None
 ) -> tuple[list[pa.Table], list[LostPart]]:
     folder = f"{shard}/{spec.name}"
     rows: dict[str, pa.Table] = {}
@@ -185,7 +194,8 @@ def _read_parts(
         relative = f"{folder}/{name}{PART_SUFFIX}"
         data = read_file(location, relative)
         try:
-            rows[name] = decode_part(spec, data)
+            part = decode_part(spec, data)
+            rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
         else:
@@ -198,7 +208,7 @@ def _read_parts(
     for name in chosen:
         if name not in merged:
             read(name)
-    if spec.name == "steps":
+    if spec.name == "steps" and keep is None:
         _locate(lost, rows, chosen)
     return [rows[name] for name in chosen if name in rows], list(lost.values())
 

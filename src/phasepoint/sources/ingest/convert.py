@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -126,12 +127,19 @@ def convert_windows(
     jobs = list(_pending(run, keep_spans))
     sink = _Sink(run)
     known: dict[str, KnownPrograms] = {}
+    windows: dict[str, list[Mapping[str, Any]]] = {}
+    for job in jobs:
+        windows.setdefault(job.shard.name, []).append(job.window)
+    steps: dict[str, pa.Table] = {}
     converted = failed = 0
     problems: list[str] = []
     for done, job in enumerate(jobs):
         if progress is not None:
             progress(done, len(jobs))
-        tables, problem = _convert_one(run, job, known)
+        name = job.shard.name
+        if name not in steps:
+            steps[name] = _captured_steps(run, name, windows[name])
+        tables, problem = _convert_one(run, job, known, steps[name])
         if tables is None:
             continue  # another converter was faster
         sink.write(job, tables, drop=problem is None)
@@ -203,7 +211,7 @@ def _converted_windows(run: Run, shard: Shard) -> Sequence[int]:
 
 
 def _convert_one(
-    run: Run, job: _Job, known: "dict[str, KnownPrograms]"
+    run: Run, job: _Job, known: "dict[str, KnownPrograms]", steps: pa.Table
 ) -> tuple[dict[str, pa.Table] | None, str | None]:
     """The window's tables and what was wrong; no tables where the window has been converted meanwhile."""
     from phasepoint.sources.events.programs import (
@@ -220,7 +228,7 @@ def _convert_one(
         request = CaptureRequest(
             window=number,
             epoch_unix_ns=job.shard.session.epoch_unix_ns,
-            steps=_clock_steps(run, job),
+            steps=_within(steps, job.window),
             keep_spans=job.keep_spans,
             read_hlo=programs.read,
             holds_steps=job.window["last_step"] >= job.window["first_step"],
@@ -236,12 +244,25 @@ def _convert_one(
     return _tables_of(capture, time.process_time_ns() - begin), problem
 
 
-def _clock_steps(run: Run, job: _Job) -> pa.Table:
-    """Rows of `steps` that the window holds."""
-    steps = run.table("steps", columns=["step", "start_ps", "dur_ps"], shard=job.shard.name)
+def _captured_steps(run: Run, shard: str, windows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows of `steps` that any of the windows holds: read once for all of them, for a long job has millions."""
+    ends = sorted((window["first_step"], window["last_step"]) for window in windows)
+    first, last = np.array(ends, np.int64).T
+    last = np.maximum.accumulate(last)
+
+    def keep(part: pa.Table) -> pa.Table:
+        step = part.column("step").to_numpy()
+        at = np.searchsorted(first, step, side="right") - 1
+        return part.filter(pa.array((at >= 0) & (step <= last[at])))
+
+    return run.rows("steps", shard=shard, keep=keep)
+
+
+def _within(steps: pa.Table, window: Mapping[str, Any]) -> pa.Table:
+    """Those that one window holds."""
     step = steps.column("step")
-    inside = pc.and_(pc.greater_equal(step, job.window["first_step"]), pc.less_equal(step, job.window["last_step"]))
-    return steps.filter(inside)
+    inside = pc.and_(pc.greater_equal(step, window["first_step"]), pc.less_equal(step, window["last_step"]))
+    return steps.filter(inside).select(["step", "start_ps", "dur_ps"])
 
 
 def _tables_of(capture: Capture, cost_ns: int) -> dict[str, pa.Table]:
