@@ -150,6 +150,9 @@ PART_HELD = 1
 """While one can be written to, so many times before the next part is: parts hold 65,000 steps or more, or ten
 seconds. Ten million steps of 30 µs were 1,200 files when each held a fourth of that."""
 
+MOST_ROWS = 2048
+"""Rows of other tables that are written at once: some 2 MB. Windows back to back make as many in four seconds."""
+
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
@@ -283,7 +286,8 @@ class Background:
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
         parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
-        if not (final or self._is_due(now_ps) or len(self._held) >= PART_HELD):
+        is_full = len(self._held) >= PART_HELD or len(parts.inbox.rows) >= MOST_ROWS
+        if not (final or is_full or self._is_due(now_ps)):
             self._hold_steps()
         else:
             self._flushed_ps = now_ps
