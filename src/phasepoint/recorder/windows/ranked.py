@@ -104,7 +104,7 @@ class RankedPlanner(WindowPlanner):
         """The next step of the schedule, looked for up to the next look alone: then the chance may be another."""
         chance = max(0.0, min(1.0, probability))
         if 0 < chance < 1:
-            chance = float(CHANCE_STEP ** math.floor(math.log(chance, CHANCE_STEP)))
+            chance = float(CHANCE_STEP ** math.floor(math.log(chance, CHANCE_STEP) + 1e-9))
         self._probability = chance
         first = step if self.window_step < 0 else max(step, self.window_step + SETTLED_STEPS)
         last = max(self._check_at, first + 1)
@@ -113,6 +113,7 @@ class RankedPlanner(WindowPlanner):
 
     def _open_sample(self, now: Situation, probability: float) -> Opening | None:
         self.window_step = now.step
+        self._set_draw(now.step + 1, self._probability)  # not before this one is over
         if not self.captures(now.step):
             return None
         return super()._open_sample(now, probability * self._share)
