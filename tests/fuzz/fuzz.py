@@ -172,7 +172,8 @@ def main():
         for row in pool.map(lambda format: run_format(format, **options), chosen.format):
             print(
                 f"{row['format']:8} {row['inputs']:8} inputs, {row['read']} with content, "
-                f"{row['cpu_s']:.0f} s of a processor, slowest {row['slowest_ms']} ms, peak {row['peak_mb']} MB, {len(row['findings'])} findings",
+                f"{row['cpu_s']:.0f} s of a processor, slowest {row['slowest_ms']} ms, "
+                f"peak {row['peak_mb']} MB, {len(row['findings'])} findings",
                 flush=True,
             )
             for failure, name in sorted(row["findings"].items()):
