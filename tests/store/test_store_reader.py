@@ -311,6 +311,16 @@ def test_a_part_made_to_fill_the_memory_is_refused(tmp_path: Path):
     assert "are not the data of a job" in run.problems[0]
 
 
+def test_an_empty_folder_of_a_shard_is_no_attempt_and_is_told(tmp_path: Path):
+    run_path = Path(run_with_steps(tmp_path))
+    for host in range(1, 300):
+        (run_path / f"host={host:05d}").mkdir()
+    run = open_run(str(run_path))
+    assert [shard.name for shard in run.shards] == ["host=00000"]
+    assert len(run.problems) == 299
+    assert run.problems[0].endswith("host=00001: empty; nothing of that attempt was written")
+
+
 @pytest.mark.parametrize("change", ["missing", "renamed", "wrong type", "null", "not text"])
 def test_a_part_that_does_not_fit_is_lost(tmp_path: Path, change: str):
     path = run_with_steps(tmp_path, parts=1)

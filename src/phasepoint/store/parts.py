@@ -225,7 +225,8 @@ def _check_values(spec: TableSpec, table: pa.Table) -> None:
         if not pa.types.is_int64(column.type) or values.null_count == len(values):
             continue
         numbers = values.to_numpy()
-        low, high = int(np.nanmin(numbers)), int(np.nanmax(numbers))
+        smallest, largest = (np.nanmin, np.nanmax) if values.null_count else (np.min, np.max)
+        low, high = int(smallest(numbers)), int(largest(numbers))
         if low < 0 and (column.name in _NOT_NEGATIVE or spec.name == "steps"):
             raise TableError(f"column {column.name!r} holds {low}: it is never negative")
         if column.name in _NUMBERED_FROM_0 and not -1 <= low <= high < MOST_STEPS:  # a last step may come before step 0

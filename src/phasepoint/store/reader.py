@@ -278,6 +278,9 @@ def open_run(path: str | PathLike[str], *, now_unix_ns: int | None = None) -> Ru
         key = parse_shard_name(entry.name)
         if entry.is_dir and key is not None:
             session = read_session(location, entry.name)
+            if isinstance(session, BrokenSession) and not list_directory(location, entry.name):
+                problems.append(f"{location.show(entry.name)}: empty; nothing of that attempt was written")
+                continue
             if isinstance(session, BrokenSession):
                 problems.append(f"{session.reason}; its tables are read, its times count from the run's creation")
                 found.append(Shard(entry.name, *key, _unknown_session(*key, manifest), "killed"))
