@@ -2,6 +2,7 @@
 
     python benchmarks/distributed.py                          # all, half an hour on two cores
     python benchmarks/distributed.py --only ddp-2 --turns 1
+    python benchmarks/distributed.py --only ddp-2 --longer 4  # what a step costs, apart from what a job costs
     python benchmarks/distributed.py --list
 
 Real processes on this machine: `torchrun` with gloo (DDP, FSDP, gradients of several batches added up, one rank with
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -219,6 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=JOBS, metavar="NAME")
     parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--longer", type=int, default=1, help="times as many steps")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--json", metavar="PATH")
     args = parser.parse_args()
@@ -229,7 +231,7 @@ def main() -> None:
     print("| job | ranks | steps a rank | results | shards complete | CPU, plain → recorded | wall |")
     print("|---|---|---|---|---|---|---|")
     for name in args.only or JOBS:
-        job = JOBS[name]
+        job = replace(JOBS[name], steps=JOBS[name].steps * args.longer)
         row = compare(name, job, args.turns)
         rows.append(row)
         told = [
