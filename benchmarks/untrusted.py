@@ -482,7 +482,12 @@ def make_pipe(path: Path) -> None:
 
 SUMMARY = ("summary", "IN")
 PREDICT = ("predict", "IN", "--device", "tpu-v4")
-READERS = (SUMMARY, ("report", "IN", "--output", "OUT"), ("stack", "IN"), ("export", "IN", "--format", "chrome", "--output", "OUT"))
+READERS = (
+    SUMMARY,
+    ("report", "IN", "--output", "OUT"),
+    ("stack", "IN"),
+    ("export", "IN", "--format", "chrome", "--output", "OUT"),
+)
 DEEP = 1_000_000
 
 
