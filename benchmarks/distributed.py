@@ -212,6 +212,7 @@ def compare(name: str, job: Job, turns: int) -> dict[str, Any]:
     row |= {"shards": [ran.steps for ran in recorded], "problems": [ran.problems for ran in recorded]}
     for what in ("cpu_s", "wall_s"):
         row[what] = [median(getattr(ran, what) for ran in side) for side in (plain, recorded)]
+        row[f"{what}_each"] = [[round(getattr(ran, what), 2) for ran in side] for side in (plain, recorded)]
     row["said"] = [line for line in recorded[-1].said.splitlines() if line.startswith("phasepoint")]
     return row
 
@@ -228,8 +229,10 @@ def main() -> None:
         print("\n".join(JOBS))
         return
     rows = []
-    print("| job | ranks | steps a rank | results | shards complete | CPU, plain → recorded | wall |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| job | ranks | steps a rank | results | shards complete | CPU, plain → recorded | wall | CPU of the plain ones |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for name in args.only or JOBS:
         job = replace(JOBS[name], steps=JOBS[name].steps * args.longer)
         row = compare(name, job, args.turns)
@@ -237,8 +240,12 @@ def main() -> None:
         told = [
             f"{a:.2f} → {b:.2f} s ({b / a - 1:+.1%})" if job.timed else "–" for a, b in (row["cpu_s"], row["wall_s"])
         ]
+        plain_s = " ".join(f"{seconds:.1f}" for seconds in sorted(row["cpu_s_each"][0]))
         results, complete = "equal" if row["same"] else "differ", "yes" if row["complete"] else f"no: {row['shards']}"
-        print(f"| {name} | {job.ranks} | {job.steps} | {results} | {complete} | {told[0]} | {told[1]} |", flush=True)
+        print(
+            f"| {name} | {job.ranks} | {job.steps} | {results} | {complete} | {told[0]} | {told[1]} | {plain_s} s |",
+            flush=True,
+        )
     if args.json:
         Path(args.json).write_text(json.dumps(rows, indent=1))
 

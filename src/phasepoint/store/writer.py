@@ -129,14 +129,14 @@ def _relative(staging: str) -> str:
 
 
 SLOW_WRITE_NS = 50_000_000
-"""Where one part took longer, those that the end of a job waits for are written at once. A choice: a local disk takes
-some milliseconds, an object store a tenth of a second, a disk in trouble more than that."""
+"""Where one part took longer, the parts of a flush are written at once. A choice: a local disk takes some milliseconds,
+an object store a tenth of a second, a disk in trouble more than that."""
 
 _CLAIM_TRIES = 100  # a choice: each lost try means that another process took that attempt
 
 
 class ShardWriter:
-    """The one writer of a shard. All methods may be called from any thread; only a flush that is awaited starts any.
+    """The one writer of a shard. All methods may be called from any thread; a flush starts some where writing is slow.
 
     `append` only takes a short lock, so that a job's thread never waits for a flush that is under way.
     """
@@ -193,15 +193,16 @@ class ShardWriter:
         """Write all buffered rows, steps first, one part a table, and return the bytes written.
 
         Args:
-            is_awaited: whether the job waits for it; where writing is slow, the parts are then written at once.
+            is_awaited: whether the job waits for it, because it ends: then no sign of life is written, too.
 
         Raises:
             StoreError: a part cannot be written. Its rows stay buffered, and the next flush tries again.
         """
         with self._write_lock:
             self._check_open()
-            size = self._flush(is_awaited=is_awaited)
-            self._beat()
+            size = self._flush()
+            if not is_awaited:
+                self._beat()
             return size
 
     def close(
@@ -224,7 +225,7 @@ class ShardWriter:
         with self._write_lock:
             if self._is_closed:
                 return
-            self._flush(is_awaited=True)
+            self._flush()
             known = {**self.session.notes, **(notes or {})}
             session = msgspec.structs.replace(
                 self.session, status=status, closed_unix_ns=self._clock(), notes=known, tally=dict(tally or {})
@@ -234,12 +235,12 @@ class ShardWriter:
                 self.session = session
                 self._is_closed = True
 
-    def _flush(self, *, is_awaited: bool) -> int:
+    def _flush(self) -> int:
         with self._buffer_lock:
             names = [name for name in TABLES if self._buffers[name]]
-        if not (is_awaited and self._is_slow):
-            return sum(self._flush_table(name) for name in names)
-        return self._flush_at_once(names)
+        if self._is_slow:
+            return self._flush_at_once(names)
+        return sum(self._flush_table(name) for name in names)
 
     def _flush_at_once(self, names: Sequence[str]) -> int:
         """Write each table's part on a thread of its own."""
