@@ -229,9 +229,7 @@ def main() -> None:
         print("\n".join(JOBS))
         return
     rows = []
-    print(
-        "| job | ranks | steps a rank | results | shards complete | CPU, plain → recorded | wall | CPU of the plain ones |"
-    )
+    print("| job | ranks | steps a rank | results | shards complete | CPU, plain → recorded | wall | plain CPU |")
     print("|---|---|---|---|---|---|---|---|")
     for name in args.only or JOBS:
         job = replace(JOBS[name], steps=JOBS[name].steps * args.longer)

@@ -114,7 +114,7 @@ with fake_record(sys.argv[1], clock, FakeSession(clock), budget=0) as run:
 def test_a_small_file_system_that_is_really_full(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=96k", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting a small file system needs the rights to do so")
     try:

@@ -437,6 +437,26 @@ COUNTERS = TableSpec(
     ("time_ps",),
 )
 
+MACHINE = TableSpec(
+    "machine",
+    "stretch of time between two looks at the machine",
+    (
+        _ps("start_ps", "from when"),
+        _ps("dur_ps", "for how long"),
+        _ps("run_ps", "CPU time of the process' threads", nullable=True),
+        _ps("wait_ps", "its threads together were ready to run and waited for a core", nullable=True),
+        _ps("others_ps", "CPU time of all other programs on the machine", nullable=True),
+        _ps("steal_ps", "CPU time that the hypervisor gave to other machines", nullable=True),
+        _ps("throttled_ps", "time for which a limit on CPU time held the container's threads", nullable=True),
+        _ps("cpu_pressure_ps", "time in which some program waited for a core", nullable=True),
+        _ps("memory_pressure_ps", "time in which some program waited for memory", nullable=True),
+        _ps("io_pressure_ps", "time in which some program waited for a disk", nullable=True),
+        _count("faults", "pages that the process had to wait for, from a disk", "", nullable=True),
+        _ps("probe_ps", "CPU time that a fixed piece of work took at the end of the stretch", nullable=True),
+    ),
+    ("start_ps",),
+)
+
 GAPS = TableSpec(
     "gaps",
     "stretch of time or steps not observed",
@@ -473,6 +493,7 @@ TABLES: Mapping[str, TableSpec] = {
         CHECKPOINT_WAITS,
         SCALARS,
         COUNTERS,
+        MACHINE,
         GAPS,
     )
 }

@@ -20,6 +20,7 @@ from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.clock.cost import CostAccount, RecorderCost
 from phasepoint.recorder.clock.epoch import Clock, Epoch, memory_limit_bytes, resident_bytes
 from phasepoint.recorder.clock.gc_clock import GcClock
+from phasepoint.recorder.clock.machine import MachineLog
 from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.clock.step_clock import StepClock, StepRows
 from phasepoint.recorder.output import MemorySample, Row, RunOutput, cost_rows, gap_row, steps_table, window_row
@@ -153,6 +154,9 @@ seconds. Ten million steps of 30 µs were 1,200 files when each held a fourth of
 MOST_ROWS = 2048
 """Rows of other tables that are written at once: some 2 MB. Windows back to back make as many in four seconds."""
 
+MACHINE_ROWS = 60
+"""Looks at the machine that are written at once, of half a minute: one more part is a tenth of what a flush costs."""
+
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
@@ -239,6 +243,7 @@ class Background:
         self._flush_ps = flush_ps
         self._converter = converter
         self._gc_clock = gc_clock
+        self._machine = MachineLog(parts.clock.now_ns)
         self._flushed_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
@@ -304,6 +309,7 @@ class Background:
         self._parts.windows.tend(self._parts.clock.now_ns())
         self.each_round()
         self._watch_clock()
+        self._machine.tend()
         if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
             self._sample_memory(now_ps)
 
@@ -392,6 +398,8 @@ class Background:
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)
         self._add_pauses()
+        if final or self._machine.waiting >= MACHINE_ROWS:
+            parts.inbox.rows.extend(("machine", row) for row in self._machine.take_rows(parts.epoch))
         if not final:
             self._add_account()
         by_table: dict[str, list[Row]] = {}

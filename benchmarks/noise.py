@@ -1,0 +1,179 @@
+"""Verdicts beside other programs: do equal steps stay one phase, and are real changes still found?
+
+    python benchmarks/noise.py                                  # 40 jobs, three quarters of an hour on two cores
+    python benchmarks/noise.py --only clean --first 100         # other seeds: other neighbours, nets and times
+    python benchmarks/noise.py --again DIRECTORY                # judge runs that were kept with --keep
+
+Twenty clean jobs and twenty with a real change, in JAX and PyTorch, recorded in two lines or by `phasepoint record`: a
+convolutional net, a transformer and dense layers, each beside a neighbour that computes, streams memory or touches
+pages, all the time or in turns (`noise_neighbours.py`). What a seed draws is `plan_of`.
+
+Clean: one training phase must hold 95 % of the training time (all steps but those that compile), and no phase may have
+a name that nothing in the job answers to. Changed: the adjusted Rand index of the steps' labels against the stretch in
+which the job had 1.2 to 3 times as much to do, compiling steps left out.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noise_jobs import Job
+from phasepoint.sources.ingest.opened import open_run
+from phasepoint.summary.analysis import analyse_run
+
+HERE = Path(__file__).parent
+NETS = ("cnn", "transformer", "mlp")
+NEIGHBOURS = ("compute", "memory", "page", "compute memory")
+JOBS = 20
+"""Clean ones, and as many with a change."""
+
+LEAST_SHARE, LEAST_INDEX = 0.95, 0.9
+HONEST = frozenset(("train", "compile", "warm-up"))
+"""Sorts of steps that a clean job has. Whatever else a phase is called was invented."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job and its neighbours.
+
+    Attributes:
+        job: what it does.
+        neighbours: kinds, one process each; several come and go apart.
+        on_s, off_s: how long they work and sleep, about; 0 for without end.
+        two_lines: whether the job records itself.
+    """
+
+    job: Job
+    neighbours: tuple[str, ...]
+    on_s: float
+    off_s: float
+    two_lines: bool
+    seed: int
+
+
+def plan_of(number: int, *, changed: bool, first: int) -> Plan:
+    """The job of a number: frameworks, nets, neighbours and ways by turns, the rest drawn."""
+    rng = random.Random(f"{first + number} {changed}")
+    factor = rng.choice((1.2, 1.35, 1.5, 2.0, 2.5, 3.0))
+    change = rng.choice(("batch", "head")) if changed else ""
+    job = Job(
+        framework=("jax", "torch")[number % 2],
+        net=NETS[number // 2 % 3],
+        seconds=rng.uniform(30, 50),
+        change=change,
+        factor=factor if changed else 1.0,
+        for_good=rng.random() < 0.5,
+        seed=first + number,
+    )
+    goes = rng.random() < 0.7
+    on_s, off_s = (rng.choice((0.5, 2, 6)), rng.choice((0.5, 2, 6))) if goes else (0.0, 0.0)
+    neighbours = tuple(rng.choice(NEIGHBOURS).split())
+    return Plan(job, neighbours, on_s, off_s, two_lines=number // 6 % 2 == 0, seed=first + number)
+
+
+@contextmanager
+def beside(plan: Plan) -> Iterator[None]:
+    """The neighbours, while the block runs."""
+    times = ["--on", str(plan.on_s), "--off", str(plan.off_s)] if plan.on_s else []
+    running = [
+        subprocess.Popen([sys.executable, HERE / "noise_neighbours.py", kind, *times, "--seed", str(plan.seed + i)])
+        for i, kind in enumerate(plan.neighbours)
+    ]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def run_job(plan: Plan, out: Path) -> Mapping[str, Any]:
+    """Run it beside its neighbours, recorded into `out`; returns what it printed."""
+    job = asdict(plan.job) | {"record": str(out) if plan.two_lines else ""}
+    record = [] if plan.two_lines else ["-m", "phasepoint", "record", "--out", str(out), "--"]
+    python = [] if plan.two_lines else [sys.executable]
+    command = [sys.executable, *record, *python, str(HERE / "noise_jobs.py"), json.dumps(job)]
+    with beside(plan):
+        done = subprocess.run(
+            command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=300, check=False
+        )
+    if done.returncode:
+        raise SystemExit(f"{plan}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    told = next(line for line in done.stdout.splitlines() if line.startswith('{"steps"'))
+    return dict(json.loads(told))
+
+
+def judge(out: Path, truth: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+    """What the summary makes of the run."""
+    from sklearn.metrics import adjusted_rand_score
+
+    analysis = analyse_run(open_run(str(out)))
+    clock, labels, phases = analysis.clock, analysis.labels, analysis.result.phases
+    kinds = {phase.id: phase.kind for phase in phases}
+    trains = np.array([kinds[label] != "compile" for label in labels.tolist()], bool)
+    times = np.bincount(labels[trains], clock.dur_ps[trains], len(phases))
+    row: dict[str, Any] = {
+        "steps": truth["steps"],
+        "recorded": clock.n_steps,
+        "phases": {phase.name: round(float(times[phase.id] / max(times.sum(), 1)), 3) for phase in phases},
+        "share": float(max((times[p.id] for p in phases if p.kind == "train"), default=0) / max(times.sum(), 1)),
+        "invented": sorted({phase.name for phase in phases if phase.kind not in HONEST}),
+    }
+    if changed:
+        begin, end = [*truth["stretch"], truth["steps"]][:2]
+        inside = (clock.step >= begin) & (clock.step < end)
+        row["index"] = float(adjusted_rand_score(inside[trains], labels[trains]))
+    row["right"] = row["index"] >= LEAST_INDEX if changed else row["share"] >= LEAST_SHARE and not row["invented"]
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("clean", "changed"))
+    parser.add_argument("--first", type=int, default=0, help="seed of the first job")
+    parser.add_argument("--numbers", type=int, nargs="+", default=range(JOBS))
+    parser.add_argument("--keep", type=Path, help="keep the runs here")
+    parser.add_argument("--again", type=Path, help="judge runs that were kept here")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows = []
+    for changed in (False, True):
+        if args.only is not None and (args.only == "changed") != changed:
+            continue
+        for number in args.numbers:
+            plan = plan_of(number, changed=changed, first=args.first)
+            name = f"{'changed' if changed else 'clean'}-{args.first}-{number:02d}"
+            with tempfile.TemporaryDirectory(prefix="phasepoint-noise-") as folder:
+                out = (args.again or args.keep or Path(folder)) / name
+                if args.again is None:
+                    truth = run_job(plan, out)
+                    out.with_suffix(".json").write_text(json.dumps(truth))
+                else:
+                    truth = json.loads(out.with_suffix(".json").read_text())
+                row = {"name": name, **judge(out, truth, changed=changed), "plan": asdict(plan)}
+            rows.append(row)
+            told = f"index {row['index']:.3f}" if changed else f"{row['share']:.1%} {' '.join(row['invented'])}"
+            job = f"{plan.job.framework} {plan.job.net} {plan.job.change} {plan.job.factor:g}"
+            beside_ = f"{'+'.join(plan.neighbours)} {plan.on_s:g}/{plan.off_s:g}"
+            print(f"{name} {'ok' if row['right'] else '–':3} {told:24} {job} | {beside_} | {row['phases']}", flush=True)
+    for kind in ("clean", "changed"):
+        mine = [row for row in rows if row["name"].startswith(kind)]
+        if mine:
+            print(f"{kind}: {sum(row['right'] for row in mine)} of {len(mine)} right")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""How the machine treated the job: what its threads waited for a core, and what others took, from Linux's own counters.
+
+Step times alone cannot tell a job that has more to do from one that a neighbour slows down. The kernel counts both
+sides: how long each thread was ready to run and had no core, the time that others got, pressure (time in which some
+program waited for a core, memory or a disk), what a hypervisor or a limit took away. A sample reads the running totals;
+a row of `machine` is the difference of two. How long the job's cores take for one fixed piece of work (`probe_ps`)
+shows a core that is slow by itself: its frequency, the other half of the core.
+
+The flusher's thread reads them. It takes at most `COST_RATIO` of the time, so that a machine on which they are long
+(hundreds of cores or threads) is looked at less often. What a system does not have is null.
+
+Sources: proc_pid_stat(5) and proc_stat(5); Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat: time on
+a core and time spent waiting on a run queue, in ns; Documentation/accounting/psi.rst: totals in µs;
+Documentation/admin-guide/cgroup-v2.rst, cpu.stat: throttled_usec.
+"""
+
+import hashlib
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from phasepoint.core.units import PS_PER_NS, PS_PER_S, PS_PER_US
+from phasepoint.recorder.clock.epoch import Epoch
+
+COST_RATIO = 0.001
+"""Part of the time that sampling may take: a tenth of the default budget. A sample of a small process takes 0.4 ms of
+CPU time (0.1 ms where nothing else has used the caches since: 2 cores, 2026-11-24), so that each round takes one."""
+
+MOST_ROWS = 1 << 14
+"""Rows kept between two flushes: two hours of them."""
+
+_PROBE_BYTES = bytes(range(256)) * 192
+"""48 KiB: they stay in the core's first caches, and hashing them lets go of the interpreter."""
+
+_PRESSURES = ("cpu", "memory", "io")
+_TICK_PS = PS_PER_S // os.sysconf("SC_CLK_TCK")
+
+Totals = dict[str, int | None]
+"""Running totals in ps (`faults`: a count), None where the system does not say."""
+
+
+class MachineLog:
+    """Samples the machine, and gives rows of `machine`. All methods run on the flusher's thread."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._now_ns = now_ns
+        self._before: tuple[int, Totals] | None = None
+        self._due_s = time.monotonic()
+        self._rows: list[tuple[int, int, Totals]] = []
+
+    @property
+    def waiting(self) -> int:
+        """Rows that `take_rows` would give."""
+        return len(self._rows)
+
+    def tend(self) -> None:
+        """Take a sample, unless the last one was too dear to take another so soon."""
+        if time.monotonic() < self._due_s:
+            return
+        now_ns, began_s = self._now_ns(), time.thread_time()
+        totals = read_totals()
+        totals["probe"] = probe_ps()
+        cost_s = time.thread_time() - began_s
+        self._due_s = time.monotonic() + cost_s / COST_RATIO
+        if self._before is not None and len(self._rows) < MOST_ROWS:
+            self._rows.append((self._before[0], now_ns, _between(self._before[1], totals)))
+        self._before = now_ns, totals
+
+    def take_rows(self, epoch: Epoch) -> Iterator[dict[str, int | None]]:
+        """Rows of `machine` since the last call."""
+        rows, self._rows = self._rows, []
+        for start_ns, end_ns, values in rows:
+            yield {
+                "start_ps": epoch.to_ps(start_ns),
+                "dur_ps": (end_ns - start_ns) * PS_PER_NS,
+                **{name if name == "faults" else f"{name}_ps": value for name, value in values.items()},
+            }
+
+
+def _between(before: Totals, after: Totals) -> Totals:
+    """What was added to each total; the probe is no total."""
+    return {
+        name: value
+        if name == "probe" or value is None
+        else None
+        if (earlier := before.get(name)) is None
+        else max(value - earlier, 0)
+        for name, value in after.items()
+    }
+
+
+def probe_ps() -> int:
+    """CPU time of this thread for one fixed piece of work, the better of two: the first warms the core up."""
+    times = []
+    for _ in range(2):
+        began_ns = time.thread_time_ns()
+        hashlib.sha256(_PROBE_BYTES)
+        times.append(time.thread_time_ns() - began_ns)
+    return min(times) * PS_PER_NS
+
+
+def read_totals() -> Totals:
+    """The running totals now."""
+    run_ps, wait_ps = _threads()
+    busy_ps, steal_ps = _machine()
+    ours_ps = _ours_ps()
+    pressures = {f"{name}_pressure": _pressure_ps(name) for name in _PRESSURES}
+    return {
+        "run": run_ps,
+        "wait": wait_ps,
+        "others": None if busy_ps is None else busy_ps - ours_ps,
+        "steal": steal_ps,
+        "throttled": _throttled_ps(),
+        **pressures,
+        "faults": resource.getrusage(resource.RUSAGE_SELF).ru_majflt,
+    }
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a third of Path.open's time
+            return file.read(4096)
+    except OSError:
+        return None
+
+
+def _threads() -> tuple[int | None, int | None]:
+    """CPU time of this process' threads, and the time for which they waited for a core."""
+    try:
+        threads = os.listdir("/proc/self/task")  # noqa: PTH208 - names are what is wanted
+    except OSError:
+        return time.process_time_ns() * PS_PER_NS, None
+    run_ns = wait_ns = 0
+    for thread in threads:
+        words = (_read(f"/proc/self/task/{thread}/schedstat") or b"").split()
+        if len(words) >= 2:  # else it has just ended
+            run_ns += int(words[0])
+            wait_ns += int(words[1])
+    return run_ns * PS_PER_NS, wait_ns * PS_PER_NS if run_ns else None
+
+
+def _machine() -> tuple[int | None, int | None]:
+    """CPU time of all programs on the machine, and what the hypervisor gave to other machines."""
+    words = (_read("/proc/stat") or b"").split(b"\n", 1)[0].split()
+    if len(words) < 9:
+        return None, None
+    user, nice, system, _, _, irq, softirq, steal = map(int, words[1:9])
+    return (user + nice + system + irq + softirq) * _TICK_PS, steal * _TICK_PS
+
+
+def _ours_ps() -> int:
+    """CPU time of this process and of the worker processes that it started by `multiprocessing`."""
+    own = time.process_time_ns() * PS_PER_NS
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own += int((ended.ru_utime + ended.ru_stime) * PS_PER_S)
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    for child in list(getattr(multiprocessing, "_children", ())):
+        words = (_read(f"/proc/{child.pid}/stat") or b"").rpartition(b")")[2].split()
+        if len(words) > 12:
+            own += (int(words[11]) + int(words[12])) * _TICK_PS
+    return own
+
+
+def _pressure_ps(name: str) -> int | None:
+    line = (_read(f"/proc/pressure/{name}") or b"").split(b"\n", 1)[0]
+    total = line.rpartition(b"total=")[2]
+    return int(total) * PS_PER_US if total.isdigit() else None
+
+
+def _throttled_ps() -> int | None:
+    for line in (_read("/sys/fs/cgroup/cpu.stat") or b"").splitlines():
+        name, _, value = line.partition(b" ")
+        if name == b"throttled_usec" and value.isdigit():
+            return int(value) * PS_PER_US
+    return None
