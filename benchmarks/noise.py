@@ -66,7 +66,7 @@ def plan_of(number: int, *, changed: bool, first: int) -> Plan:
     """The job of a number: frameworks, nets, neighbours and ways by turns, the rest drawn."""
     rng = random.Random(f"{first + number} {changed}")
     factor = rng.choice((1.2, 1.35, 1.5, 2.0, 2.5, 3.0))
-    change = rng.choice(("batch", "head")) if changed else ""
+    change = rng.choice(("batch", "views")) if changed else ""
     job = Job(
         framework=("jax", "torch")[number % 2],
         net=NETS[number // 2 % 3],

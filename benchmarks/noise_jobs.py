@@ -5,8 +5,7 @@
 Prints as JSON how many steps it made, and the first step of the stretch and the first one behind it. With `record` set
 to a folder it records itself, in two lines; without, `phasepoint record` does. A step learns from one batch; in the
 stretch, which is by time (from 0.35 to 0.7 of the whole, or to the end), its batch has `factor` times as many rows
-("batch"), or it also trains a second head as
-large as needed ("head").
+("batch"), or it also learns to give the same answer for so many more rows that are turned about ("views").
 """
 
 import json
@@ -34,7 +33,7 @@ class Job:
         framework: "jax" or "torch".
         net: "cnn", "transformer" or "mlp".
         seconds: how long it trains.
-        change: "batch", "head", or "" for none.
+        change: "batch", "views", or "" for none.
         factor: times as much work in the stretch.
         for_good: whether the stretch lasts to the end.
         record: folder of the run that it records itself into; empty for none.
@@ -51,8 +50,8 @@ class Job:
     seed: int = 0
 
 
-Train = Callable[[Any, Any, bool], None]
-"""Trains on a batch; whether the second head is trained too."""
+Train = Callable[[Any, Any, int], None]
+"""Trains on a batch; how many of its rows are turned about and looked at again."""
 
 
 def batches(job: Job) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
@@ -87,20 +86,18 @@ def torch_train(job: Job) -> Train:
         body = nn.Sequential(*(part for _ in range(4) for part in (nn.LazyLinear(512), nn.ReLU())))
         width = 512
     head = nn.Linear(width, CLASSES)
-    hidden = int(width * 2 * (job.factor - 1)) + 1
-    second = nn.Sequential(nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, CLASSES))
     body(torch.zeros(2, *shape_of(job)))
-    model = nn.ModuleList((body, head, second))
+    model = nn.ModuleList((body, head))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def train(images: Any, classes: Any, more: bool) -> None:
+    def train(images: Any, classes: Any, again: int) -> None:
         x = torch.from_numpy(images).reshape(len(images), *shape_of(job))
         y = torch.from_numpy(classes)
         optimizer.zero_grad()
-        found = body(x)
-        loss = nn.functional.cross_entropy(head(found), y)
-        if more:
-            loss = loss + nn.functional.cross_entropy(second(found), y)
+        loss = nn.functional.cross_entropy(head(body(x)), y)
+        for begin in range(0, again, len(x)):
+            part = min(again - begin, len(x))
+            loss = loss + nn.functional.cross_entropy(head(body(x[:part].flip(1))), y[:part])
         loss.backward()
         optimizer.step()
 
@@ -131,30 +128,29 @@ def jax_train(job: Job) -> Train:
             else:
                 for _ in range(4):
                     x = nn.relu(nn.Dense(512)(x.reshape(len(x), -1)))
-            x = x.reshape(len(x), -1)
-            second = nn.Dense(CLASSES)(jnp.tanh(nn.Dense(int(x.shape[1] * 2 * (job.factor - 1)) + 1)(x)))
-            return nn.Dense(CLASSES)(x), second
+            return nn.Dense(CLASSES)(x.reshape(len(x), -1))
 
     net, optimizer = Net(), optax.adam(1e-4)
     params = net.init(jax.random.key(0), jnp.ones((2, *SHAPES[job.net])))
     state = [params, optimizer.init(params)]
 
-    def loss_of(params: Any, x: Any, y: Any, more: bool) -> Any:
-        first, second = net.apply(params, x)
-        loss = optax.softmax_cross_entropy_with_integer_labels(first, y).mean()
-        if more:
-            loss += optax.softmax_cross_entropy_with_integer_labels(second, y).mean()
+    def loss_of(params: Any, x: Any, y: Any, again: int) -> Any:
+        loss = optax.softmax_cross_entropy_with_integer_labels(net.apply(params, x), y).mean()
+        for begin in range(0, again, len(x)):
+            part = min(again - begin, len(x))
+            turned = net.apply(params, jnp.flip(x[:part], 1))
+            loss += optax.softmax_cross_entropy_with_integer_labels(turned, y[:part]).mean()
         return loss
 
-    def update(params: Any, opt_state: Any, x: Any, y: Any, more: bool) -> Any:
-        loss, grads = jax.value_and_grad(loss_of)(params, x, y, more)
+    def update(params: Any, opt_state: Any, x: Any, y: Any, again: int) -> Any:
+        loss, grads = jax.value_and_grad(loss_of)(params, x, y, again)
         updates, opt_state = optimizer.update(grads, opt_state)
         return optax.apply_updates(params, updates), opt_state, loss
 
     compiled = jax.jit(update, static_argnums=4)
 
-    def train(images: Any, classes: Any, more: bool) -> None:
-        state[0], state[1], loss = compiled(state[0], state[1], images, classes, more)
+    def train(images: Any, classes: Any, again: int) -> None:
+        state[0], state[1], loss = compiled(state[0], state[1], images, classes, again)
         loss.block_until_ready()
 
     return train
@@ -175,7 +171,7 @@ def main() -> None:
         for images, classes, inside in loader:
             if inside != bool(len(stretch) % 2):
                 stretch.append(steps)
-            train(images, classes, inside and job.change == "head")
+            train(images, classes, int((job.factor - 1) * len(images)) if inside and job.change == "views" else 0)
             steps += 1
     print(json.dumps({"steps": steps, "stretch": stretch}), flush=True)
 

@@ -398,6 +398,8 @@ class Background:
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)
         self._add_pauses()
+        if final:
+            self._machine.tend(final=True)
         if final or self._machine.waiting >= MACHINE_ROWS:
             parts.inbox.rows.extend(("machine", row) for row in self._machine.take_rows(parts.epoch))
         if not final:

@@ -11,18 +11,22 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.checkpoint_folders import join_folders
+from phasepoint.phases.clock.machine import crowded_time
 from phasepoint.phases.clock.steps import RunClock, StepSeries, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult, Segments
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
-from phasepoint.summary.enough import find_shortfall
+from phasepoint.summary.enough import find_shortfall, session_notes
 from phasepoint.summary.types import Shortfall
 
 TABLES_READ = (
     *("steps", "windows", "conversions", "ops", "breakdowns"),
-    *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters"),
+    *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters", "machine"),
 )
+
+_UPDATES = ("optimizer ", "changes of parameters", "global steps of Lightning", "steps of Transformers")
+"""What the note `steps_from` begins with where each step updates the parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,19 +87,26 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     tables = {name: run.table(name) for name in TABLES_READ}
     tables["checkpoints"] = join_folders(tables["checkpoints"])
     clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
-    result = _find_phases(clock, tables, method)
+    result = _find_phases(run, clock, tables, method)
     names = {phase.id: phase.name for phase in result.phases}
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
     return Analysis(run, tables, clock, result, names, estimate_totals(*sampled, result.labels, **more))
 
 
-def _find_phases(clock: RunClock, tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+def _find_phases(run: Run, clock: RunClock, tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
     steps = tables["steps"]
     if not steps.num_rows:
         none = np.empty(0, np.int64)
-        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool))
-    return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method)
+        return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool), np.empty(0))
+    crowded_ps = crowded_time(clock, tables["machine"], run.shards)
+    if crowded_ps is not None:
+        steps = steps.append_column("crowded_ps", pa.array(crowded_ps))
+    saved = clock.rows_of(tables["checkpoints"])
+    steps = steps.append_column("saves", pa.array(np.bincount(saved[saved >= 0], minlength=clock.n_steps)))
+    sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
+    updates = bool(sources) and all(source.startswith(_UPDATES) for source in sources)
+    return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method, updates=updates)
 
 
 def ops_of_steps(series: StepSeries, ops: pa.Table) -> pa.Table:

@@ -1,6 +1,8 @@
 """`detect_phases`: one door to every method; and from its labels to phases, with shares, periods, names and top ops."""
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +16,22 @@ from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
 
 
-def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD) -> PhaseResult:
+def detect_phases(
+    steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD, updates: bool = False
+) -> PhaseResult:
     """Find the phases of a run: classes of steps that behave alike.
 
     Rows may come in any order; the tables are not changed; the same tables give the same result.
     One step is one phase.
 
     Args:
-        steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps` (ps), `start_ps`, `kind`,
-            `host`, `attempt`. A step that several hosts report is one step, as long as its slowest host.
+        steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps`, `crowded_ps` (ps), `saves`
+            (checkpoints written in it), `start_ps`, `kind`, `host`, `attempt`. A step that several hosts report is one
+            step, as long as its slowest host.
         ops: rows of the captured steps only: `step`, `op`, `count`, `self_ps` (ps); optionally `category`, `level`,
             `host`, `attempt`. Rows whose step is null are work outside the steps and take no part.
         method: a key of `METHODS`.
+        updates: whether each step is known to have updated the parameters: then none evaluates.
 
     Returns:
         Labels per row of `steps` `[n_steps]`, segments, phases, and notes on what limits them.
@@ -46,9 +52,10 @@ def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str =
     vectors = read_ops(ops, series)
     labelling = label(series, vectors)
     labelling = _renumber(labelling)
-    phases = describe_phases(series, vectors, labelling)
+    phases = describe_phases(series, vectors, labelling, updates=updates)
     order = np.argsort(series.row, kind="stable").astype(np.int64)
     slow = np.zeros(series.n_steps, bool) if labelling.slow is None else labelling.slow
+    lost = np.zeros(series.n_steps) if labelling.lost is None else labelling.lost
     return PhaseResult(
         labels=labelling.labels[series.row],
         steps=series.step[series.row],
@@ -57,6 +64,7 @@ def detect_phases(steps: pa.Table, ops: pa.Table | None = None, *, method: str =
         phases=phases,
         method=method,
         slow=slow[series.row],
+        lost=lost[series.row],
         notes=labelling.notes,
     )
 
@@ -127,24 +135,37 @@ _REGULAR = 0.25
 """A return is on time within this part of the median distance between returns."""
 
 
-def describe_phases(series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling) -> tuple[Phase, ...]:
+_TRAINS = re.compile(r"backward|optimi[sz]er|_foreach_|_fused_|addcdiv", re.IGNORECASE)
+"""Ops of PyTorch's that run in a backward pass or update parameters."""
+
+
+def describe_phases(
+    series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling, *, updates: bool = False
+) -> tuple[Phase, ...]:
     """A `Phase` per label, in order of label.
 
     Args:
         series: the run's steps.
         vectors: ops of the captured steps, null where there are none.
         labelling: labels numbered from 0 without gaps.
+        updates: as in `detect_phases`.
     """
     labels = labelling.labels
     n_phases = int(labels.max()) + 1
     tops: tuple[tuple[TopOp, ...], ...] = ((),) * n_phases
+    ran: list[frozenset[str]] = [frozenset()] * n_phases
     captured = np.zeros(series.n_steps, bool)
     if vectors is not None:
-        tops = top_ops_by_phase(vectors, labels, n_phases)
+        tops, ran = top_ops_by_phase(vectors, labels, n_phases), _ops_by_phase(vectors, labels, n_phases)
         captured[vectors.index] = True
     in_order = np.argsort(labels, kind="stable")
     members = np.split(in_order, np.cumsum(np.bincount(labels))[:-1])
-    evidence = [_evidence(series, labelling, number, members[number], tops[number]) for number in range(n_phases)]
+    evidence = [
+        replace(
+            _evidence(series, labelling, number, members[number], tops[number]), **_by_ops(ran[number]), updates=updates
+        )
+        for number in range(n_phases)
+    ]
     names = name_phases(evidence)
     seen = [member[captured[member]] for member in members]
     return tuple(
@@ -180,8 +201,23 @@ def _evidence(
         hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
         communication_share=_category_share(tops, "communication"),
         movement_share=_category_share(tops, "data_movement"),
-        ops=frozenset(top.op for top in tops),
+        save_share=float((series.saves[member] > 0).mean()),
+        period=find_return_period(starts),
     )
+
+
+def _ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> list[frozenset[str]]:
+    """Names of all ops that the captured steps of each phase ran."""
+    n_ops = len(vectors.names)
+    phase_of, ran = labels[vectors.index], np.zeros(n_phases * n_ops, bool)
+    for steps, entries in vectors.blocks():
+        lengths = np.diff(np.append(vectors.start[steps], entries.stop))
+        ran[np.repeat(phase_of[steps], lengths) * n_ops + vectors.op[entries]] = True
+    return [frozenset(vectors.names[op] for op in np.flatnonzero(row)) for row in ran.reshape(n_phases, n_ops)]
+
+
+def _by_ops(ran: frozenset[str]) -> dict[str, Any]:
+    return {"ops": ran, "trains": any(map(_TRAINS.search, ran)) if ran else None}
 
 
 def _share(part_ps: Int64s, member: Int64s, total_ps: int) -> float | None:
@@ -207,7 +243,7 @@ def _phase(series: DistinctSteps, evidence: PhaseEvidence, member: Int64s, seen:
         total_ps=evidence.total_ps,
         share=weight,
         median_ps=evidence.median_ps,
-        period_steps=find_return_period(evidence.starts),
+        period_steps=evidence.period,
         representative=_representative(series, seen if len(seen) else member, evidence.median_ps),
         weight=weight,
     )

@@ -2,6 +2,10 @@
 
 Rules are tried in order; the first that holds names the phase. Several phases of one sort are numbered in
 order of appearance. The longest phase that nothing else explains is `train`: that is what the job is for.
+
+A name that says why a step lasts as it does needs evidence of its own: compiling that was measured, a checkpoint that
+was written in it, ops that only go forward, a wait that was timed. Where there is none, the name says what was seen:
+`slow 3.0 ×`, `short 0.6 ×`.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +34,11 @@ class PhaseEvidence:
         hint: the user's name for more than half of its steps, null where there is none.
         communication_share: part of its captured op time in communication, null where unknown.
         movement_share: part of its captured op time moving data, null where unknown.
-        ops: its top ops.
+        ops: names of all ops that its captured steps ran.
+        trains: whether these hold an op of a backward pass or of an optimizer; null where nothing was captured.
+        save_share: part of its steps in which a checkpoint was written.
+        updates: whether each of its steps is known to have updated the parameters.
+        period: steps from one return to the next, null where it does not return regularly.
     """
 
     number: int
@@ -48,6 +56,10 @@ class PhaseEvidence:
     communication_share: float | None = None
     movement_share: float | None = None
     ops: frozenset[str] = field(default_factory=frozenset)
+    trains: bool | None = None
+    save_share: float = 0.0
+    updates: bool = False
+    period: float | None = None
 
     @property
     def recurs(self) -> bool:
@@ -64,8 +76,8 @@ class PhaseName(NamedTuple):
     """What a phase is, what it is called, and why.
 
     Attributes:
-        kind: what this package takes it to be: compile, train, drift, input stall, checkpoint, eval, warm-up or slow;
-            `named` where the job gave it a name that says none of train and eval.
+        kind: what this package takes it to be: compile, train, drift, input stall, checkpoint, eval, warm-up, or slow
+            or short where nothing says why; `named` where the job's own name says none of train and eval.
         name: for the reader; unique in the run. The job may have given it, so it says nothing of the kind.
         why: the evidence it rests on.
     """
@@ -108,8 +120,17 @@ def _name(phase: PhaseEvidence, main: PhaseEvidence, rules: Sequence[Rule]) -> P
         found = rule(phase, main)
         if found is not None:
             kind, why = found
-            return PhaseName(kind, phase.hint if rule is _hinted and phase.hint is not None else kind, why)
+            return PhaseName(kind, _name_of(phase, main, kind, is_hinted=rule is _hinted), why)
     return PhaseName("train", "train", "the same sort of step as the main phase")
+
+
+def _name_of(phase: PhaseEvidence, main: PhaseEvidence, kind: str, *, is_hinted: bool) -> str:
+    if is_hinted and phase.hint is not None:
+        return phase.hint
+    if kind not in ("slow", "short"):
+        return kind
+    times = _slowness(phase, main)
+    return f"{kind} {times:.2g} ×" if times < 10 else f"{kind} {times:.0f} ×"
 
 
 def _compiles(phase: PhaseEvidence) -> bool:
@@ -130,9 +151,16 @@ def _hinted(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None
 def _compile(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     if _compiles(phase):
         return "compile", f"{100 * (phase.compile_share or 0):.0f} % of its time went into compiling"
-    if phase.role == "compile":
-        return "compile", "a single long step where the run or a new level begins"
     return None
+
+
+def _first(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
+    """What the method takes for compiling, by its length alone."""
+    if phase.role != "compile":
+        return None
+    if phase.last_index < max(0.1 * phase.n_run, 3):
+        return "warm-up", f"the run's first step, {_slowness(phase, main):.1f} × as long; no compiling was seen"
+    return "slow", "single long steps, one of them the first; no compiling was seen"
 
 
 def _main(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
@@ -159,20 +187,18 @@ def _input_stall(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] |
 
 
 def _checkpoint(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
-    if not (phase.recurs and phase.stretch <= 2 and _slowness(phase, main) >= 2):
+    if phase.save_share < 0.5:
         return None
-    if phase.n_steps > phase.n_run / 10:
-        return None
-    return "checkpoint", f"single steps that return, {_slowness(phase, main):.1f} × as long as a training step"
+    return "checkpoint", f"a checkpoint was written in {100 * phase.save_share:.0f} % of its steps"
 
 
 def _eval(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
-    fewer = bool(phase.ops) and phase.ops < main.ops
-    if phase.ops and phase.ops == main.ops:
+    if phase.updates or phase.n_steps >= main.n_steps or not phase.ops or phase.ops == main.ops:
         return None
-    if phase.recurs and phase.n_steps < main.n_steps and (_slowness(phase, main) < 0.8 or fewer):
-        why = "a part of the training step's ops" if fewer else f"{_slowness(phase, main):.2f} × as long"
-        return "eval", f"stretches that return, {why}"
+    if main.trains and phase.trains is False:
+        return "eval", "no op of a backward pass or of an optimizer"
+    if not main.trains and phase.ops < main.ops and phase.recurs:
+        return "eval", "stretches that return, with a part of the training step's ops"
     return None
 
 
@@ -186,9 +212,21 @@ def _warm_up(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | Non
 def _slow(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     passing = main.first_index < phase.first_index and phase.last_index < main.last_index
     same_ops = not (phase.ops and main.ops) or len(phase.ops & main.ops) * 2 > len(phase.ops)
-    if _slowness(phase, main) > 1.05 and passing and same_ops and not phase.recurs:
-        return "slow", f"steps {_slowness(phase, main):.2f} × as long, for a time"
+    times = _slowness(phase, main)
+    if times > 1.05 and passing and same_ops and not phase.recurs:
+        return "slow", f"steps {times:.2f} × as long, for a time"
+    if phase.stretch <= 2 and times >= 2 and phase.recurs and phase.n_steps <= phase.n_run / 10:
+        return "slow", f"single steps {times:.1f} × as long, {_how_often(phase)}"
+    if phase.recurs and times < 0.8 and phase.n_steps < main.n_steps:
+        return "short", f"stretches of steps {times:.2f} × as long, {_how_often(phase)}"
     return None
 
 
-_RULES: tuple[Rule, ...] = (_compile, _hinted, _main, _drift, _input_stall, _checkpoint, _eval, _warm_up, _slow)
+def _how_often(phase: PhaseEvidence) -> str:
+    return "at no regular distance" if phase.period is None else f"every {phase.period:.0f} steps"
+
+
+_RULES: tuple[Rule, ...] = (
+    *(_compile, _hinted, _main, _first, _drift, _input_stall, _checkpoint),
+    *(_eval, _warm_up, _slow),
+)

@@ -6,7 +6,7 @@ from typing import overload
 
 import numpy as np
 
-from phasepoint.core.arrays import Bools, Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,7 @@ class PhaseResult:
         method: name of the method that found them.
         slow: whether a step lasted far longer than its phase does without belonging to a phase of
             such steps, `[n_steps]`, bool, in row order.
+        lost: part of each step's time that other programs on the machine took, 0–1, `[n_steps]`, in row order.
         notes: what limits the result, in words.
     """
 
@@ -172,6 +173,7 @@ class PhaseResult:
     phases: tuple[Phase, ...]
     method: str
     slow: Bools
+    lost: Floats
     notes: tuple[str, ...] = ()
 
     @property
@@ -192,9 +194,12 @@ class Labelling:
         notes: what limits the result, in words.
         roles: what the method knows a label to be (`drift`, `compile`), by label.
         slow: steps far longer than their phase, `[n_steps]` bool; null where the method does not look.
+        lost: part of each step's time that other programs on the machine took, 0–1, `[n_steps]`; null where the method
+            does not look.
     """
 
     labels: Int64s
     notes: tuple[str, ...] = ()
     roles: Mapping[int, str] = field(default_factory=dict)
     slow: Bools | None = None
+    lost: Floats | None = None

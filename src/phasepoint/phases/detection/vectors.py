@@ -25,11 +25,15 @@ class DistinctSteps(StepSeries):
         kind: code into `kinds`, -1 where no hint was given.
         kinds: names of the hints.
         row: which of them each row of the steps table belongs to, `[n_rows]`.
+        crowded_ps: waiting for cores that other programs had, part of dur_ps; 0 where that is not known.
+        saves: checkpoints written in the step.
     """
 
     kind: Int64s
     kinds: tuple[str, ...]
     row: Int64s
+    crowded_ps: Int64s
+    saves: Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +79,15 @@ class OpVectors:
             yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
 
 
+_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saves")
+
+
 def read_steps(steps: pa.Table) -> DistinctSteps:
     """The steps table in the run's order.
 
     Args:
-        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `start_ps`, `kind`, `host`, `attempt`.
+        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saves`, `kind`, `host`,
+            `attempt`.
 
     Raises:
         NoDataError: the table holds no steps.
@@ -106,7 +114,7 @@ def read_steps(steps: pa.Table) -> DistinctSteps:
     row[order] = np.cumsum(first) - 1
     where = slice(None) if distinct else np.flatnonzero(first)
     kind, kinds = _kinds(steps)
-    waits = {name: _optional_numbers(steps, name) for name in ("input_ps", "compile_ps")}
+    waits = {name: _optional_numbers(steps, name) for name in _OPTIONAL}
     none = np.zeros(int(first.sum()), np.int64)
     longest = {name: none if ps is None else _longest(ps, order, where) for name, ps in waits.items()}
     return DistinctSteps(

@@ -55,9 +55,9 @@ class MachineLog:
         """Rows that `take_rows` would give."""
         return len(self._rows)
 
-    def tend(self) -> None:
-        """Take a sample, unless the last one was too dear to take another so soon."""
-        if time.monotonic() < self._due_s:
+    def tend(self, *, final: bool = False) -> None:
+        """Take a sample, unless the last one was too dear to take another so soon; the last one in any case."""
+        if time.monotonic() < self._due_s and not final:
             return
         now_ns, began_s = self._now_ns(), time.thread_time()
         totals = read_totals()

@@ -1,12 +1,12 @@
 """Recurring phases: kinds of step from hints and ops, levels, cycles and events from the step clock. The default."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.detection.result import Labelling
 from phasepoint.phases.detection.signals.clock_labels import find_input_stalls, label_by_clock, one_phase
+from phasepoint.phases.detection.signals.contention import calm_values
 from phasepoint.phases.detection.signals.op_labels import kinds_by_ops, refine_by_ops, split_by_regimes
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
@@ -20,8 +20,9 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     Hints (`kind`) keep steps apart whatever the clock says; within the hint that
     most of the time went into there may be several levels.
     """
-    values, stalled = _clock(series)
     compiles = 2 * series.compile_ps > series.dur_ps
+    measured, stalled = _clock(series)
+    values = _calm(series, measured, ~(compiles | stalled))
     kind, notes = _op_kinds(series.n_steps, vectors)
     label = np.zeros(series.n_steps, np.int64)
     slow = np.zeros(series.n_steps, bool)
@@ -36,7 +37,18 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
         roles |= {next_label + number: role for number, role in found.roles.items()}
         label[members], slow[members] = next_label + mine, found.slow
         next_label += int(mine.max()) + 1
-    return Labelling(label, notes, roles, slow)
+    return Labelling(label, notes, roles, slow, np.maximum(1 - np.exp(values - measured), 0.0))
+
+
+def _calm(series: DistinctSteps, values: Floats, plain: Bools) -> Floats:
+    """Log durations `[n]` less what neighbours on the machine did, of the steps of each hint by themselves."""
+    if not series.crowded_ps.any():
+        return values
+    crowded, result = series.crowded_ps / np.maximum(series.dur_ps, 1), values.copy()
+    for hint in range(-1, len(series.kinds)):
+        mine = series.kind == hint
+        result[mine] = calm_values(values[mine], crowded[mine], plain[mine])
+    return result
 
 
 def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:
@@ -44,7 +56,7 @@ def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:
     return bool(series.kind[members[0]] >= 0) and 2 * int(series.dur_ps[members].sum()) < int(series.dur_ps.sum())
 
 
-def _clock(series: DistinctSteps) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _clock(series: DistinctSteps) -> tuple[Floats, Bools]:
     """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches."""
     stalled = np.zeros(series.n_steps, bool)
     own_ps = series.dur_ps
@@ -54,7 +66,7 @@ def _clock(series: DistinctSteps) -> tuple[NDArray[np.float64], NDArray[np.bool_
     return np.log(np.maximum(own_ps, 1)), stalled
 
 
-def _with_stalls(label: Int64s, stalled: NDArray[np.bool_]) -> Int64s:
+def _with_stalls(label: Int64s, stalled: Bools) -> Int64s:
     """Labels with one more for the steps on the run's levels that wait for data."""
     return np.where(stalled, label.max() + 1, label) if stalled.any() else label
 
@@ -70,9 +82,7 @@ def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...
     return kind, ()
 
 
-def _groups(
-    series: DistinctSteps, kind: Int64s, values: NDArray[np.float64], compiles: NDArray[np.bool_]
-) -> list[Int64s]:
+def _groups(series: DistinctSteps, kind: Int64s, values: Floats, compiles: Bools) -> list[Int64s]:
     """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
 
     Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.

@@ -1,0 +1,161 @@
+"""Step times without what other programs on the machine did to them.
+
+A neighbour that takes the job's cores makes every step longer by a factor, for as long as it works. That is no change
+of the job, so it must make no phase. The recorder knows when it was so: the job's threads were ready to run, had no
+core, and others had one (`MACHINE` in `core.tables`). In such steps the clock says next to nothing of the job: the same
+step takes twice as long, or eight times. So they are judged by the calm steps around them: where these agree, the
+crowded steps between are alike too; where they differ, the job changed somewhere between, and the place is where the
+crowded steps themselves change most. What remains is what the neighbours cost.
+
+Where hardly a step is calm, blocks of steps are compared instead, less what their crowding explains in this run.
+
+On such a machine steps also wander for a second without a neighbour that the recorder sees. There a change of level
+must last for a twelfth of the run to be one of the job's.
+"""
+
+import numpy as np
+
+from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.statistics import median
+from phasepoint.phases.detection.signals.changepoints import (
+    CAP,
+    MIN_GAP,
+    estimate_noise,
+    fit_levels,
+    segment_starts,
+    switch_price,
+)
+
+CROWDED = 0.06
+"""Part of a step's time, waited for cores that others had, from which on the step is crowded. A job alone on its
+machine waits 0.01 to 0.03 for the machine's own work (measured, 2 cores, 2026-11-24)."""
+
+_LEAST_CROWDED = 0.02
+"""Part of the steps below which crowding is left alone: single steps are outliers anyway."""
+
+_LEAST_CALM, _CALM = 40, 0.08
+"""Calm steps, and their part of all, from which on they stand for the others."""
+
+_SIDE = 32
+"""Calm steps on either side of a crowded stretch that say what its steps are like."""
+
+_BEYOND = float(np.log(6))
+"""Log duration over the calm steps from which on a crowded step stays as it is: crowding seldom explains it."""
+
+_BLOCK = 20
+"""Steps of a block, where blocks are compared."""
+
+_LEAST_STRETCH = 0.08
+"""Part of the run that a level must last for: a choice. Shorter ones are left to the schedules, which are regular."""
+
+_NEAR, _LEAST_PAIRS = 6, 6
+"""Blocks so near are compared, for what crowding costs in this run; fewer pairs that differ say nothing."""
+
+_LEAST_DIFFERENCE = 0.08
+"""Difference in crowding of two blocks that are compared."""
+
+_USUAL_COST = 2.0
+"""Log factor for each unit of crowding where the run does not say: 1.0 to 2.5 in nine runs (2026-11-24)."""
+
+_MOST_CUTS = 64
+"""Places tried for a change in a crowded stretch."""
+
+
+def calm_values(values: Floats, crowded: Floats, plain: Bools) -> Floats:
+    """Log durations `[n]` as they would be on a calm machine; those of calm steps are as they were.
+
+    Args:
+        values: log durations, in the run's order.
+        crowded: part of each step's time that was waited for cores that others had.
+        plain: steps whose duration is no matter of their own (compiling) are false, and are left alone.
+    """
+    busy = _with_edges(crowded) & plain
+    if not len(values) or busy.sum() < max(_LEAST_CROWDED * len(values), 3):
+        return values
+    calm = plain & ~busy
+    if calm.sum() >= max(_LEAST_CALM, _CALM * len(values)):
+        return _by_blocks(_by_calm_steps(values, busy, np.flatnonzero(calm)), None, plain)
+    return _by_blocks(values, crowded, plain)
+
+
+def _with_edges(crowded: Floats) -> Bools:
+    """Crowded steps, and those beside them that are in part: a look at the machine takes the mean of half a second."""
+    some = crowded > CROWDED / 2
+    starts = segment_starts(some.astype(np.int64))
+    most = np.maximum.reduceat(crowded, starts)
+    length = np.diff(np.append(starts, len(crowded)))
+    return some & np.repeat(most > CROWDED, length)
+
+
+def _by_calm_steps(values: Floats, busy: Bools, calm: Int64s) -> Floats:
+    result = values.copy()
+    edges = np.flatnonzero(np.diff(busy.astype(np.int8), prepend=0, append=0))
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        at = int(np.searchsorted(calm, begin))
+        before, after = values[calm[max(at - _SIDE, 0) : at]], values[calm[at : at + _SIDE]]
+        sides = [side for side in (before, after) if len(side)]
+        levels = [median(side) for side in sides]
+        wide = max(_SIDE, (end - begin) // len(sides))
+        around = values[calm[max(at - wide, 0) : at]], values[calm[at : at + wide]]
+        rest = np.concatenate([side - level for side, level in zip(filter(len, around), levels, strict=True)])
+        scatter = max(1.4826 * median(np.abs(rest)), 1e-3)
+        rest = np.clip(rest, -2.5 * scatter, 2.5 * scatter)  # as calm steps wander, without their outliers
+        first, last = levels[0], levels[-1]
+        cut = begin
+        if abs(last - first) > max(MIN_GAP, 4 * scatter / min(map(len, sides)) ** 0.5):
+            cut = begin + _change(values[begin:end], first, last)
+        mine = np.where(np.arange(begin, end) < cut, first, last) + np.resize(rest, end - begin)
+        kept = values[begin:end] - mine > _BEYOND
+        result[begin:end] = np.where(kept, values[begin:end], mine)
+    return result
+
+
+def _change(values: Floats, first: float, last: float) -> int:
+    """Where in a crowded stretch the job went from one level to the other: crowding adds the same on both sides."""
+    n = len(values)
+    cuts = np.unique(np.linspace(0, n, min(n, _MOST_CUTS) + 1).astype(np.int64))
+    costs = []
+    for cut in cuts.tolist():
+        left = values - np.where(np.arange(n) < cut, first, last)
+        costs.append(float(np.abs(left - median(left)).sum()))
+    return int(cuts[int(np.argmin(costs))])
+
+
+def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools) -> Floats:
+    """Values whose blocks lie on the levels that last, less what crowding explains, where it is given."""
+    where = np.flatnonzero(plain)
+    n_blocks = len(where) // _BLOCK
+    if n_blocks < 8:
+        return values
+    block = np.minimum(np.arange(len(where)) // _BLOCK, n_blocks - 1)
+    starts = segment_starts(block)
+    middle = np.array([median(part) for part in np.split(values[where], starts[1:])])
+    rest = values[where] - middle[block]
+    left = middle
+    if crowded is not None:
+        share = np.array([float(part.mean()) for part in np.split(crowded[where], starts[1:])])
+        cost = _cost_of_crowding(middle, share)
+        left = middle - cost * (share - share.min())
+        explained = np.abs(rest) <= cost * share.max() + 0.3
+        rest = np.where(explained, 0.05 * rest, rest)
+    price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
+    level = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True).fitted
+    result = values.copy()
+    result[where] = level[block] + rest
+    return result
+
+
+def _cost_of_crowding(middle: Floats, share: Floats) -> float:
+    """Log factor for each unit of crowding: the median over pairs of near blocks that differ in it, by how much."""
+    slopes, weights = [], []
+    for distance in range(1, _NEAR + 1):
+        differs = share[distance:] - share[:-distance]
+        use = np.abs(differs) >= _LEAST_DIFFERENCE
+        slopes.append((middle[distance:] - middle[:-distance])[use] / differs[use])
+        weights.append(np.abs(differs[use]))
+    slope, weight = np.concatenate(slopes), np.concatenate(weights)
+    if len(slope) < _LEAST_PAIRS:
+        return _USUAL_COST
+    order = np.argsort(slope, kind="stable")
+    total = np.cumsum(weight[order])
+    return float(np.clip(slope[order][np.searchsorted(total, total[-1] / 2)], 0.0, 4.0))
