@@ -26,30 +26,47 @@ MAIN = phase(0, n_steps=900, first_index=0, last_index=999, starts=np.array([0])
 RETURNS = np.arange(100, 1000, 100)
 
 
+ONCE = {"role": "compile", "n_steps": 1, "first_index": 0, "last_index": 0, "starts": np.array([0])}
+OFTEN = {"starts": RETURNS, "period": 100.0}
+
+
 @pytest.mark.parametrize(
-    ("changes", "name"),
+    ("changes", "kind", "name"),
     [
-        ({"role": "compile", "n_steps": 1}, "compile"),
-        ({"compile_share": 0.8}, "compile"),
-        ({"hint": "eval", "compile_share": 0.8}, "compile"),
-        ({"hint": "eval"}, "eval"),
-        ({"hint": "validation"}, "validation"),
-        ({"role": "drift"}, "drift"),
-        ({"input_share": 0.6}, "input stall"),
-        ({"starts": RETURNS, "n_steps": 9, "median_ps": 500}, "checkpoint"),
-        ({"starts": RETURNS, "median_ps": 40}, "eval"),
-        ({"starts": RETURNS, "ops": frozenset("a")}, "eval"),
-        ({"first_index": 0, "last_index": 49, "starts": np.array([0]), "median_ps": 150}, "warm-up"),
-        ({"median_ps": 160}, "slow"),
+        ({"compile_share": 0.8}, "compile", "compile"),
+        ({"hint": "eval", "compile_share": 0.8}, "compile", "compile"),
+        ({"role": "compile", "n_steps": 2}, "compile", "compile"),
+        (ONCE, "warm-up", "warm-up"),
+        (ONCE | {"compile_share": 0.0}, "warm-up", "warm-up"),
+        ({"role": "compile", "n_steps": 2, "compile_share": 0.0, "median_ps": 900}, "slow", "slow 9 ×"),
+        ({"hint": "eval"}, "eval", "eval"),
+        ({"hint": "validation"}, "named", "validation"),
+        ({"role": "drift"}, "drift", "drift"),
+        ({"input_share": 0.6}, "input stall", "input stall"),
+        (OFTEN | {"n_steps": 9, "median_ps": 500}, "slow", "slow 5 ×"),
+        (OFTEN | {"n_steps": 9, "median_ps": 500, "save_share": 0.9}, "checkpoint", "checkpoint"),
+        (OFTEN | {"median_ps": 40}, "short", "short 0.4 ×"),
+        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": False}, "eval", "eval"),
+        (OFTEN | {"median_ps": 40, "ops": frozenset("ad"), "trains": False}, "eval", "eval"),
+        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": True}, "short", "short 0.4 ×"),
+        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": False, "updates": True}, "short", "short 0.4 ×"),
+        ({"first_index": 0, "last_index": 49, "starts": np.array([0]), "median_ps": 150}, "warm-up", "warm-up"),
+        ({"median_ps": 160}, "slow", "slow 1.6 ×"),
     ],
 )
-def test_evidence_to_name(changes, name):
-    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"))
+def test_evidence_to_name(changes, kind, name):
+    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=True)
     named = name_phases([main, phase(1, **changes)])
     assert named[0].name == named[0].kind == "train"
-    assert named[1].name == name
-    assert named[1].kind == {"validation": "named"}.get(name, name)
+    assert (named[1].kind, named[1].name) == (kind, name)
     assert named[1].why
+
+
+def test_where_no_op_tells_training_a_part_of_the_ops_that_returns_is_evaluation():
+    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=False)
+    part = {"ops": frozenset("ab"), "trains": False}
+    assert name_phases([main, phase(1, **OFTEN, **part)])[1].name == "eval"
+    assert name_phases([main, phase(1, **part)])[1].name == "train-2"
 
 
 def test_several_of_a_sort_are_numbered_in_order():
@@ -77,7 +94,8 @@ def test_return_period(starts, period):
 
 
 def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
-    returning = {"starts": RETURNS, "median_ps": 40}
-    assert [named.name for named in name_phases([MAIN, phase(1, **returning)])] == ["train", "eval"]
-    named = name_phases([MAIN, phase(1, **returning), phase(2, hint="eval")])
+    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=True)
+    forward = {**OFTEN, "ops": frozenset("ab"), "trains": False}
+    assert [named.name for named in name_phases([main, phase(1, **forward)])] == ["train", "eval"]
+    named = name_phases([main, phase(1, **forward), phase(2, hint="eval")])
     assert [phase.name for phase in named] == ["train-1", "train-2", "eval"]

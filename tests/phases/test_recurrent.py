@@ -56,7 +56,8 @@ def test_steady_run_with_outliers_is_one_phase():
 def test_same_ops_running_slower(noise):
     mean = np.where((np.arange(1000) >= 400) & (np.arange(1000) < 600), 1.4, 1.0)
     result = detect_phases(run(noisy(mean, noise)))
-    assert names(result) == ["train", "slow"]
+    assert [phase.kind for phase in result.phases] == ["train", "slow"]
+    assert result.phases[1].name == "slow 1.4 ×"
     (_, slow, back) = result.segments
     assert abs(slow.first_step - 400) <= 8
     assert abs(back.first_step - 600) <= 8
@@ -87,8 +88,10 @@ def test_single_steps_on_a_schedule_among_outliers():
     dur_ps = noisy(np.where(kinds, 8.0, 1.0), 0.1, outliers=0.01)
     result = detect_phases(run(dur_ps))
     assert np.array_equal(result.labels, kinds.astype(int))
-    assert names(result) == ["train", "checkpoint"]
+    assert names(result) == ["train", "slow 7.9 ×"]
     assert result.phases[1].period == 100
+    saved = run(dur_ps).append_column("saves", pa.array(kinds.astype(int)))
+    assert names(detect_phases(saved)) == ["train", "checkpoint"]
 
 
 @pytest.mark.parametrize("cycle", [2, 3, 6])

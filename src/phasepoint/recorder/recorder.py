@@ -12,6 +12,7 @@ from typing import Literal
 
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
+from phasepoint.recorder.clock.batch_size import count_elements
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, NOT_KNOWN, lower_quartile
 from phasepoint.recorder.output import Row
 from phasepoint.recorder.process.identity import ranks_of_job
@@ -111,6 +112,17 @@ class Recorder:
                 self._got(waited=waited)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
             self.guard.trip(error, "Recorder.got")
+
+    def take_batch(self, batch: object) -> None:
+        """Note how much the open step's batch holds."""
+        if self.guard.off:
+            return
+        try:
+            elements = count_elements(batch)
+            if elements != self._steps.elements:
+                self._steps.change_elements(elements)
+        except Exception as error:  # noqa: BLE001 - as in `guarded`
+            self.guard.trip(error, "Recorder.take_batch")
 
     def mark(self) -> None:
         """A step has just ended and the next one begins, whose wait for a batch is not known."""

@@ -143,7 +143,7 @@ class Steps(Generic[Batch]):
 
 def _iterate(batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
     """The loop itself. What the loader or the loop's body raises passes through it untouched."""
-    ask, got = recorder.ask, recorder.got
+    ask, got, take_batch = recorder.ask, recorder.got, recorder.take_batch
     try:
         while True:
             ask()
@@ -152,6 +152,7 @@ def _iterate(batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
             except StopIteration:
                 return
             got()
+            take_batch(batch)
             yield batch
     finally:
         recorder.end_loop()
@@ -171,7 +172,7 @@ class PlacedSteps(Steps[Batch]):
 
 def _iterate_placed(loop: LoopInProgress, batches: Iterator[Batch], recorder: Recorder) -> Iterator[Batch]:
     """As `_iterate`, counting the batches."""
-    ask, got = recorder.ask, recorder.got
+    ask, got, take_batch = recorder.ask, recorder.got, recorder.take_batch
     recorder.begin_placed(loop)
     ended = False
     try:
@@ -183,6 +184,7 @@ def _iterate_placed(loop: LoopInProgress, batches: Iterator[Batch], recorder: Re
                 ended = True
                 return
             got()
+            take_batch(batch)
             loop.batches += 1
             yield batch
     finally:

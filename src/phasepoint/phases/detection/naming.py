@@ -158,9 +158,11 @@ def _first(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     """What the method takes for compiling, by its length alone."""
     if phase.role != "compile":
         return None
+    if phase.compile_share is None and phase.n_steps > 1:
+        return "compile", "long single steps where the run and a new level begin; how long they compiled is not known"
     if phase.last_index < max(0.1 * phase.n_run, 3):
         return "warm-up", f"the run's first step, {_slowness(phase, main):.1f} × as long; no compiling was seen"
-    return "slow", "single long steps, one of them the first; no compiling was seen"
+    return "slow", f"single steps {_slowness(phase, main):.1f} × as long, one of them the first; none compiled"
 
 
 def _main(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:

@@ -27,6 +27,7 @@ class DistinctSteps(StepSeries):
         row: which of them each row of the steps table belongs to, `[n_rows]`.
         crowded_ps: waiting for cores that other programs had, part of dur_ps; 0 where that is not known.
         saves: checkpoints written in the step.
+        batch_elements: numbers in the step's batch, 0 where that is not known.
     """
 
     kind: Int64s
@@ -34,6 +35,7 @@ class DistinctSteps(StepSeries):
     row: Int64s
     crowded_ps: Int64s
     saves: Int64s
+    batch_elements: Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +81,15 @@ class OpVectors:
             yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
 
 
-_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saves")
+_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saves", "batch_elements")
 
 
 def read_steps(steps: pa.Table) -> DistinctSteps:
     """The steps table in the run's order.
 
     Args:
-        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saves`, `kind`, `host`,
-            `attempt`.
+        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saves`,
+            `batch_elements`, `kind`, `host`, `attempt`.
 
     Raises:
         NoDataError: the table holds no steps.

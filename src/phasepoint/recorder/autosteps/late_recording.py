@@ -229,6 +229,11 @@ class LateRecording:
         if self._recorder is not None:
             self._recorder.got(waited=waited)
 
+    def take_batch(self, batch: object) -> None:
+        """The open step's batch."""
+        if self._recorder is not None:
+            self._recorder.take_batch(batch)
+
     def _ask_and_got(self) -> None:
         """Without a recorder: those who make something else of steps override these two."""
         self.ask()

@@ -8,7 +8,7 @@ The job's thread writes, the flusher's thread takes (`take_rows`). The counter o
 complete and one thread at a time holds the interpreter, so no lock is needed. Measured on 2 shared cores
 (`benchmarks/overhead.py --clock`, figures in docs/overhead.md).
 
-Between two steps of a job each cache line and page that is touched has to be fetched anew: a row's seven columns and
+Between two steps of a job each cache line and page that is touched has to be fetched anew: a row's eight columns and
 the calls that lead to them take 13 to 20 µs there, 2 µs in a loop of nothing else. So while nothing can happen at a
 boundary (`allow_marks`), its times are only appended to one list, `marks`; they become rows together, in `settle`.
 """
@@ -22,7 +22,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 CAPACITY = 1 << 16
-"""Rows the ring holds; 3 MB. It is emptied every half second, so on a machine so busy that this takes two seconds none
+"""Rows the ring holds; 4 MB. It is emptied every half second, so on a machine so busy that this takes two seconds none
 is lost of steps down to 30 µs."""
 
 RECENT_STEPS = 64
@@ -57,6 +57,7 @@ class StepRows(Struct, frozen=True):
         compile_ns: tracing and compiling during the step.
         kind: index into `StepClock.kinds`, -1 where no hint was in force.
         captured: 1 where a capture window was open; 2 where one began or ended inside the step.
+        elements: numbers in the step's batch; `NOT_KNOWN` where nobody counted them.
     """
 
     step: NDArray[np.int64]
@@ -66,6 +67,7 @@ class StepRows(Struct, frozen=True):
     compile_ns: NDArray[np.int64]
     kind: NDArray[np.int64]
     captured: NDArray[np.int64]
+    elements: NDArray[np.int64]
 
 
 _COLUMNS = tuple(StepRows.__annotations__)
@@ -84,6 +86,7 @@ class StepClock:
         kinds: names of the hints, by index.
         kind: index of the hint in force, -1 for none.
         captured: 1 while a capture window is open; 2 where one began or ended inside the open step.
+        elements: numbers in the open step's batch, `NOT_KNOWN` where nobody counted them.
         outside_ns: all time so far that belonged to no step.
     """
 
@@ -100,6 +103,7 @@ class StepClock:
         self.kinds: list[str] = []
         self.kind = _NO_KIND
         self.captured = 0
+        self.elements = NOT_KNOWN
         self.outside: list[tuple[int, int]] = []
         self.outside_ns = 0
         self.backward: list[tuple[int, int]] = []
@@ -154,7 +158,7 @@ class StepClock:
         has_room = at + count <= self._capacity and written + count - self._taken <= self._capacity
         if not has_room or self._compiles or self._kind_changes:
             return False
-        step, start, got, end, compiled, kinds, captured = self._ring
+        step, start, got, end, compiled, kinds, captured, elements = self._ring
         rows = slice(at, at + count)
         step[rows] = array("q", range(self._step, self._step + count))
         start[rows] = array("q", [self.start_ns, *ends_ns[:-1]])
@@ -163,6 +167,7 @@ class StepClock:
         compiled[rows] = array("q", bytes(8 * count))
         kinds[rows] = array("q", [self.kind]) * count
         captured[rows] = array("q", [self.captured]) * count
+        elements[rows] = array("q", [self.elements]) * count
         self.written = written + count
         self._step += count
         self.start_ns = ends_ns[-1]
@@ -250,6 +255,11 @@ class StepClock:
         """Put the hint before in force again."""
         self._change_kind(before)
 
+    def change_elements(self, elements: int) -> None:
+        """The open step's batch holds so many numbers, and those of the next steps until it is said anew."""
+        self.settle()
+        self.elements = elements
+
     def add_compile(self, dur_ns: int) -> None:
         """Tracing or compiling took this long and has just ended, in the open step. May be called on any thread."""
         end_ns, marks = self._now_ns(), self.marks[:-1]  # the last mark is when the open step's batch was there
@@ -291,7 +301,7 @@ class StepClock:
 
     def captured_ns(self) -> list[int]:
         """Durations of the run of captured steps that ended last, the newest first."""
-        _, start, _, end, _, _, captured = self._ring
+        _, start, _, end, _, _, captured, _ = self._ring
         durations: list[int] = []
         for row in self._recent():
             if captured[row] != CAPTURED:
@@ -320,7 +330,7 @@ class StepClock:
         return taken
 
     def _uncaptured_ns(self, kind: int | None, count: int) -> list[int]:
-        _, start, _, end, _, kinds, captured = self._ring
+        _, start, _, end, _, kinds, captured, _ = self._ring
         durations: list[int] = []
         for row in self._recent():
             if not captured[row] and (kind is None or kinds[row] == kind):
@@ -342,7 +352,7 @@ class StepClock:
             self._lose()
         else:
             at = written % self._capacity
-            step, start, got, end, compiled, kinds, captured = self._ring
+            step, start, got, end, compiled, kinds, captured, elements = self._ring
             step[at] = self._step
             start[at] = self.start_ns
             got[at] = self._got_ns
@@ -350,6 +360,7 @@ class StepClock:
             compiled[at] = compile_ns
             kinds[at] = kind
             captured[at] = self.captured
+            elements[at] = self.elements
             self.written = written + 1
         self._step += 1
         self._is_open = False

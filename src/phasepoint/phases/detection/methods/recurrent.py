@@ -5,10 +5,14 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.phases.detection.result import Labelling
+from phasepoint.phases.detection.signals.batch_sizes import size_classes
 from phasepoint.phases.detection.signals.clock_labels import find_input_stalls, label_by_clock, one_phase
-from phasepoint.phases.detection.signals.contention import calm_values
+from phasepoint.phases.detection.signals.contention import CROWDED, calm_values
 from phasepoint.phases.detection.signals.op_labels import kinds_by_ops, refine_by_ops, split_by_regimes
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
+
+_START = 10
+"""Steps of a run in which compiling is no change of the job."""
 
 _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
@@ -22,13 +26,14 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """
     compiles = 2 * series.compile_ps > series.dur_ps
     measured, stalled = _clock(series)
-    values = _calm(series, measured, ~(compiles | stalled))
+    sort = _sorts(series, measured, compiles)
+    values = _calm(series, measured, sort, compiles, stalled)
     kind, notes = _op_kinds(series.n_steps, vectors)
     label = np.zeros(series.n_steps, np.int64)
     slow = np.zeros(series.n_steps, bool)
     roles: dict[int, str] = {0: "compile"} if compiles.any() else {}
     next_label = 1
-    for members in _groups(series, kind, values, compiles):
+    for members in _groups(series, sort, kind, values, compiles):
         found = label_by_clock(values[members], starts_run=members[0] == 0)
         if _is_named_aside(series, members):
             found = one_phase(len(members), found.slow)
@@ -40,14 +45,25 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     return Labelling(label, notes, roles, slow, np.maximum(1 - np.exp(values - measured), 0.0))
 
 
-def _calm(series: DistinctSteps, values: Floats, plain: Bools) -> Floats:
-    """Log durations `[n]` less what neighbours on the machine did, of the steps of each hint by themselves."""
+def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
+    """Sort of each step by what the job said of it, a hint, and by the size of its batch, `[n]`, from 0."""
+    usable = ~compiles & (series.crowded_ps <= CROWDED * series.dur_ps)
+    size = np.zeros(series.n_steps, np.int64)
+    for hint in range(-1, len(series.kinds)):
+        mine = series.kind == hint
+        size[mine] = size_classes(series.batch_elements[mine], values[mine], usable[mine])
+    return renumber(series.kind * (int(size.max()) + 1) + size)[1]
+
+
+def _calm(series: DistinctSteps, values: Floats, sort: Int64s, compiles: Bools, stalled: Bools) -> Floats:
+    """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves."""
     if not series.crowded_ps.any():
         return values
     crowded, result = series.crowded_ps / np.maximum(series.dur_ps, 1), values.copy()
-    for hint in range(-1, len(series.kinds)):
-        mine = series.kind == hint
-        result[mine] = calm_values(values[mine], crowded[mine], plain[mine])
+    changes = bool(compiles[_START:].any())
+    for number in range(int(sort.max()) + 1):
+        mine = sort == number
+        result[mine] = calm_values(values[mine], crowded[mine], ~(compiles | stalled)[mine], changes=changes)
     return result
 
 
@@ -82,16 +98,14 @@ def _op_kinds(n: int, vectors: OpVectors | None) -> tuple[Int64s, tuple[str, ...
     return kind, ()
 
 
-def _groups(series: DistinctSteps, kind: Int64s, values: Floats, compiles: Bools) -> list[Int64s]:
-    """Steps that hints and ops keep together, in order of appearance; those known to compile are in none.
+def _groups(series: DistinctSteps, sort: Int64s, kind: Int64s, values: Floats, compiles: Bools) -> list[Int64s]:
+    """Steps that hints, batches and ops keep together, in order; those known to compile are in none.
 
     Where nearly all steps were captured, their kind decides; else only long stretches of a kind do.
     """
     groups = []
-    for hint in range(-1, len(series.kinds)):
-        members = np.flatnonzero(series.kind == hint)
-        if len(members) == 0:
-            continue
+    for number in range(int(sort.max()) + 1):
+        members = np.flatnonzero(sort == number)
         known = kind[members] >= 0
         if _is_named_aside(series, members):
             mine = np.zeros(len(members), np.int64)

@@ -9,8 +9,8 @@ crowded steps themselves change most. What remains is what the neighbours cost.
 
 Where hardly a step is calm, blocks of steps are compared instead, less what their crowding explains in this run.
 
-On such a machine steps also wander for a second without a neighbour that the recorder sees. There a change of level
-must last for a twelfth of the run to be one of the job's.
+On such a machine steps also wander without a neighbour that the recorder sees, by a fifth for seconds. There a change
+of level is the job's only if it lasts for a twelfth of the run, and if it is large or something in the job changed.
 """
 
 import numpy as np
@@ -20,6 +20,7 @@ from phasepoint.core.statistics import median
 from phasepoint.phases.detection.signals.changepoints import (
     CAP,
     MIN_GAP,
+    Levels,
     estimate_noise,
     fit_levels,
     segment_starts,
@@ -39,14 +40,18 @@ _LEAST_CALM, _CALM = 40, 0.08
 _SIDE = 32
 """Calm steps on either side of a crowded stretch that say what its steps are like."""
 
-_BEYOND = float(np.log(6))
-"""Log duration over the calm steps from which on a crowded step stays as it is: crowding seldom explains it."""
+_BEYOND = float(np.log(20))
+"""Log duration over the calm steps from which on a crowded step stays as it is. Neighbours made steps of 8 ms up to 14
+times as long (a thread that all others wait for lost its core)."""
 
 _BLOCK = 20
 """Steps of a block, where blocks are compared."""
 
 _LEAST_STRETCH = 0.08
 """Part of the run that a level must last for: a choice. Shorter ones are left to the schedules, which are regular."""
+
+_UNEXPLAINED = float(np.log(1.3))
+"""Least log difference of two levels where nothing says that the job changed: such machines wander by 1.2."""
 
 _NEAR, _LEAST_PAIRS = 6, 6
 """Blocks so near are compared, for what crowding costs in this run; fewer pairs that differ say nothing."""
@@ -61,21 +66,22 @@ _MOST_CUTS = 64
 """Places tried for a change in a crowded stretch."""
 
 
-def calm_values(values: Floats, crowded: Floats, plain: Bools) -> Floats:
-    """Log durations `[n]` as they would be on a calm machine; those of calm steps are as they were.
+def calm_values(values: Floats, crowded: Floats, plain: Bools, *, changes: bool) -> Floats:
+    """Log durations `[n]` as they would be on a calm machine.
 
     Args:
         values: log durations, in the run's order.
         crowded: part of each step's time that was waited for cores that others had.
         plain: steps whose duration is no matter of their own (compiling) are false, and are left alone.
+        changes: whether something says that the job changed during the run (it compiled again).
     """
     busy = _with_edges(crowded) & plain
     if not len(values) or busy.sum() < max(_LEAST_CROWDED * len(values), 3):
         return values
     calm = plain & ~busy
     if calm.sum() >= max(_LEAST_CALM, _CALM * len(values)):
-        return _by_blocks(_by_calm_steps(values, busy, np.flatnonzero(calm)), None, plain)
-    return _by_blocks(values, crowded, plain)
+        return _by_blocks(_by_calm_steps(values, busy, np.flatnonzero(calm)), None, plain, changes=changes)
+    return _by_blocks(values, crowded, plain, changes=changes)
 
 
 def _with_edges(crowded: Floats) -> Bools:
@@ -121,7 +127,7 @@ def _change(values: Floats, first: float, last: float) -> int:
     return int(cuts[int(np.argmin(costs))])
 
 
-def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools) -> Floats:
+def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes: bool) -> Floats:
     """Values whose blocks lie on the levels that last, less what crowding explains, where it is given."""
     where = np.flatnonzero(plain)
     n_blocks = len(where) // _BLOCK
@@ -139,10 +145,27 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools) -> Floats:
         explained = np.abs(rest) <= cost * share.max() + 0.3
         rest = np.where(explained, 0.05 * rest, rest)
     price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
-    level = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True).fitted
+    levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True)
+    level = _joined(levels, MIN_GAP if changes else _UNEXPLAINED)
+    # In another order: what is left of the wandering makes no level.
+    small = np.flatnonzero(np.abs(rest) < _UNEXPLAINED)
+    rest[small] = rest[np.random.default_rng(0).permutation(small)]
     result = values.copy()
     result[where] = level[block] + rest
     return result
+
+
+def _joined(levels: Levels, gap: float) -> Floats:
+    """Centre of every value's level `[n]`, levels nearer than `gap` as one."""
+    centre, weight = levels.centre.copy(), np.bincount(levels.label, minlength=len(levels.centre)).astype(float)
+    group = np.arange(len(centre))
+    while len(centre) > 1 and np.diff(centre).min() < gap:
+        i = int(np.diff(centre).argmin())
+        centre[i] = np.average(centre[i : i + 2], weights=weight[i : i + 2])
+        weight[i] += weight[i + 1]
+        centre, weight = np.delete(centre, i + 1), np.delete(weight, i + 1)
+        group = np.where(group > i, group - 1, group)
+    return centre[group[levels.label]]
 
 
 def _cost_of_crowding(middle: Floats, share: Floats) -> float:

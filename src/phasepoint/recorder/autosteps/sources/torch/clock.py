@@ -119,7 +119,7 @@ class TorchClock:
             except StopIteration:
                 self._stop(iterator)
                 raise
-            self._got(iterator)
+            self._got(iterator, batch)
             return batch
 
         return fetch_batch
@@ -148,13 +148,14 @@ class TorchClock:
             self._begin()
 
     @guarded
-    def _got(self, iterator: Any) -> None:
+    def _got(self, iterator: Any, batch: Any) -> None:
         if self._is_elsewhere():
             return
         if not self._leads:
             self._early.got_batch(time.perf_counter_ns())
         elif self._asking:
             self._late.got()
+            self._late.take_batch(batch)
             self._in_step = True
             self._asking = False
 

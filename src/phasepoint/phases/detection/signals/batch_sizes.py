@@ -1,0 +1,39 @@
+"""Steps told apart by how much their batches hold: what the job itself changed, known to the step."""
+
+import numpy as np
+
+from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.statistics import median
+from phasepoint.phases.detection.signals.changepoints import MIN_GAP, segment_starts
+
+_MOST = 8
+"""Sizes that are told apart, the commonest; a job with more of them has batches of varying length."""
+
+_LEAST_STEPS, _LEAST_SHARE = 20, 0.01
+"""Steps of a size, and their part of all: the last batch of an epoch, which holds less, is no class of its own."""
+
+_LEAST_STRETCH = 8.0
+"""Steps that a size lasts for in the mean: sizes that vary from step to step are how the job works."""
+
+
+def size_classes(elements: Int64s, values: Floats, usable: Bools) -> Int64s:
+    """Class of each step by its batch, `[n]`: 0 for the commonest size and what lasts as long as that.
+
+    Args:
+        elements: numbers in each step's batch, 0 where that is not known.
+        values: log durations.
+        usable: steps whose duration tells of the job (calm, not compiling).
+    """
+    result = np.zeros(len(elements), np.int64)
+    sizes, code, count = np.unique(elements, return_inverse=True, return_counts=True)
+    if len(sizes) < 2 or len(segment_starts(code)) * _LEAST_STRETCH > len(code):
+        return result
+    enough = count >= max(_LEAST_STEPS, _LEAST_SHARE * len(elements))
+    kept = [int(size) for size in np.argsort(-count, kind="stable")[:_MOST] if enough[size] and sizes[size] > 0]
+    levels = []
+    for size in kept:
+        mine = code == size
+        levels.append(median(values[mine & usable] if (mine & usable).sum() >= _LEAST_STEPS else values[mine]))
+        if abs(levels[-1] - levels[0]) >= MIN_GAP:
+            result[mine] = 1 + kept.index(size)
+    return result
