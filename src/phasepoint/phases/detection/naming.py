@@ -158,6 +158,8 @@ def _first(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     """What the method takes for compiling, by its length alone."""
     if phase.role != "compile":
         return None
+    if (phase.compile_share or 0.0) >= 0.2:
+        return "compile", f"{100 * (phase.compile_share or 0):.0f} % of its time went into compiling"
     if phase.compile_share is None and phase.n_steps > 1:
         return "compile", "long single steps where the run and a new level begin; how long they compiled is not known"
     if phase.last_index < max(0.1 * phase.n_run, 3):

@@ -14,6 +14,9 @@ from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 _START = 10
 """Steps of a run in which compiling is no change of the job."""
 
+_SEEN = 3
+"""Captured steps of a kind from which on the job is taken to have made such steps."""
+
 _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
@@ -27,8 +30,8 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     compiles = 2 * series.compile_ps > series.dur_ps
     measured, stalled = _clock(series)
     sort = _sorts(series, measured, compiles)
-    values = _calm(series, measured, sort, compiles, stalled)
     kind, notes = _op_kinds(series.n_steps, vectors)
+    values = _calm(series, measured, sort, kind, ~(compiles | stalled))
     label = np.zeros(series.n_steps, np.int64)
     slow = np.zeros(series.n_steps, bool)
     roles: dict[int, str] = {0: "compile"} if compiles.any() else {}
@@ -55,16 +58,29 @@ def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
     return renumber(series.kind * (int(size.max()) + 1) + size)[1]
 
 
-def _calm(series: DistinctSteps, values: Floats, sort: Int64s, compiles: Bools, stalled: Bools) -> Floats:
+def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, plain: Bools) -> Floats:
     """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves."""
     if not series.crowded_ps.any():
         return values
     crowded, result = series.crowded_ps / np.maximum(series.dur_ps, 1), values.copy()
-    changes = bool(compiles[_START:].any())
     for number in range(int(sort.max()) + 1):
         mine = sort == number
-        result[mine] = calm_values(values[mine], crowded[mine], ~(compiles | stalled)[mine], changes=changes)
+        changes = _changes(series, np.flatnonzero(mine), kind)
+        result[mine] = calm_values(values[mine], crowded[mine], plain[mine], changes=changes)
     return result
+
+
+def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
+    """Whether something other than the clock says that the job changed among these steps; None where nobody knows.
+
+    They are of one size of batch, where sizes are known at all.
+    """
+    compiles = 2 * series.compile_ps > series.dur_ps
+    seen = kind[members][(kind[members] >= 0) & ~compiles[members]]
+    if compiles[_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
+        return True
+    known = (series.batch_elements[members] > 0).mean() >= _ALL
+    return False if known and len(seen) >= _SEEN else None
 
 
 def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:

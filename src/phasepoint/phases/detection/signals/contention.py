@@ -9,8 +9,9 @@ crowded steps themselves change most. What remains is what the neighbours cost.
 
 Where hardly a step is calm, blocks of steps are compared instead, less what their crowding explains in this run.
 
-On such a machine steps also wander without a neighbour that the recorder sees, by a fifth for seconds. There a change
-of level is the job's only if it lasts for a twelfth of the run, and if it is large or something in the job changed.
+On such a machine steps also wander without a neighbour that the recorder sees: by a fifth often, and to twice as long
+for some seconds (a virtual machine beside it). There a change of level is the job's only if it lasts for a twelfth of
+the run, and if something in the job changed; if nothing is known of that, if it is large.
 """
 
 import numpy as np
@@ -44,6 +45,9 @@ _BEYOND = float(np.log(20))
 """Log duration over the calm steps from which on a crowded step stays as it is. Neighbours made steps of 8 ms up to 14
 times as long (a thread that all others wait for lost its core)."""
 
+_BY_CHANCE = float(np.log(4))
+"""Log duration about its block within which a step of a crowded block is as it happened to get a core or not."""
+
 _BLOCK = 20
 """Steps of a block, where blocks are compared."""
 
@@ -66,14 +70,15 @@ _MOST_CUTS = 64
 """Places tried for a change in a crowded stretch."""
 
 
-def calm_values(values: Floats, crowded: Floats, plain: Bools, *, changes: bool) -> Floats:
+def calm_values(values: Floats, crowded: Floats, plain: Bools, *, changes: bool | None) -> Floats:
     """Log durations `[n]` as they would be on a calm machine.
 
     Args:
         values: log durations, in the run's order.
         crowded: part of each step's time that was waited for cores that others had.
         plain: steps whose duration is no matter of their own (compiling) are false, and are left alone.
-        changes: whether something says that the job changed during the run (it compiled again).
+        changes: whether the job changed during the run: it compiled again, ran other ops, got other batches; None where
+            that is not known.
     """
     busy = _with_edges(crowded) & plain
     if not len(values) or busy.sum() < max(_LEAST_CROWDED * len(values), 3):
@@ -127,7 +132,7 @@ def _change(values: Floats, first: float, last: float) -> int:
     return int(cuts[int(np.argmin(costs))])
 
 
-def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes: bool) -> Floats:
+def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes: bool | None) -> Floats:
     """Values whose blocks lie on the levels that last, less what crowding explains, where it is given."""
     where = np.flatnonzero(plain)
     n_blocks = len(where) // _BLOCK
@@ -142,11 +147,11 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
         share = np.array([float(part.mean()) for part in np.split(crowded[where], starts[1:])])
         cost = _cost_of_crowding(middle, share)
         left = middle - cost * (share - share.min())
-        explained = np.abs(rest) <= cost * share.max() + 0.3
+        explained = np.abs(rest) <= max(cost * share.max(), _BY_CHANCE)
         rest = np.where(explained, 0.05 * rest, rest)
     price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
     levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True)
-    level = _joined(levels, MIN_GAP if changes else _UNEXPLAINED)
+    level = _joined(levels, {True: MIN_GAP, None: _UNEXPLAINED, False: np.inf}[changes])
     # In another order: what is left of the wandering makes no level.
     small = np.flatnonzero(np.abs(rest) < _UNEXPLAINED)
     rest[small] = rest[np.random.default_rng(0).permutation(small)]
