@@ -61,8 +61,9 @@ class _Looks:
         start, dur = (read_numbers(rows, name).astype(np.float64) for name in ("start_ps", "dur_ps"))
         longer = np.ones(rows.num_rows)
         if rows.num_rows:  # before the first look and after the last one it was as at that look
-            longer[[0, -1]] += _BEYOND_PS / np.maximum(dur[[0, -1]], 1.0)
             start[0] -= _BEYOND_PS
+            longer[0] += _BEYOND_PS / max(dur[0], 1.0)
+            longer[-1] += _BEYOND_PS / max(dur[-1], 1.0)
         self._at = np.concatenate((start[:1], start + dur * longer))
         self._added: Mapping[str, Floats] = {
             name: longer * read_numbers(rows, name).astype(np.float64) for name in known

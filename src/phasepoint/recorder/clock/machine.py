@@ -135,7 +135,7 @@ def _threads() -> tuple[int | None, int | None]:
     run_ns = wait_ns = 0
     for thread in threads:
         words = (_read(f"/proc/self/task/{thread}/schedstat") or b"").split()
-        if len(words) >= 2:  # else it has just ended
+        if len(words) >= 2 and words[0].isdigit() and words[1].isdigit():  # else it has just ended
             run_ns += int(words[0])
             wait_ns += int(words[1])
     return run_ns * PS_PER_NS, wait_ns * PS_PER_NS if run_ns else None
@@ -144,7 +144,7 @@ def _threads() -> tuple[int | None, int | None]:
 def _machine() -> tuple[int | None, int | None]:
     """CPU time of all programs on the machine, and what the hypervisor gave to other machines."""
     words = (_read("/proc/stat") or b"").split(b"\n", 1)[0].split()
-    if len(words) < 9:
+    if len(words) < 9 or not all(word.isdigit() for word in words[1:9]):
         return None, None
     user, nice, system, _, _, irq, softirq, steal = map(int, words[1:9])
     return (user + nice + system + irq + softirq) * _TICK_PS, steal * _TICK_PS
@@ -158,7 +158,7 @@ def _ours_ps() -> int:
     multiprocessing = sys.modules.get("multiprocessing.process")
     for child in list(getattr(multiprocessing, "_children", ())):
         words = (_read(f"/proc/{child.pid}/stat") or b"").rpartition(b")")[2].split()
-        if len(words) > 12:
+        if len(words) > 12 and words[11].isdigit() and words[12].isdigit():
             own += (int(words[11]) + int(words[12])) * _TICK_PS
     return own
 

@@ -80,8 +80,10 @@ def calm_values(values: Floats, crowded: Floats, plain: Bools, *, changes: bool 
         changes: whether the job changed during the run: it compiled again, ran other ops, got other batches; None where
             that is not known.
     """
+    if not len(values):
+        return values
     busy = _with_edges(crowded) & plain
-    if not len(values) or busy.sum() < max(_LEAST_CROWDED * len(values), 3):
+    if busy.sum() < max(_LEAST_CROWDED * len(values), 3):
         return values
     calm = plain & ~busy
     if calm.sum() >= max(_LEAST_CALM, _CALM * len(values)):

@@ -1,0 +1,67 @@
+"""From looks at the machine to the crowded time of steps."""
+
+import numpy as np
+import pytest
+from run_tables import MS
+
+from phasepoint.core.tables import table_from_rows
+from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
+
+S = 1000 * MS
+
+
+def recorded(folder, *, ranks=1, looks=()):
+    """100 steps of 100 ms for each rank, and looks of half a second: rank, start, run, wait, others, in seconds."""
+    path = create_run(folder / "run", command=("train",))
+    for rank in range(ranks):
+        writer = open_shard(path, rank, epoch_unix_ns=1_700_000_000_000_000_000)
+        steps = [{"step": n, "start_ps": n * 100 * MS, "dur_ps": 100 * MS} for n in range(100)]
+        writer.append("steps", table_from_rows("steps", steps))
+        names = ("run_ps", "wait_ps", "others_ps")
+        rows = [
+            {"start_ps": int(at * S), "dur_ps": S // 2}
+            | {name: None if value is None else int(value * S) for name, value in zip(names, values, strict=True)}
+            for mine, at, *values in looks
+            if mine == rank
+        ]
+        writer.append("machine", table_from_rows("machine", rows))
+        writer.close()
+    return open_run(path)
+
+
+def crowded(run):
+    from phasepoint.phases.clock.machine import crowded_time
+
+    analysis = analyse_run(run)
+    return crowded_time(analysis.clock, analysis.table("machine"), run.shards)
+
+
+def test_the_smaller_of_waiting_and_others_counts(tmp_path):
+    looks = [(0, at, 0.3, 0.2, 0.1) for at in np.arange(0, 5, 0.5)] + [
+        (0, at, 0.5, 0.5, 0.0) for at in np.arange(5, 10, 0.5)
+    ]
+    found = crowded(recorded(tmp_path, looks=looks))
+    assert found[:50] == pytest.approx(np.full(50, 0.25 * 100 * MS), abs=MS)  # 0.1 of 0.4, less than 0.2 of 0.5
+    assert found[50:].max() <= 1
+
+
+def test_before_the_first_look_and_after_the_last_one_it_was_as_then(tmp_path):
+    looks = [(0, 2.0, 0.3, 0.3, 0.3), (0, 2.5, 0.5, 0.0, 0.0)]
+    found = crowded(recorded(tmp_path, looks=looks))
+    assert found[:20] == pytest.approx(np.full(20, 50 * MS), abs=MS)
+    assert found[30:].max() <= 1
+
+
+def test_ranks_on_the_same_machine_are_no_others(tmp_path):
+    looks = [(rank, at, 0.5, 0.2, 0.5) for rank in (0, 1) for at in np.arange(0, 10, 0.5)]
+    assert crowded(recorded(tmp_path / "both", ranks=2, looks=looks)).max() <= 1
+    alone = crowded(recorded(tmp_path / "one", looks=looks))
+    assert alone.min() > 25 * MS
+
+
+def test_what_is_not_known_is_none_and_waits_may_be_missing(tmp_path):
+    assert crowded(recorded(tmp_path / "none")) is None
+    assert crowded(recorded(tmp_path / "others", looks=[(0, 0.0, 0.5, 0.1, None)])) is None
+    waits = crowded(recorded(tmp_path / "waits", looks=[(0, 0.0, 0.3, None, 0.3)]))
+    assert waits == pytest.approx(np.full(100, 50 * MS), abs=MS)
