@@ -60,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     Rule("MEMORY-BOUND", "device.memory_bound", saved=(0.3, 4)),
     Rule("POOR-TILING", "device.poor_tiling"),
     Rule("SLOW-STEPS", "run.slow_steps", saved=(0.85, 1.3)),
+    Rule("SLOW-MACHINE", "run.slow_machine"),
     Rule("DRIFT", "run.drift", saved=(0.4, 1.7)),
     Rule("MEMORY-GROWTH", "run.memory_growth"),
     Rule("GC-PAUSE", "host.gc_pause", saved=(0.95, 1.1)),

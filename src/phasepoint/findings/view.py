@@ -73,6 +73,11 @@ class FindingsView(Once):
             usual[mine] = median_ps(self.clock.dur_ps[mine])
         return usual
 
+    @cached_property
+    def lost_to_others_ps(self) -> Int64s:
+        """`[n_steps]` what other programs on the machine made each step longer by."""
+        return np.asarray(self.analysis.result.lost * self.clock.dur_ps, np.int64)
+
     def part(self, name: str, phase: int | None = None) -> PartTime:
         """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""
         breakdown: Breakdown = (

@@ -3,9 +3,9 @@
 **Formula.** A step's level is the median of the {NEIGHBOURS} steps around it of the same phase. A step is slow from
 {LEAST_RATIO:.0%} of its level on, and beyond {SIGMAS} robust standard deviations of its phase. Its loss is its duration
 less the mean of the ordinary steps there, and less the time that the next step catches up if the device was busy
-meanwhile. Its cause is what explains at least half of the loss: garbage collection, a checkpoint, compiling,
-waiting for input, a capture window. Those causes have rules of their own; this one claims the steps whose cause was not
-seen and, separately, those slowed by capturing.
+meanwhile. Its cause is what explains at least half of the loss: garbage collection, a checkpoint, compiling, waiting
+for input, other programs on the machine, a capture window. Those causes have rules of their own; this one claims the
+steps whose cause was not seen and, separately, those slowed by capturing.
 
 **Thresholds.** {LEAST_RATIO:.0%} of the level: smaller excesses are not worth a search one by one. {SIGMAS} standard
 deviations: the tail of the ordinary distribution. {LEAST_SHARE:.1%} of the run's time: on a busy shared machine with
@@ -49,7 +49,7 @@ MODEL_ERROR = 0.1
 
 LISTED = 20
 """Steps that the evidence names: a choice, as many as one looks up by hand."""
-_CAUSES = ("garbage collection", "a checkpoint", "compiling", "waiting for input", "a capture window")
+_CAUSES = ("garbage collection", "a checkpoint", "compiling", "waiting for input", "other programs", "a capture window")
 _CAPTURED = _CAUSES.index("a capture window")
 _UNKNOWN = len(_CAUSES)
 
@@ -115,6 +115,7 @@ def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
             held_time(clock, view.checkpoint_stretches).by_step[slow],
             clock.compile_ps[slow],
             np.maximum(clock.input_ps[slow] - usual_input_ps, 0),
+            view.lost_to_others_ps[slow],
             (seen // 2 + 1) * (seen > 0),  # only where nothing else explains it
         ]
     )

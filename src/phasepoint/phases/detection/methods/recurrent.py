@@ -45,12 +45,18 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
         roles |= {next_label + number: role for number, role in found.roles.items()}
         label[members], slow[members] = next_label + mine, found.slow
         next_label += int(mine.max()) + 1
-    return Labelling(label, notes, roles, slow, np.maximum(1 - np.exp(values - measured), 0.0))
+    lost = np.where(_crowded(series) > CROWDED / 2, np.maximum(1 - np.exp(values - measured), 0.0), 0.0)
+    return Labelling(label, notes, roles, slow, lost)
+
+
+def _crowded(series: DistinctSteps) -> Floats:
+    """Part of each step's time that was waited for cores that others had, `[n]`."""
+    return np.asarray(series.crowded_ps / np.maximum(series.dur_ps, 1))
 
 
 def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
     """Sort of each step by what the job said of it, a hint, and by the size of its batch, `[n]`, from 0."""
-    usable = ~compiles & (series.crowded_ps <= CROWDED * series.dur_ps)
+    usable = ~compiles & (_crowded(series) <= CROWDED)
     size = np.zeros(series.n_steps, np.int64)
     for hint in range(-1, len(series.kinds)):
         mine = series.kind == hint
@@ -62,7 +68,7 @@ def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, pla
     """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves."""
     if not series.crowded_ps.any():
         return values
-    crowded, result = series.crowded_ps / np.maximum(series.dur_ps, 1), values.copy()
+    crowded, result = _crowded(series), values.copy()
     for number in range(int(sort.max()) + 1):
         mine = sort == number
         changes = _changes(series, np.flatnonzero(mine), kind)

@@ -1,0 +1,68 @@
+"""Other programs on the machine take cores that the job needs: all its steps become slower together, for a time.
+
+**Formula.** A step is crowded while the job's threads wait for cores and other programs have them (table `machine`:
+the smaller of the threads' part spent waiting and of the machine's part that others ran). What such a step lasts longer
+than the calm steps around it is lost. Ranks of the same job are no others.
+
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the machine's own work takes one percent.
+
+**Remedy.** Give the job cores of its own: stop the other programs, reserve the machine (`--exclusive` in Slurm,
+requests equal to limits in Kubernetes), or pin both sides (`taskset`, `numactl`, a cgroup). Start no more threads than
+there are free cores (`OMP_NUM_THREADS`).
+
+**Wrong when** the other programs are the job's own, started by other means than `multiprocessing`: loaders, servers,
+evaluations. Then they compete with it, and need cores of their own.
+
+**Source.** /proc/<pid>/task/<tid>/schedstat and /proc/stat (Documentation/scheduler/sched-stats.rst, proc_stat(5)).
+"""
+
+import numpy as np
+
+from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
+from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.machine import crowded_time
+from phasepoint.phases.clock.steps import sum_ps
+
+LEAST_SHARE = 0.02
+
+MOST_LOST = 1.15
+"""Upper end of the interval, as a ratio of the loss: calm steps themselves wander by as much (2 cores, 2026-11-24).
+The lower end is the time that the threads waited, which is measured."""
+
+
+def find(view: FindingsView) -> list[Finding]:
+    """The time that crowded steps lasted longer than calm ones."""
+    view.need_steps()
+    clock = view.clock
+    crowded_ps = crowded_time(clock, view.table("machine"), view.analysis.run.shards)
+    if crowded_ps is None:
+        raise Unavailable("the run does not know what other programs did: it was recorded without looks at the machine")
+    lost_ps = view.lost_to_others_ps
+    total_ps = sum_ps(lost_ps)
+    if total_ps < max(LEAST_SHARE * clock.wall_ps, 1):
+        return []
+    waited_ps = sum_ps(np.minimum(crowded_ps, lost_ps))
+    count, share = int((lost_ps > 0).sum()), total_ps / clock.wall_ps
+    return [
+        Finding(
+            code="SLOW-MACHINE",
+            title=f"other programs on the machine cost {format_ps(total_ps)}, {format_ratio(share)} of the run: "
+            f"{format_count(count)} of {format_count(clock.n_steps)} steps waited for cores",
+            claim=Claim("excess", lost_ps),
+            low_ps=min(waited_ps, total_ps),
+            high_ps=round(MOST_LOST * total_ps),
+            phase=view.phase_of_most(lost_ps),
+            remedy="give the job cores of its own: stop what else runs there, reserve the machine, or pin both sides "
+            "(taskset, numactl, a cgroup)",
+            evidence=(
+                Evidence(
+                    f"its threads waited {format_ps(sum_ps(crowded_ps))} in all for cores that others had",
+                    "machine",
+                    "select host, start_ps, dur_ps, run_ps, wait_ps, others_ps from machine order by wait_ps desc",
+                ),
+            ),
+            confidence="high",
+            wrong_if="the other programs belong to the job: then they need cores of their own",
+        )
+    ]
