@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phasepoint.phases.detection.detect import find_return_period
-from phasepoint.phases.detection.naming import PhaseEvidence, name_phases
+from phasepoint.phases.detection.naming import PhaseEvidence, RanOps, name_phases
 
 
 def phase(number, **changes):
@@ -24,6 +24,14 @@ def phase(number, **changes):
 
 MAIN = phase(0, n_steps=900, first_index=0, last_index=999, starts=np.array([0]), total_ps=90_000)
 RETURNS = np.arange(100, 1000, 100)
+
+
+def ran(names, *, trains=False, keys=None):
+    return {"ran": RanOps(frozenset(names), keys, trains)}
+
+
+def main_phase(**changes):
+    return phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, **changes)
 
 
 ONCE = {"role": "compile", "n_steps": 1, "first_index": 0, "last_index": 0, "starts": np.array([0])}
@@ -46,16 +54,22 @@ OFTEN = {"starts": RETURNS, "period": 100.0}
         (OFTEN | {"n_steps": 9, "median_ps": 500}, "slow", "slow 5 ×"),
         (OFTEN | {"n_steps": 9, "median_ps": 500, "save_share": 0.9}, "checkpoint", "checkpoint"),
         (OFTEN | {"median_ps": 40}, "short", "short 0.4 ×"),
-        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": False}, "eval", "eval"),
-        (OFTEN | {"median_ps": 40, "ops": frozenset("ad"), "trains": False}, "eval", "eval"),
-        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": True}, "short", "short 0.4 ×"),
-        (OFTEN | {"median_ps": 40, "ops": frozenset("ab"), "trains": False, "updates": True}, "short", "short 0.4 ×"),
+        (OFTEN | {"median_ps": 40, **ran("ab")}, "eval", "eval"),
+        (OFTEN | {"median_ps": 40, **ran("ad")}, "eval", "eval"),
+        (OFTEN | {"median_ps": 40, **ran("ab", trains=True)}, "short", "short 0.4 ×"),
+        (
+            OFTEN | {"median_ps": 40, **ran("ab"), "updates": True},
+            "short",
+            "short 0.4 ×",
+        ),
         ({"first_index": 0, "last_index": 49, "starts": np.array([0]), "median_ps": 150}, "warm-up", "warm-up"),
         ({"median_ps": 160}, "slow", "slow 1.6 ×"),
     ],
 )
 def test_evidence_to_name(changes, kind, name):
-    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=True)
+    main = phase(
+        0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, True)
+    )
     named = name_phases([main, phase(1, **changes)])
     assert named[0].name == named[0].kind == "train"
     assert (named[1].kind, named[1].name) == (kind, name)
@@ -63,9 +77,16 @@ def test_evidence_to_name(changes, kind, name):
 
 
 def test_where_no_op_tells_training_a_part_of_the_ops_that_returns_is_evaluation():
-    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=False)
-    part = {"ops": frozenset("ab"), "trains": False}
+    main = phase(
+        0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, False)
+    )
+    part = ran("ab")
     assert name_phases([main, phase(1, **OFTEN, **part)])[1].name == "eval"
+    main = phase(
+        0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), {1, 2, 3})
+    )
+    for keys, name in (({1, 2}, "train-2"), ({4, 5}, "eval")):
+        assert name_phases([main, phase(1, **OFTEN, **ran("ab", keys=keys))])[1].name == name
     assert name_phases([main, phase(1, **part)])[1].name == "train-2"
 
 
@@ -94,8 +115,10 @@ def test_return_period(starts, period):
 
 
 def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
-    main = phase(0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ops=frozenset("abc"), trains=True)
-    forward = {**OFTEN, "ops": frozenset("ab"), "trains": False}
+    main = phase(
+        0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, True)
+    )
+    forward = {**OFTEN, **ran("ab")}
     assert [named.name for named in name_phases([main, phase(1, **forward)])] == ["train", "eval"]
     named = name_phases([main, phase(1, **forward), phase(2, hint="eval")])
     assert [phase.name for phase in named] == ["train-1", "train-2", "eval"]

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,7 @@ import pyarrow as pa
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.core.statistics import median
-from phasepoint.phases.detection.naming import PhaseEvidence, name_phases
+from phasepoint.phases.detection.naming import PhaseEvidence, RanOps, name_phases
 from phasepoint.phases.detection.result import Labelling, Phase, PhaseResult, Segments, TopOp
 from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
@@ -153,7 +152,7 @@ def describe_phases(
     labels = labelling.labels
     n_phases = int(labels.max()) + 1
     tops: tuple[tuple[TopOp, ...], ...] = ((),) * n_phases
-    ran: list[frozenset[str]] = [frozenset()] * n_phases
+    ran = [RanOps()] * n_phases
     captured = np.zeros(series.n_steps, bool)
     if vectors is not None:
         tops, ran = top_ops_by_phase(vectors, labels, n_phases), _ops_by_phase(vectors, labels, n_phases)
@@ -161,9 +160,7 @@ def describe_phases(
     in_order = np.argsort(labels, kind="stable")
     members = np.split(in_order, np.cumsum(np.bincount(labels))[:-1])
     evidence = [
-        replace(
-            _evidence(series, labelling, number, members[number], tops[number]), **_by_ops(ran[number]), updates=updates
-        )
+        _evidence(series, labelling, number, members[number], tops[number], ran=ran[number], updates=updates)
         for number in range(n_phases)
     ]
     names = name_phases(evidence)
@@ -179,7 +176,14 @@ def describe_phases(
 
 
 def _evidence(
-    series: DistinctSteps, labelling: Labelling, number: int, member: Int64s, tops: tuple[TopOp, ...]
+    series: DistinctSteps,
+    labelling: Labelling,
+    number: int,
+    member: Int64s,
+    tops: tuple[TopOp, ...],
+    *,
+    ran: RanOps,
+    updates: bool,
 ) -> PhaseEvidence:
     dur_ps = series.dur_ps[member]
     total_ps = int(dur_ps.sum())
@@ -201,23 +205,28 @@ def _evidence(
         hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
         communication_share=_category_share(tops, "communication"),
         movement_share=_category_share(tops, "data_movement"),
+        ran=ran,
         save_share=float((series.saves[member] > 0).mean()),
+        updates=updates,
         period=find_return_period(starts),
     )
 
 
-def _ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> list[frozenset[str]]:
-    """Names of all ops that the captured steps of each phase ran."""
-    n_ops = len(vectors.names)
-    phase_of, ran = labels[vectors.index], np.zeros(n_phases * n_ops, bool)
+def _ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> list[RanOps]:
+    """What the captured steps of each phase ran."""
+    n_ops, n_keys = len(vectors.names), int(vectors.key.max()) + 1
+    phase_of = labels[vectors.index]
+    ops, keys = np.zeros(n_phases * n_ops, bool), np.zeros(n_phases * n_keys, bool)
     for steps, entries in vectors.blocks():
-        lengths = np.diff(np.append(vectors.start[steps], entries.stop))
-        ran[np.repeat(phase_of[steps], lengths) * n_ops + vectors.op[entries]] = True
-    return [frozenset(vectors.names[op] for op in np.flatnonzero(row)) for row in ran.reshape(n_phases, n_ops)]
-
-
-def _by_ops(ran: frozenset[str]) -> dict[str, Any]:
-    return {"ops": ran, "trains": any(map(_TRAINS.search, ran)) if ran else None}
+        phase = np.repeat(phase_of[steps], np.diff(np.append(vectors.start[steps], entries.stop)))
+        ops[phase * n_ops + vectors.op[entries]] = True
+        keys[phase * n_keys + vectors.key[entries]] = True
+    found = []
+    for row, of_programs in zip(ops.reshape(n_phases, n_ops), keys.reshape(n_phases, n_keys), strict=True):
+        names = frozenset(vectors.names[op] for op in np.flatnonzero(row))
+        key = frozenset(np.flatnonzero(of_programs).tolist()) if vectors.knows_programs else None
+        found.append(RanOps(names, key, any(map(_TRAINS.search, names))))
+    return found
 
 
 def _share(part_ps: Int64s, member: Int64s, total_ps: int) -> float | None:

@@ -15,6 +15,20 @@ from typing import NamedTuple
 from phasepoint.core.arrays import Int64s
 
 
+class RanOps(NamedTuple):
+    """What the captured steps of a phase ran.
+
+    Attributes:
+        names: of all ops; empty where nothing was captured.
+        keys: of ops and their programs, None where programs are not known.
+        trains: whether they hold an op of a backward pass or of an optimizer.
+    """
+
+    names: frozenset[str] = frozenset()
+    keys: frozenset[int] | None = None
+    trains: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class PhaseEvidence:
     """What is known of one phase when it is named.
@@ -34,8 +48,7 @@ class PhaseEvidence:
         hint: the user's name for more than half of its steps, null where there is none.
         communication_share: part of its captured op time in communication, null where unknown.
         movement_share: part of its captured op time moving data, null where unknown.
-        ops: names of all ops that its captured steps ran.
-        trains: whether these hold an op of a backward pass or of an optimizer; null where nothing was captured.
+        ran: what its captured steps ran.
         save_share: part of its steps in which a checkpoint was written.
         updates: whether each of its steps is known to have updated the parameters.
         period: steps from one return to the next, null where it does not return regularly.
@@ -55,8 +68,7 @@ class PhaseEvidence:
     hint: str | None = None
     communication_share: float | None = None
     movement_share: float | None = None
-    ops: frozenset[str] = field(default_factory=frozenset)
-    trains: bool | None = None
+    ran: RanOps = field(default_factory=RanOps)
     save_share: float = 0.0
     updates: bool = False
     period: float | None = None
@@ -197,11 +209,13 @@ def _checkpoint(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | 
 
 
 def _eval(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
-    if phase.updates or phase.n_steps >= main.n_steps or not phase.ops or phase.ops == main.ops:
+    mine, its = phase.ran, main.ran
+    if phase.updates or phase.n_steps >= main.n_steps or not mine.names or mine.names == its.names:
         return None
-    if main.trains and phase.trains is False:
+    if its.trains and not mine.trains:
         return "eval", "no op of a backward pass or of an optimizer"
-    if not main.trains and phase.ops < main.ops and phase.recurs:
+    same_program = mine.keys is not None and its.keys is not None and bool(mine.keys & its.keys)
+    if not its.trains and mine.names < its.names and not same_program and phase.recurs:
         return "eval", "stretches that return, with a part of the training step's ops"
     return None
 
@@ -215,7 +229,8 @@ def _warm_up(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | Non
 
 def _slow(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     passing = main.first_index < phase.first_index and phase.last_index < main.last_index
-    same_ops = not (phase.ops and main.ops) or len(phase.ops & main.ops) * 2 > len(phase.ops)
+    mine, its = phase.ran.names, main.ran.names
+    same_ops = not (mine and its) or len(mine & its) * 2 > len(mine)
     times = _slowness(phase, main)
     if times > 1.05 and passing and same_ops and not phase.recurs:
         return "slow", f"steps {times:.2f} × as long, for a time"

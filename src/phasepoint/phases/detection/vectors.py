@@ -52,6 +52,7 @@ class OpVectors:
         categories: category by code, null where the table does not say.
         key: what stands for "the same op" when steps are compared: the op and, within one attempt, its program.
         vector_entry: whether the entry takes part in comparing steps (device work, where levels are known).
+        knows_programs: whether `key` tells programs apart.
     """
 
     index: Int64s
@@ -63,6 +64,7 @@ class OpVectors:
     categories: tuple[str | None, ...]
     key: Int64s
     vector_entry: Bools
+    knows_programs: bool
 
     @property
     def n_captured(self) -> int:
@@ -163,6 +165,8 @@ def read_ops(ops: pa.Table | None, series: DistinctSteps) -> OpVectors | None:
     position = position[keep]
     begin = np.flatnonzero(np.diff(position, prepend=-1))
     op, names = _op_codes(ops)
+    # Program numbers mean nothing in another attempt, so there the op alone counts.
+    program = None if (series.attempt != series.attempt[0]).any() else _optional_numbers(ops, "program")
     return OpVectors(
         index=position[begin],
         start=np.append(begin, len(position)).astype(np.int64),
@@ -171,8 +175,9 @@ def read_ops(ops: pa.Table | None, series: DistinctSteps) -> OpVectors | None:
         self_ps=self_ps[keep],
         names=names,
         categories=_categories(ops, op, len(names)),
-        key=_keys(ops, op, series)[keep],
+        key=op[keep] if program is None else _keys(program, op)[keep],
         vector_entry=_device_rows(ops)[keep],
+        knows_programs=program is not None,
     )
 
 
@@ -287,11 +292,8 @@ def _op_codes(ops: pa.Table) -> tuple[Int64s, tuple[str, ...]]:
     return codes, tuple(map(str, names))
 
 
-def _keys(ops: pa.Table, op: Int64s, series: DistinctSteps) -> Int64s:
-    """Code of op and program. Program numbers mean nothing in another attempt, so there the op alone counts."""
-    program = _optional_numbers(ops, "program")
-    if program is None or (series.attempt != series.attempt[0]).any():
-        return op
+def _keys(program: Int64s, op: Int64s) -> Int64s:
+    """Code of op and program."""
     programs = pa.array(program).dictionary_encode()  # hashed: sorting millions of rows takes much more memory
     both = programs.indices.to_numpy() * (np.int64(op.max()) + 1) + op
     used = np.zeros(len(programs.dictionary) * (int(op.max()) + 1), np.int64)

@@ -1,7 +1,7 @@
 """How much a batch holds: what a step is given to do, without a look at any value.
 
-Only attributes that cost nothing are read, of arrays in tuples, lists and dictionaries: nothing that loads a value,
-waits for a device or runs a line of the job's own.
+Its own file: it has a promise of its own. Only attributes that cost nothing are read, of arrays in tuples, lists and
+dictionaries: nothing that loads a value, waits for a device or runs a line of the job's own.
 """
 
 from collections import UserDict

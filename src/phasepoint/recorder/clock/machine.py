@@ -34,7 +34,6 @@ MOST_ROWS = 1 << 14
 _PROBE_BYTES = bytes(range(256)) * 192
 """48 KiB: they stay in the core's first caches, and hashing them lets go of the interpreter."""
 
-_PRESSURES = ("cpu", "memory", "io")
 _TICK_PS = PS_PER_S // os.sysconf("SC_CLK_TCK")
 
 Totals = dict[str, int | None]
@@ -106,7 +105,10 @@ def read_totals() -> Totals:
     run_ps, wait_ps = _threads()
     busy_ps, steal_ps = _machine()
     ours_ps = _ours_ps()
-    pressures = {f"{name}_pressure": _pressure_ps(name) for name in _PRESSURES}
+    pressures: Totals = {}
+    for name in ("cpu", "memory", "io"):
+        total = (_read(f"/proc/pressure/{name}") or b"").split(b"\n", 1)[0].rpartition(b"total=")[2]
+        pressures[f"{name}_pressure"] = int(total) * PS_PER_US if total.isdigit() else None
     return {
         "run": run_ps,
         "wait": wait_ps,
@@ -161,12 +163,6 @@ def _ours_ps() -> int:
         if len(words) > 12 and words[11].isdigit() and words[12].isdigit():
             own += (int(words[11]) + int(words[12])) * _TICK_PS
     return own
-
-
-def _pressure_ps(name: str) -> int | None:
-    line = (_read(f"/proc/pressure/{name}") or b"").split(b"\n", 1)[0]
-    total = line.rpartition(b"total=")[2]
-    return int(total) * PS_PER_US if total.isdigit() else None
 
 
 def _throttled_ps() -> int | None:
