@@ -12,7 +12,7 @@ from phasepoint.phases.detection.signals.op_labels import kinds_by_ops, refine_b
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors
 
 _START = 10
-"""Steps of a run in which compiling is no change of the job."""
+"""First steps in which compiling is no change of the job."""
 
 _SEEN = 3
 """Captured steps of a kind from which on the job is taken to have made such steps."""
@@ -79,10 +79,10 @@ def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, pla
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
     """Whether something other than the clock says that the job changed among these steps; None where nobody knows.
 
-    They are of one size of batch, where sizes are known at all.
+    They are of one size of batch, where sizes are known at all; their first ones may compile for that size.
     """
-    compiles = 2 * series.compile_ps > series.dur_ps
-    seen = kind[members][(kind[members] >= 0) & ~compiles[members]]
+    compiles = 2 * series.compile_ps[members] > series.dur_ps[members]
+    seen = kind[members][(kind[members] >= 0) & ~compiles]
     if compiles[_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
         return True
     known = (series.batch_elements[members] > 0).mean() >= _ALL

@@ -41,15 +41,8 @@ _LEAST_CALM, _CALM = 40, 0.08
 _SIDE = 32
 """Calm steps on either side of a crowded stretch that say what its steps are like."""
 
-_BEYOND = float(np.log(20))
-"""Log duration over the calm steps from which on a crowded step stays as it is. Neighbours made steps of 8 ms up to 14
-times as long (a thread that all others wait for lost its core)."""
-
-_BY_CHANCE = float(np.log(4))
-"""Log duration about its block within which a step of a crowded block is as it happened to get a core or not."""
-
-_BLOCK = 20
-"""Steps of a block, where blocks are compared."""
+_BLOCK, _SHORT_BLOCK, _BLOCKS = 20, 5, 8
+"""Steps of a block, where blocks are compared; fewer, where the run is too short for so many blocks."""
 
 _LEAST_STRETCH = 0.08
 """Part of the run that a level must last for: a choice. Shorter ones are left to the schedules, which are regular."""
@@ -118,8 +111,7 @@ def _by_calm_steps(values: Floats, busy: Bools, calm: Int64s) -> Floats:
         if abs(last - first) > max(MIN_GAP, 4 * scatter / min(map(len, sides)) ** 0.5):
             cut = begin + _change(values[begin:end], first, last)
         mine = np.where(np.arange(begin, end) < cut, first, last) + np.resize(rest, end - begin)
-        kept = values[begin:end] - mine > _BEYOND
-        result[begin:end] = np.where(kept, values[begin:end], mine)
+        result[begin:end] = mine
     return result
 
 
@@ -137,10 +129,11 @@ def _change(values: Floats, first: float, last: float) -> int:
 def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes: bool | None) -> Floats:
     """Values whose blocks lie on the levels that last, less what crowding explains, where it is given."""
     where = np.flatnonzero(plain)
-    n_blocks = len(where) // _BLOCK
-    if n_blocks < 8:
+    size = int(np.clip(len(where) // _BLOCKS, _SHORT_BLOCK, _BLOCK))
+    n_blocks = len(where) // size
+    if n_blocks < _BLOCKS:
         return values
-    block = np.minimum(np.arange(len(where)) // _BLOCK, n_blocks - 1)
+    block = np.minimum(np.arange(len(where)) // size, n_blocks - 1)
     starts = segment_starts(block)
     middle = np.array([median(part) for part in np.split(values[where], starts[1:])])
     rest = values[where] - middle[block]
@@ -149,8 +142,7 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
         share = np.array([float(part.mean()) for part in np.split(crowded[where], starts[1:])])
         cost = _cost_of_crowding(middle, share)
         left = middle - cost * (share - share.min())
-        explained = np.abs(rest) <= max(cost * share.max(), _BY_CHANCE)
-        rest = np.where(explained, 0.05 * rest, rest)
+        rest = np.where(crowded[where] > CROWDED, 0.05 * rest, rest)  # as each happened to get a core or not
     price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
     levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True)
     level = _joined(levels, {True: MIN_GAP, None: _UNEXPLAINED, False: np.inf}[changes])
