@@ -79,14 +79,15 @@ def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, pla
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
     """Whether something other than the clock says that the job changed among these steps; None where nobody knows.
 
-    They are of one size of batch, where sizes are known at all; their first ones may compile for that size.
+    They are of one size of batch, where sizes are known at all; their first ones may compile for that size. A framework
+    that compiles tells of every new program.
     """
     compiles = 2 * series.compile_ps[members] > series.dur_ps[members]
     seen = kind[members][(kind[members] >= 0) & ~compiles]
-    if compiles[_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
+    if series.compile_ps[members][_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
         return True
-    known = (series.batch_elements[members] > 0).mean() >= _ALL
-    return False if known and len(seen) >= _SEEN else None
+    same_batch = (series.batch_elements[members] > 0).mean() >= _ALL
+    return False if series.compile_ps.any() or (same_batch and len(seen) >= _SEEN) else None
 
 
 def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:

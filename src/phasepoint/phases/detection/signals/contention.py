@@ -38,11 +38,14 @@ _LEAST_CROWDED = 0.02
 _LEAST_CALM, _CALM = 40, 0.08
 """Calm steps, and their part of all, from which on they stand for the others."""
 
-_SIDE = 32
+_SIDE = 48
 """Calm steps on either side of a crowded stretch that say what its steps are like."""
 
 _BLOCK, _SHORT_BLOCK, _BLOCKS = 20, 5, 8
 """Steps of a block, where blocks are compared; fewer, where the run is too short for so many blocks."""
+
+_CALMEST = 0.3
+"""Quantile of these steps that says what they are like: some of them are crowded in part, and none is too short."""
 
 _LEAST_STRETCH = 0.08
 """Part of the run that a level must last for: a choice. Shorter ones are left to the schedules, which are regular."""
@@ -80,7 +83,8 @@ def calm_values(values: Floats, crowded: Floats, plain: Bools, *, changes: bool 
         return values
     calm = plain & ~busy
     if calm.sum() >= max(_LEAST_CALM, _CALM * len(values)):
-        return _by_blocks(_by_calm_steps(values, busy, np.flatnonzero(calm)), None, plain, changes=changes)
+        calmer = _by_calm_steps(values, crowded, busy, np.flatnonzero(calm))
+        return _by_blocks(calmer, None, plain, changes=changes)
     return _by_blocks(values, crowded, plain, changes=changes)
 
 
@@ -93,36 +97,40 @@ def _with_edges(crowded: Floats) -> Bools:
     return some & np.repeat(most > CROWDED, length)
 
 
-def _by_calm_steps(values: Floats, busy: Bools, calm: Int64s) -> Floats:
-    result = values.copy()
+def _by_calm_steps(values: Floats, crowded: Floats, busy: Bools, calm: Int64s) -> Floats:
+    result, blocks = values.copy(), len(values) // _BLOCK
+    by_block = (part[: blocks * _BLOCK].reshape(blocks, _BLOCK) for part in (values, crowded))
+    lessened = values - _cost_of_crowding(*(np.median(part, axis=1) for part in by_block)) * crowded
     edges = np.flatnonzero(np.diff(busy.astype(np.int8), prepend=0, append=0))
     for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         at = int(np.searchsorted(calm, begin))
         before, after = values[calm[max(at - _SIDE, 0) : at]], values[calm[at : at + _SIDE]]
         sides = [side for side in (before, after) if len(side)]
-        levels = [median(side) for side in sides]
-        wide = max(_SIDE, (end - begin) // len(sides))
-        around = values[calm[max(at - wide, 0) : at]], values[calm[at : at + wide]]
-        rest = np.concatenate([side - level for side, level in zip(filter(len, around), levels, strict=True)])
+        levels = [float(np.quantile(side, _CALMEST)) for side in sides]
+        rest = np.concatenate([side - level for side, level in zip(sides, levels, strict=True)])
         scatter = max(1.4826 * median(np.abs(rest)), 1e-3)
-        rest = np.clip(rest, -2.5 * scatter, 2.5 * scatter)  # as calm steps wander, without their outliers
+        rest = np.clip(rest, -2.5 * scatter, 2.5 * scatter)  # as calm steps scatter, without their outliers
         first, last = levels[0], levels[-1]
         cut = begin
         if abs(last - first) > max(MIN_GAP, 4 * scatter / min(map(len, sides)) ** 0.5):
-            cut = begin + _change(values[begin:end], first, last)
-        mine = np.where(np.arange(begin, end) < cut, first, last) + np.resize(rest, end - begin)
-        result[begin:end] = mine
+            cut = begin + _change(lessened[begin:end], first, last)
+        drawn = np.random.default_rng(begin).choice(rest, end - begin)  # in turn they would make a schedule
+        result[begin:end] = np.where(np.arange(begin, end) < cut, first, last) + drawn
     return result
 
 
 def _change(values: Floats, first: float, last: float) -> int:
-    """Where in a crowded stretch the job went from one level to the other: crowding adds the same on both sides."""
-    n = len(values)
+    """Where in a crowded stretch the job went from one level to the other.
+
+    The values are less what crowding costs on average. What it costs here may be more or less, but by no more than
+    lies half-way between the levels.
+    """
+    n, most = len(values), abs(last - first) / 2
     cuts = np.unique(np.linspace(0, n, min(n, _MOST_CUTS) + 1).astype(np.int64))
     costs = []
     for cut in cuts.tolist():
         left = values - np.where(np.arange(n) < cut, first, last)
-        costs.append(float(np.abs(left - median(left)).sum()))
+        costs.append(float(np.abs(left - np.clip(median(left), -most, most)).sum()))
     return int(cuts[int(np.argmin(costs))])
 
 
@@ -144,7 +152,7 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
         left = middle - cost * (share - share.min())
         rest = np.where(crowded[where] > CROWDED, 0.05 * rest, rest)  # as each happened to get a core or not
     price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
-    levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price, shaded=True)
+    levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price)
     level = _joined(levels, {True: MIN_GAP, None: _UNEXPLAINED, False: np.inf}[changes])
     # In another order: what is left of the wandering makes no level.
     small = np.flatnonzero(np.abs(rest) < _UNEXPLAINED)
