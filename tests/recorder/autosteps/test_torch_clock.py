@@ -12,6 +12,9 @@ from phasepoint.recorder.seam.guard import Guard  # noqa: E402
 pytestmark = pytest.mark.torch
 
 
+BATCH = ["a batch"]
+
+
 class FakeLate:
     """Notes what a recording would be told."""
 
@@ -21,6 +24,7 @@ class FakeLate:
         self.leader = None
         self.guard = Guard()
         self.told = []
+        self.batches = []
 
     def source_guard(self):
         return self.guard
@@ -38,6 +42,9 @@ class FakeLate:
 
     def got(self, *, waited=True):
         self.told.append("got" if waited else "begin")
+
+    def take_batch(self, batch):
+        self.batches.append(batch)
 
     def mark(self):
         self.told += ["ask", "begin"]
@@ -70,7 +77,7 @@ class Job:
 
     def batch(self, loader):
         self.clock._ask(loader)
-        self.clock._got(loader)
+        self.clock._got(loader, BATCH)
 
     def stop(self, loader):
         self.clock._ask(loader)
@@ -81,7 +88,8 @@ class Job:
 
     def told(self):
         assert self.late.guard.reason is None
-        told, self.late.told = self.late.told, []
+        assert self.late.batches == [BATCH] * self.late.told.count("got")
+        told, self.late.told, self.late.batches = self.late.told, [], []
         return told
 
 

@@ -50,6 +50,9 @@ _CALMEST = 0.3
 _LEAST_STRETCH = 0.08
 """Part of the run that a level must last for: a choice. Shorter ones are left to the schedules, which are regular."""
 
+_WANDER = 0.06
+"""Standard deviation of a block, at least: smaller ones are of blocks that were filled, and real ones wander."""
+
 _UNEXPLAINED = float(np.log(1.3))
 """Least log difference of two levels where nothing says that the job changed: such machines wander by 1.2."""
 
@@ -152,7 +155,7 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
         left = middle - cost * (share - share.min())
         rest = np.where(crowded[where] > CROWDED, 0.05 * rest, rest)  # as each happened to get a core or not
     price = max(switch_price(n_blocks), CAP * _LEAST_STRETCH * n_blocks / 2)
-    levels = fit_levels(left, max(estimate_noise(left), 0.02), price=price)
+    levels = fit_levels(left, max(estimate_noise(left), _WANDER), price=price)
     level = _joined(levels, {True: MIN_GAP, None: _UNEXPLAINED, False: np.inf}[changes])
     # In another order: what is left of the wandering makes no level.
     small = np.flatnonzero(np.abs(rest) < _UNEXPLAINED)
