@@ -30,7 +30,7 @@ def test_the_answer_comes_first(phasepoint, runs):
     done = phasepoint("diff", runs / "base", runs / "slow")
     assert done.code == 0
     first = " ".join(done.out.split())
-    assert first.startswith("Net/Block_3 takes 50.0 % longer than its like changed")
+    assert first.startswith("Net/Block_3 takes 50.0 % longer than before, the rest of the step allowed for")
     assert "310 µs more per step (+5.8 % of the step)" in first
     same = phasepoint("diff", runs / "base", runs / "same")
     assert same.out.startswith("No change beyond noise.")

@@ -121,8 +121,8 @@ def test_a_phase_without_windows_is_borrowed_wider_and_said_so():
     low, high = intervals_of(found.phases[0])["compute"]
     assert high - low <= 2
     assert found.categories.notes == (
-        "odd (12 % of the time) had too few windows of their own: taken to be like the phase most like them, "
-        "and less sure",
+        "odd (12 % of the time) had too few windows of their own: estimated from the most similar phase, "
+        "with wider intervals",
     )
 
 

@@ -31,7 +31,7 @@ def test_every_phase_has_its_plan_or_the_reason(opened, forward):
         assert f"from the checkpoint after step {after:,}: {row.plan.forward_steps:,} steps" in html
     unreached = sum(row.plan is None for row in forward.plans)
     assert unreached == 2, [row.phase for row in forward.plans if row.plan is None]
-    assert "2 phases that no checkpoint leads to" in html
+    assert "2 phases without a checkpoint to replay from" in html
 
 
 def test_a_page_without_plans_says_why(opened):

@@ -85,7 +85,7 @@ def test_every_section_of_the_terminal_is_on_the_page(page):
         "Phases",
         "Where the clock says the time went",
         "What the steps' time went into",
-        "Phases from near",
+        "A closer look at each phase",
         "Noticed",
         "Not seen",
         "What recording cost",

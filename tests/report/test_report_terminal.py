@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 from sample_summary import sample_summary
 
+from phasepoint.findings.finding import Findings, RankedFinding
 from phasepoint.report.terminal.summary import render_phases, render_summary
 
 
@@ -19,7 +20,7 @@ def _text(render, summary, *, width=80, colour=None):
 def test_the_verdict_is_the_first_line():
     lines = _text(render_summary, sample_summary(), width=120).splitlines()
     assert lines[0] == sample_summary().verdict
-    assert lines[1] == "runs/demo · closed · 60.0 s · 1,200 steps · 1 host · phases by recurrent"
+    assert lines[1] == "runs/demo · closed · 60.0 s · 1,200 steps · 1 host"
 
 
 def test_notes_come_before_the_numbers():
@@ -46,6 +47,20 @@ def test_the_strip_in_colour_is_blocks_in_the_colours_of_the_table():
     blue = "38;2;0;114;178"
     assert f"{blue}m■" in text
     assert f"{blue};48;2;0;114;178m▌" in text
+
+
+def test_time_outside_steps_has_a_key_where_there_is_some():
+    assert "· time outside steps" in _text(render_summary, sample_summary(), width=120).splitlines()
+    strip = tuple(segment for segment in sample_summary().strip if segment.phase is not None)
+    assert "time outside steps" not in _text(render_summary, replace(sample_summary(), strip=strip), width=120)
+
+
+@pytest.mark.parametrize(("saved_ps", "count"), [(0, 0), (10**12, 1)])
+def test_findings_that_win_nothing_have_no_heading(saved_ps, count):
+    finding = RankedFinding("THIN-PROFILE", "Few", None, saved_ps, 0, saved_ps, 0, 0.0, (), "", (), "low", "")
+    found = Findings("runs/demo", 1, (finding,), (), ())
+    text = _text(lambda summary, console: render_summary(summary, console, found), sample_summary(), width=120)
+    assert text.count("What would win most") == text.count("THIN-PROFILE") == count
 
 
 def test_estimates_show_their_interval_and_measurements_say_so():

@@ -188,9 +188,9 @@ def borrowing_notes(fit: Fit, strata: Sequence[Stratum], names: Mapping[int, str
     for which, words in (
         (
             fit.cells.borrowed & known,
-            "had too few windows of their own: taken to be like the phase most like them, and less sure",
+            "had too few windows of their own: estimated from the most similar phase, with wider intervals",
         ),
-        (by_choice & known, "had no random windows: they rest on windows opened by choice"),
+        (by_choice & known, "had no random windows, only some that the recorder placed: their intervals are rough"),
     ):
         rest = [stratum for stratum, mine in zip(strata, which.tolist(), strict=True) if mine and stratum.rest_ps]
         if not rest:

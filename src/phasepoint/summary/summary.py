@@ -111,7 +111,7 @@ def _told(sort: _Sort, phases: Sequence[PhaseSummary], events: Sequence[RunEvent
     if sort.kind != PHASE:
         return sort.name
     if sort.phase_kind == "input stall":
-        return f"work in {sort.name} steps"
+        return "steps that waited for data, beside the wait"
     largest = next(phase for phase in phases if _phase_sort(phase) == sort)
     return f"{sort.name} steps{_standing_out(largest.top_ops)}"
 

@@ -243,7 +243,7 @@ def _is_own_noise(times: StepTimeMatch) -> bool:
 
 def _other_speed(ops: OpMatch, times: StepTimeMatch) -> Difference:
     ratio = times.ratio or 1.0
-    longer = f"the median step takes {format_ratio(abs(ratio - 1))} {'longer' if ratio > 1 else 'less long'}"
+    longer = f"the median step is {format_ratio(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'}"
     factor, alike = ops.factor, ops.alike_ratio
     same_way = factor is not None and abs(factor - 1) > MOST_TIME_RATIO and (factor > 1) == (ratio > 1)
     if factor is not None and alike is not None and same_way and alike >= ALIKE_RATIO:

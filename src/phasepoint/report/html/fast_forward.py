@@ -96,7 +96,7 @@ def fast_forward_section(summary: RunSummary, found: FastForward | None) -> Mark
         blocks.append(element("p", f"No phase can be replayed: {found.unavailable}.", class_="dim"))
     refused = [(row.phase, row.reason or "") for row in found.plans if row.plan is None]
     if refused:
-        title = element("summary", f"{format_counted(len(refused), 'phase')} that no checkpoint leads to")
+        title = element("summary", f"{format_counted(len(refused), 'phase')} without a checkpoint to replay from")
         blocks.append(element("details", title, facts(refused), class_="more"))
     blocks.append(replays_table(found))
     blocks.append(_compact(found))

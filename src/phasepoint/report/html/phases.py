@@ -43,7 +43,7 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
         TableColumn("period", _period, "steps", "period_steps"),
         TableColumn("input wait", lambda phase: phase.input_ps, "ps", "input_ps"),
         TableColumn("captured", lambda phase: phase.captured_steps, "count", "captured_steps"),
-        TableColumn("stands for it", _representative, "", "representative"),
+        TableColumn("example", _representative, "", "representative"),
         TableColumn("restart from", lambda phase: _path(phase.restart_from)),
     )
     table = data_table(Table(columns, summary.phases, "Phases"))
@@ -83,7 +83,7 @@ def near_section(summary: RunSummary, details: ReportDetails | None) -> Markup:
     if details is not None and details.peaks_unknown:
         blocks.append(element("p", f"No roofline: {details.peaks_unknown}.", class_="dim"))
     aside = "what their time went into; ± is a 95 % interval"
-    return section("Phases from near", aside, *blocks, anchor="near")
+    return section("A closer look at each phase", aside, *blocks, anchor="near")
 
 
 def _phase_block(

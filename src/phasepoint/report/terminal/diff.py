@@ -61,7 +61,7 @@ def answer(diff: RunDiff) -> list[str]:
         cause = "the machine may be all of it, repeated recordings would tell"
         if everything.verdict == CHANGED:
             cause = "more than recordings of one job differ by"
-        lines.append(f"Everything alike takes {_moved(everything)}{_interval(everything)}: {cause}.")
+        lines.append(f"All ops together take {_moved(everything)}{_interval(everything)}: {cause}.")
     return [printable(line) for line in lines]
 
 
@@ -69,7 +69,7 @@ def _named(row: DiffRow, step: DiffRow) -> str:
     """A place that changed, and what of the step that makes."""
     of_step = row.change_ps / step.base_ps if step.base_ps else None
     more = f"{format_ps(abs(row.change_ps))} {'more' if row.change_ps >= 0 else 'less'} per step"
-    moved = f"{shorten(row.name, 60)} takes {_moved(row)} than its like changed{_interval(row)}"
+    moved = f"{shorten(row.name, 60)} takes {_moved(row)} than before, the rest of the step allowed for{_interval(row)}"
     return f"{moved}, {more} ({_signed(of_step)} of the step)."
 
 
@@ -77,7 +77,7 @@ def _moved(row: DiffRow) -> str:
     ratio = row.change_ratio
     if ratio is None:
         return format_ps(row.run_ps)
-    return f"{format_ratio(abs(ratio))} {'longer' if ratio >= 0 else 'less long'}"
+    return f"{format_ratio(abs(ratio))} {'longer' if ratio >= 0 else 'shorter'}"
 
 
 def _interval(row: DiffRow) -> str:

@@ -163,7 +163,7 @@ def render_checkpoints(listed: CheckpointList, console: Console, *, run: str) ->
     for one in shown:
         console.print(_line(one), soft_wrap=True)
     for phase, reason in listed.unreached:
-        console.print(Text(f"no checkpoint leads to {printable(phase)}: {printable(reason)}"), soft_wrap=True)
+        console.print(Text(f"{printable(phase)} cannot be replayed: {printable(reason)}"), soft_wrap=True)
     for note in listed.notes:
         console.print(Text(f"note: {printable(note)}"), soft_wrap=True)
     if any(one.leads_to for one in listed.checkpoints):

@@ -87,7 +87,7 @@ _MOST_GAPS = 12
 def render_summary(summary: RunSummary, console: Console, findings: Findings | None = None) -> None:
     """Print a whole summary to a console, with the first findings; colour and width are the console's."""
     _print_head(summary, console)
-    if findings is not None and findings.findings:
+    if findings is not None and any(finding.saved_ps for finding in findings.findings):
         _print_section(console, "What would win most", "all of it: phasepoint findings RUN")
         render_first(findings, console)
     _print_phases(summary, console)
@@ -134,6 +134,11 @@ def _print_phases(summary: RunSummary, console: Console) -> None:
     _print_section(console, "Phases")
     console.print(_strip_line(summary, console), no_wrap=True)
     console.print(_axis_line(summary, console.width), no_wrap=True)
+    if any(segment.phase is None for segment in summary.strip):
+        key, style = phase_keys(summary.phases)[None], ""
+        if _is_coloured(console):
+            key, style = "▌", phase_colours(summary.phases)[None]
+        console.print(Text.assemble((key, style), (" time outside steps", "dim")))
     console.print(_phases_table(summary, console.width, coloured=_is_coloured(console)))
 
 

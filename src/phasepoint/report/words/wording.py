@@ -12,6 +12,7 @@ from typing import Any
 from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import RecordingCost
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.replay.checkpoints import IndexedCheckpoint, refusal
 from phasepoint.report.words.names import printable
 from phasepoint.report.words.recorded_line import processes_text, small_ratio
@@ -117,9 +118,9 @@ def headline(summary: RunSummary) -> str:
         format_ps(summary.elapsed_ps),
         format_counted(summary.steps, "step"),
         processes_text(len(summary.hosts), summary.machines),
-        f"phases by {summary.method}",
+        "" if summary.method == DEFAULT_METHOD else f"phases found by {summary.method}",
     )
-    return " · ".join(printable(part) for part in parts)
+    return " · ".join(printable(part) for part in parts if part)
 
 
 def hosts_title(summary: RunSummary) -> str:
