@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.core.errors import TableError
-from phasepoint.core.tables import TABLES, table_from_columns, table_from_rows, table_spec, validate_table
+from phasepoint.core.tables import TABLES, array_of, table_from_columns, table_from_rows, table_spec, validate_table
 
 
 @pytest.mark.parametrize("spec", TABLES.values(), ids=lambda s: s.name)
@@ -66,3 +66,9 @@ def test_values_survive_the_round_trip(values):
     rows = [{"step": i, "start_ps": a, "dur_ps": b, "kind": k} for i, (a, b, k) in enumerate(values)]
     table = table_from_rows("steps", rows)
     assert [(r["start_ps"], r["dur_ps"], r["kind"]) for r in table.to_pylist()] == values
+
+
+def test_a_number_beyond_64_bits_is_told_with_its_column():
+    assert array_of("total_ps", [1, None], pa.int64()).to_pylist() == [1, None]
+    with pytest.raises(TableError, match="column 'total_ps' holds a number beyond 64 bits"):
+        array_of("total_ps", [1 << 63], pa.int64())

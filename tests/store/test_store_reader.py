@@ -236,6 +236,43 @@ def test_a_column_that_an_older_writer_did_not_know_is_null_and_a_newer_one_is_p
     assert run.problems == ()
 
 
+def test_a_column_of_texts_that_an_older_writer_did_not_know_is_null(tmp_path: Path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=5_000)
+    row = {"path": "step-5.pt", "start_ps": 1, "dur_ps": 2, "framework": "torch"}
+    writer.append("checkpoints", table_from_rows("checkpoints", [row]))
+    writer.close()
+    (part,) = parts_of(path, "checkpoints")
+    pq.write_table(pq.ParquetFile(part).read().drop_columns(["iterator_state"]), part)
+    assert open_run(path).table("checkpoints")["iterator_state"].to_pylist() == [None]
+    pq.write_table(pq.ParquetFile(part).read().drop_columns(["path"]), part)
+    run = open_run(path)
+    assert run.table("checkpoints").num_rows == 0
+    assert "lacks column 'path'" in run.problems[0]
+
+
+def test_a_column_that_stands_there_twice_is_damage(tmp_path: Path):
+    path = run_with_steps(tmp_path, parts=1)
+    (part,) = parts_of(path, "steps")
+    table = pq.ParquetFile(part).read()
+    pq.write_table(table.append_column("step", table["step"]), part)
+    run = open_run(path)
+    assert run.table("steps").num_rows == 0
+    assert "a column stands there twice" in run.problems[0]
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_counter_without_a_number_is_left_out_and_told(tmp_path: Path, value: float):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=5_000)
+    row = {"name": "recorder.cost.total", "unit": "ps", "device": "host", "time_ps": 1, "value": value}
+    writer.append("counters", table_from_rows("counters", [row]))
+    writer.close()
+    run = open_run(path)
+    assert run.table("counters").num_rows == 0
+    assert "column 'value' holds infinity, or no number" in run.problems[0]
+
+
 @pytest.mark.parametrize(
     ("column", "value", "why"),
     [

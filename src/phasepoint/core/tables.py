@@ -552,6 +552,18 @@ def table_from_columns(name: str, columns: Mapping[str, Sequence[Any] | pa.Array
     return validate_table(name, pa.Table.from_arrays(arrays, schema=spec.schema))
 
 
+def array_of(name: str, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as an Arrow array of a column.
+
+    Raises:
+        TableError: a number is too large for it: sums of times that no job has.
+    """
+    try:
+        return pa.array(values, kind)
+    except OverflowError as error:
+        raise TableError(f"column {name!r} holds a number beyond 64 bits: the run's times are damaged") from error
+
+
 _CHUNK_ROWS = 1 << 16  # a choice: half a MB of int64, which all chunks of a column of nulls share
 
 

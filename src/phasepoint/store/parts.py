@@ -159,12 +159,14 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
     """
     try:
         texts = [c.name for c in spec.columns if pa.types.is_string(c.type)]
-        file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts)
+        file = _open_part(data, texts)
         rows = file.metadata.num_rows
         size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > MAX_PART_ROWS or size > MAX_PART_BYTES:
             raise TableError(f"{rows} rows and {size} bytes are more than a part may hold")
         present = set(file.schema_arrow.names)
+        if len(present) < len(file.schema_arrow.names):
+            raise TableError("a column stands there twice")
         _check_size(data, max(size, 8 * rows * len(present)))
         table = file.read(
             [c.name for c in spec.columns if c.name in present], use_threads=data.size > _THREADS_PAY_BYTES
@@ -183,6 +185,16 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
     table = validate_table(spec.name, table)
     _check_values(spec, table)
     return table
+
+
+def _open_part(data: pa.Buffer, texts: list[str]) -> pq.ParquetFile:
+    """The file, of whose columns those of texts are read as dictionaries; pyarrow knows no other way than by name."""
+    try:
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts)
+    except KeyError:  # one is missing: an older minor, or damage, which is told later
+        there = pq.read_schema(pa.BufferReader(data)).names
+        texts = [name for name in texts if name in there]
+        return pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, read_dictionary=texts)
 
 
 def _check_size(data: pa.Buffer, decoded_bytes: int) -> None:
@@ -218,6 +230,8 @@ def _check_values(spec: TableSpec, table: pa.Table) -> None:
             named = {str(name) for chunk in values.chunks for name in chunk.dictionary.to_pylist()}
             if strange := named.difference(CATEGORIES):
                 raise TableError(f"column 'category' holds {min(strange)!r}; expected {', '.join(CATEGORIES)}")
+        if spec.name == "counters" and column.name == "value" and not np.isfinite(values.to_numpy()).all():
+            raise TableError("column 'value' holds infinity, or no number")
         if column.unit == "ratio":
             ratios = values.to_numpy()  # NaN for null
             if np.count_nonzero((ratios >= 0) & (ratios <= MOST_RATIO)) + values.null_count < len(values):

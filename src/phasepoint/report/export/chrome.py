@@ -9,6 +9,7 @@ Source: "Trace Event Format" (Google, 2016). `ts` and `dur` are microseconds; si
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -110,6 +111,8 @@ def _counters(process: int, timeline: Timeline, origin_ps: int) -> Iterator[str]
             yield _counter(process, "input wait (% of step time)", at_ps, 100 * one.input_share)
     for series in timeline.series:
         for at_ps, value in zip(series.at_ps, series.values, strict=True):
+            if not math.isfinite(value):  # JSON has no word for it
+                continue
             yield _counter(process, f"{series.name} ({series.unit})", origin_ps + at_ps, value)
 
 

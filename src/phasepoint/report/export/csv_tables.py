@@ -7,7 +7,7 @@ answer. Every column that holds a quantity carries its unit in its name, and hol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from phasepoint.core.tables import table_spec
+from phasepoint.core.tables import array_of, table_spec
 from phasepoint.store import Run
 from phasepoint.summary.roofline import PHASE_OPS, measure_phases
 from phasepoint.summary.types import RunSummary
@@ -50,7 +50,7 @@ def csv_tables(run: Run, summary: RunSummary) -> dict[str, pa.Table]:
     return {
         "phases": pa.table(
             {
-                name: pa.array([getattr(phase, field) for phase in summary.phases], kind)
+                name: array_of(name, [getattr(phase, field) for phase in summary.phases], kind)
                 for field, name, kind in _PHASE_COLUMNS
             }
         ),
@@ -68,7 +68,9 @@ def _estimated(summary: RunSummary) -> pa.Table:
         {
             "phase": pa.array([phase for phase, _, _ in rows], pa.int64()),
             "phase_name": pa.array([name for _, name, _ in rows], pa.string()),
-            **{name: pa.array([getattr(op, field) for *_, op in rows], kind) for field, name, kind in _OP_COLUMNS},
+            **{
+                name: array_of(name, [getattr(op, field) for *_, op in rows], kind) for field, name, kind in _OP_COLUMNS
+            },
         }
     )
 

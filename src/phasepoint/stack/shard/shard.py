@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.lazy import Once
-from phasepoint.core.tables import Column
+from phasepoint.core.tables import Column, array_of
 from phasepoint.store import Run, Shard
 
 Data = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -61,6 +61,7 @@ def rows_of(columns: Sequence[Column], data: Data) -> pa.Table:
 
     Raises:
         ValueError: a column is missing or unknown, has another type, or holds null where it must be known.
+        TableError: a number is too large.
     """
     names = [column.name for column in columns]
     if not isinstance(data, Mapping):
@@ -73,7 +74,7 @@ def rows_of(columns: Sequence[Column], data: Data) -> pa.Table:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             array = values.cast(column.type)
         else:
-            array = pa.array(values, column.type)
+            array = array_of(column.name, values, column.type)
         if not column.nullable and array.null_count:
             raise ValueError(f"column {column.name!r}: {array.null_count} nulls where none may be")
         arrays.append(array)
