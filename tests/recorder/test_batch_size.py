@@ -47,13 +47,17 @@ def test_nothing_of_the_jobs_own_is_run():
         def __getitem__(self, key):
             raise AssertionError("loads from a disk")
 
+    class Fetched(list):
+        def __iter__(self):
+            raise AssertionError("loads from a disk")
+
     class Sized:
         @property
         def size(self):
             raise AssertionError("waits for a device")
 
     assert count_elements(Lazy(x=np.zeros(3))) == 3
-    assert count_elements([Sized(), np.zeros(2)]) == 2
+    assert count_elements([Sized(), Fetched([np.zeros(2)]), np.zeros(2)]) == 2
 
 
 def test_a_step_knows_how_much_its_batch_held(tmp_path):

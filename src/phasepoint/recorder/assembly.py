@@ -8,10 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S
 from phasepoint.recorder.background import Background, Flusher, Inbox, Parts
 from phasepoint.recorder.clock import epoch as process_age
 from phasepoint.recorder.clock import importing as import_cost
+from phasepoint.recorder.clock.batch_size import count_elements
 from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.clock.epoch import Clock, Epoch, start_epoch
 from phasepoint.recorder.clock.gc_clock import GcClock
@@ -220,9 +223,10 @@ def calibrate(clock: Clock) -> int:
 
     By wall time, another process that takes the core once makes it ten times as much.
     """
-    trial = StepClock(capacity=_CALIBRATION_STEPS)
+    trial, batch = StepClock(capacity=_CALIBRATION_STEPS), (np.zeros(1), np.zeros(1))
     began_ns = time.thread_time_ns()
     for _ in range(_CALIBRATION_STEPS):
         trial.ask()
         trial.got()
+        count_elements(batch)
     return (time.thread_time_ns() - began_ns) * PS_PER_NS * IN_THE_JOB // _CALIBRATION_STEPS

@@ -27,16 +27,41 @@ def count_elements(batch: Any) -> int:
     return count if count > 0 else NOT_COUNTED
 
 
-def _count(value: Any, depth: int) -> int:
-    if isinstance(value, UserDict):
-        value = value.data
-    if isinstance(value, tuple | list | dict):
-        items = dict.values(value) if isinstance(value, dict) else value
-        if depth == _MOST_DEPTH or len(items) > _MOST_ITEMS:
-            return 0
-        return sum(_count(item, depth + 1) for item in items)
-    kind = type(value)
+_ITEMS, _VALUES, _DATA, _NUMEL, _SIZE, _OTHER = range(6)
+_SORTS: dict[type, int] = {}
+"""How values of a type are counted; asked for at every step, so that each type is looked at once."""
+
+
+def _sort_of(kind: type) -> int:
+    if issubclass(kind, tuple | list):
+        plain = (tuple.__iter__, list.__iter__, tuple.__len__, list.__len__)
+        return _ITEMS if kind.__iter__ in plain and kind.__len__ in plain else _OTHER
+    if issubclass(kind, dict):
+        return _VALUES
+    if issubclass(kind, UserDict):
+        return _DATA
     if hasattr(kind, "numel"):  # PyTorch: `size` is its shape there
+        return _NUMEL
+    return _SIZE if hasattr(kind, "__array__") else _OTHER
+
+
+def _count(value: Any, depth: int) -> int:
+    kind = type(value)
+    sort = _SORTS.get(kind)
+    if sort is None:
+        sort = _SORTS[kind] = _sort_of(kind)
+    if sort == _NUMEL:
         return int(value.numel())
-    size = getattr(value, "size", None) if hasattr(kind, "__array__") else None
-    return size if type(size) is int else 0
+    if sort == _SIZE:
+        size = getattr(value, "size", None)
+        return size if type(size) is int else 0
+    if sort == _OTHER:
+        return 0
+    if sort == _DATA:
+        return _count(value.data, depth)
+    if depth == _MOST_DEPTH or len(value) > _MOST_ITEMS:
+        return 0
+    count = 0
+    for item in dict.values(value) if sort == _VALUES else value:
+        count += _count(item, depth + 1)
+    return count
