@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
-from phasepoint.recorder.clock.batch_size import NOT_COUNTED, count_elements
+from phasepoint.recorder.clock.batch_size import count_elements
+from phasepoint.recorder.clock.step_clock import NOT_KNOWN
 from phasepoint.store import open_run
 
 Pair = namedtuple("Pair", "x y")
@@ -21,12 +22,12 @@ Pair = namedtuple("Pair", "x y")
         (UserDict(x=np.zeros(5)), 5),
         (Pair(np.zeros(2), np.zeros(3)), 5),
         (np.float32(1), 1),
-        ("a name", NOT_COUNTED),
-        (None, NOT_COUNTED),
-        (range(7), NOT_COUNTED),
-        ((np.zeros(0),), NOT_COUNTED),
-        ([np.zeros(1)] * 65, NOT_COUNTED),
-        ([[[[np.zeros(1)]]]], NOT_COUNTED),
+        ("a name", NOT_KNOWN),
+        (None, NOT_KNOWN),
+        (range(7), NOT_KNOWN),
+        ((np.zeros(0),), NOT_KNOWN),
+        ([np.zeros(1)] * 65, NOT_KNOWN),
+        ([[[[np.zeros(1)]]]], NOT_KNOWN),
     ],
 )
 def test_numbers_in_the_arrays_of_a_batch(batch, count):

@@ -40,6 +40,7 @@ class Analysis:
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
         estimates: whole-run totals by category and op, of the run and of every phase.
+        crowded_ps: as `crowded_time` gives it.
     """
 
     run: Run
@@ -48,6 +49,7 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
+    crowded_ps: Int64s | None
 
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `tables` does not hold (`spans`, `instructions`) are read when asked for."""
@@ -87,19 +89,22 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     tables = {name: run.table(name) for name in TABLES_READ}
     tables["checkpoints"] = join_folders(tables["checkpoints"])
     clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
-    result = _find_phases(run, clock, tables, method)
+    crowded_ps = crowded_time(clock, tables["machine"], run.shards)
+    result = _find_phases(run, clock, tables, method, crowded_ps)
     names = {phase.id: phase.name for phase in result.phases}
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
-    return Analysis(run, tables, clock, result, names, estimate_totals(*sampled, result.labels, **more))
+    estimates = estimate_totals(*sampled, result.labels, **more)
+    return Analysis(run, tables, clock, result, names, estimates, crowded_ps)
 
 
-def _find_phases(run: Run, clock: RunClock, tables: Mapping[str, pa.Table], method: str) -> PhaseResult:
+def _find_phases(
+    run: Run, clock: RunClock, tables: Mapping[str, pa.Table], method: str, crowded_ps: Int64s | None
+) -> PhaseResult:
     steps = tables["steps"]
     if not steps.num_rows:
         none = np.empty(0, np.int64)
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool), np.empty(0))
-    crowded_ps = crowded_time(clock, tables["machine"], run.shards)
     if crowded_ps is not None:
         steps = steps.append_column("crowded_ps", pa.array(crowded_ps))
     saved = clock.rows_of(tables["checkpoints"])

@@ -31,20 +31,20 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
         return None
     looks = [_Looks(session, rows) for session, rows in zip(clock.sessions, clock.split(machine), strict=True)]
     sessions = {(shard.host, shard.attempt): shard.session for shard in shards}
-    result = np.zeros(clock.n_steps, np.int64)
-    is_known = False
+    together: dict[str, list[tuple[_Looks, int]]] = {}
     for mine in looks:
-        if mine.is_empty:
-            continue
-        own = sessions[mine.session.host, mine.session.attempt]
-        for theirs in looks:
-            other = sessions[theirs.session.host, theirs.session.attempt]
-            if theirs is not mine and not theirs.is_empty and other.owner.hostname == own.owner.hostname:
-                mine.leave_out(theirs, (own.epoch_unix_ns - other.epoch_unix_ns) * 1000)
-        rows = mine.session.rows
-        result[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
-        is_known = True
-    return result if is_known else None
+        if not mine.is_empty:
+            told = sessions[mine.session.host, mine.session.attempt]
+            together.setdefault(told.owner.hostname, []).append((mine, told.epoch_unix_ns))
+    result = np.zeros(clock.n_steps, np.int64)
+    for ranks in together.values():
+        for mine, epoch_ns in ranks:
+            for theirs, other_ns in ranks:
+                if theirs is not mine:
+                    mine.leave_out(theirs, (epoch_ns - other_ns) * 1000)
+            rows = mine.session.rows
+            result[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
+    return result if together else None
 
 
 _BEYOND_PS = float(10 * PS_PER_S)
@@ -72,25 +72,24 @@ class _Looks:
 
     def leave_out(self, other: "_Looks", later_ps: int) -> None:
         """Take what another rank ran out of what others ran; this session began so much later."""
-        ran = np.interp(self._at + later_ps, other._at, other._total("run_ps"))
+        ran = np.interp(self._at + later_ps, other._at, _running(other._added["run_ps"]))
         self._others = np.maximum(self._others - np.diff(ran), 0.0)
 
     def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> Int64s:
         """Crowded time of steps `[n]`."""
         ends = start_ps.astype(np.float64), (start_ps + dur_ps).astype(np.float64)
-        ran, others = self._between("run_ps", ends), self._sum(self._others, ends)
+        ran, others = self._sum(self._added["run_ps"], ends), self._sum(self._others, ends)
         share = others / np.maximum(others + ran, 1.0)
         if "wait_ps" in self._added:
-            waited = self._between("wait_ps", ends)
+            waited = self._sum(self._added["wait_ps"], ends)
             share = np.minimum(share, waited / np.maximum(waited + ran, 1.0))
         return np.asarray(share * dur_ps, np.int64)
 
-    def _between(self, name: str, ends: tuple[Floats, Floats]) -> Floats:
-        return self._sum(self._added[name], ends)
-
     def _sum(self, added: Floats, ends: tuple[Floats, Floats]) -> Floats:
-        total = np.concatenate(([0.0], np.cumsum(added)))
+        total = _running(added)
         return np.asarray(np.interp(ends[1], self._at, total) - np.interp(ends[0], self._at, total))
 
-    def _total(self, name: str) -> Floats:
-        return np.concatenate(([0.0], np.cumsum(self._added[name])))
+
+def _running(added: Floats) -> Floats:
+    """The total so far, at the beginning and at the end of each look, `[n_looks + 1]`."""
+    return np.concatenate(([0.0], np.cumsum(added)))

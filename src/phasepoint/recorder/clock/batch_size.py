@@ -7,14 +7,13 @@ dictionaries: nothing that loads a value, waits for a device or runs a line of t
 from collections import UserDict
 from typing import Any
 
-NOT_COUNTED = -1
-"""What `count_elements` gives where it does not know."""
+from phasepoint.recorder.clock.step_clock import NOT_KNOWN
 
 _MOST_ITEMS, _MOST_DEPTH = 64, 3
 
 
 def count_elements(batch: Any) -> int:
-    """Numbers in the arrays of a batch; `NOT_COUNTED` where it holds none, or things that are not known here.
+    """Numbers in the arrays of a batch; `NOT_KNOWN` where it holds none, or things that are not known here.
 
     Example:
         >>> import numpy as np
@@ -24,7 +23,7 @@ def count_elements(batch: Any) -> int:
         -1
     """
     count = _count(batch, 0)
-    return count if count > 0 else NOT_COUNTED
+    return count if count > 0 else NOT_KNOWN
 
 
 _ITEMS, _VALUES, _DATA, _NUMEL, _SIZE, _OTHER = range(6)

@@ -21,7 +21,6 @@ import numpy as np
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.machine import crowded_time
 from phasepoint.phases.clock.steps import sum_ps
 
 LEAST_SHARE = 0.02
@@ -35,14 +34,13 @@ def find(view: FindingsView) -> list[Finding]:
     """The time that crowded steps lasted longer than calm ones."""
     view.need_steps()
     clock = view.clock
-    crowded_ps = crowded_time(clock, view.table("machine"), view.analysis.run.shards)
+    crowded_ps = view.analysis.crowded_ps
     if crowded_ps is None:
         raise Unavailable("the run does not know what other programs did: it was recorded without looks at the machine")
     lost_ps = view.lost_to_others_ps
     total_ps = sum_ps(lost_ps)
     if total_ps < max(LEAST_SHARE * clock.wall_ps, 1):
         return []
-    waited_ps = sum_ps(np.minimum(crowded_ps, lost_ps))
     count, share = int((lost_ps > 0).sum()), total_ps / clock.wall_ps
     return [
         Finding(
@@ -50,7 +48,7 @@ def find(view: FindingsView) -> list[Finding]:
             title=f"other programs on the machine cost {format_ps(total_ps)}, {format_ratio(share)} of the run: "
             f"{format_count(count)} of {format_count(clock.n_steps)} steps waited for cores",
             claim=Claim("excess", lost_ps),
-            low_ps=min(waited_ps, total_ps),
+            low_ps=sum_ps(np.minimum(crowded_ps, lost_ps)),
             high_ps=round(MOST_LOST * total_ps),
             phase=view.phase_of_most(lost_ps),
             remedy="give the job cores of its own: stop what else runs there, reserve the machine, or pin both sides "
