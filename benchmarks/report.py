@@ -141,8 +141,8 @@ def lap(name):
     global begin
     laps[name], begin = time.perf_counter() - begin, time.perf_counter()
 run = open_run({path!r}); analysis = analyse_run(run); lap("analysis")
-summary = summarize(analysis); lap("summary")
-findings = findings_document(judge_analysis(analysis)); lap("findings")
+found = judge_analysis(analysis); findings = findings_document(found); lap("findings")
+summary = summarize(analysis, found.verdict); lap("summary")
 timeline = build_timeline(run, summary); lap("timeline")
 details = build_details(analysis, summary); lap("details")
 summary_html(summary, timeline, findings, details); lap("page")

@@ -14,11 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phasepoint.findings import summarize_run as summarize_run
     from phasepoint.phases import detect_phases as detect_phases
     from phasepoint.recorder import record as record
     from phasepoint.recorder import start as start
     from phasepoint.sources.ingest.opened import open_run as open_run
-    from phasepoint.summary import summarize_run as summarize_run
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ _HOMES = {
     "start": "phasepoint.recorder",
     "open_run": "phasepoint.sources.ingest.opened",
     "detect_phases": "phasepoint.phases",
-    "summarize_run": "phasepoint.summary",
+    "summarize_run": "phasepoint.findings",
 }
 
 __all__ = ["__version__", "detect_phases", "open_run", "record", "start", "summarize_run"]
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
         _teach_notebook()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in {"phases", "store", "sources", "recorder", "report", "stack", "summary", "estimates"}:
+    if name in {"phases", "store", "sources", "recorder", "report", "stack", "summary", "findings", "estimates"}:
         return import_module(f"phasepoint.{name}")
     raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")
 

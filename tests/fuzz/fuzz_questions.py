@@ -45,7 +45,7 @@ def ask_run(path, random):
     with suppress(PhasepointError):
         analysis = analyse_run(run)
         n_steps = analysis.clock.n_steps
-        summary = summarize(analysis)
+        summary = summarize(analysis, judge_analysis(analysis).verdict)
         _check_sums(summary)
         random.choice((_phases, _summary, _findings, _report, _csv, _chrome))(analysis, summary)
     with suppress(PhasepointError):

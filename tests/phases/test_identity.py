@@ -6,8 +6,8 @@ from run_tables import MS
 from test_summary import S, steps_of, write_shard
 
 from phasepoint.findings import judge_run
+from phasepoint.findings.judge import summarize_run
 from phasepoint.store import create_run, open_run
-from phasepoint.summary.summary import summarize_run
 
 MEASURED = ("checkpoint", "compiling", "input stall", "input wait", "recording", "outside steps")
 """Names of measured parts and of the phases that detection finds by measuring."""
@@ -42,7 +42,7 @@ def test_a_phase_and_a_stretch_by_the_name_of_a_measured_part(tmp_path, name):
     assert [(e.kind, e.first_step) for e in summary.events] == [(e.kind, e.first_step) for e in expected.events]
     names = [part.name for part in summary.account.parts]
     assert len(set(names)) == len(names), "the reader can tell the parts from each other"
-    assert summary.verdict == expected.verdict.replace(f"{PLAIN} steps", f"{name} steps").replace(
+    assert summary.time_went == expected.time_went.replace(f"{PLAIN} steps", f"{name} steps").replace(
         f"{PLAIN}, outside", f"{name}, outside"
     )
 

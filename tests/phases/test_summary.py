@@ -8,12 +8,12 @@ import pytest
 from run_tables import MS
 
 from phasepoint.core.tables import table_from_columns, table_from_rows
+from phasepoint.findings.judge import summarize_run
 from phasepoint.phases.clock.accounting import _within
 from phasepoint.store import create_run, open_run, open_shard
 from phasepoint.summary.analysis import analyse_run
 from phasepoint.summary.details import compare_methods
 from phasepoint.summary.roofline import measure_phases
-from phasepoint.summary.summary import summarize_run
 
 S = 1000 * MS
 EPOCH_NS = 1_700_000_000 * 10**9
@@ -194,13 +194,13 @@ def test_a_run_with_a_stall(path):
     assert sum(phase.total_ps for phase in summary.phases) == summary.inside_ps
 
 
-def test_the_verdict_names_the_largest_parts_first(path):
+def test_what_the_time_went_into_names_the_largest_parts_first(path):
     stalled_run(path)
-    verdict = summarize_run(open_run(path)).verdict
-    assert verdict.startswith("36 % of 7.00 s went into train steps (conv.1 in Conv_0 100 % of their op time); ")
-    assert "29 % compiling" in verdict
-    assert "waiting for input, most of it in steps 100–149" in verdict
-    assert "21 % outside steps" in verdict
+    told = summarize_run(open_run(path)).time_went
+    assert told.startswith("36 % of 7.00 s went into train steps (conv.1 in Conv_0 100 % of their op time); ")
+    assert "29 % compiling" in told
+    assert "waiting for input, most of it in steps 100–149" in told
+    assert "21 % outside steps" in told
 
 
 def test_events_are_told_where_they_were(path):
@@ -270,7 +270,11 @@ def test_more_than_two_thousand_stretches_are_drawn_together(path):
 def test_no_windows_leaves_the_clock(path):
     write_shard(path, steps=steps_of(np.full(50, 10 * MS)), close_after_s=0.5)
     summary = summarize_run(open_run(path))
-    assert summary.verdict == "100 % of 500 ms went into train steps"
+    assert summary.verdict.startswith(
+        "NOT KNOWN: nothing stands out in the times of the steps, but no step was captured, so what its time goes into "
+        "is not known. Next: record a longer job, with capture windows"
+    )
+    assert summary.time_went == "100 % of 500 ms went into train steps"
     assert any(note.startswith("nothing was captured") for note in summary.notes)
     assert {p.name: p.total_ps for p in summary.categories.parts if p.total_ps} == {"unattributed": 500 * MS}
     assert summary.input_wait_ps is None
@@ -280,18 +284,20 @@ def test_no_windows_leaves_the_clock(path):
 def test_no_steps_says_what_to_do(path):
     write_shard(path, close_after_s=3)
     summary = summarize_run(open_run(path))
-    assert summary.verdict == "no training step was recorded in 3.00 s"
+    assert summary.verdict.startswith(
+        "NOT KNOWN: no training step was recorded in 3.00 s. Next: record the loop itself: `with phasepoint.record("
+    )
     assert summary.notes[0].startswith(
         "no training step was recorded in 3.00 s. Record the loop itself: `with phasepoint"
     )
-    assert (summary.not_enough.code, summary.not_enough.text) == ("no-steps", summary.verdict)
+    assert (summary.not_enough.code, summary.not_enough.text) == ("no-steps", summary.time_went)
     assert summary.phases == ()
     assert [segment.name for segment in summary.strip] == ["outside steps"]
 
 
 def test_a_run_that_nobody_wrote_to(path):
     summary = summarize_run(open_run(path))
-    assert summary.verdict == "nothing was recorded: no steps and no time"
+    assert summary.verdict == "Nothing was recorded: no steps and no time."
     assert summary.notes[0] == "no process has written anything yet"
     assert summary.hosts == ()
     assert summary.reference_host is None
@@ -339,7 +345,8 @@ def test_hosts_are_added_and_the_straggler_is_named(path):
     summary = summarize_run(open_run(path))
     assert summary.wall_ps == 4 * S
     assert summary.elapsed_ps == S
-    assert summary.verdict.startswith("60 % of 4 × 1.00 s went into train steps")
+    assert summary.verdict.startswith("STRAGGLER: host 2 is late: 4.00 ms a step, most of it compute; it costs 960 ms")
+    assert summary.time_went.startswith("60 % of 4 × 1.00 s went into train steps")
     assert [(host.host, host.straggler) for host in summary.hosts] == [(0, False), (1, False), (2, True), (3, False)]
     assert summary.hosts[2].slower == pytest.approx(0.8)
     assert summary.phases[0].steps == 240

@@ -5,9 +5,9 @@ import functools
 import pytest
 from recorder_fakes import run_script
 
+from phasepoint.findings import summarize_run
 from phasepoint.recorder.background import Flusher
 from phasepoint.store import open_run
-from phasepoint.summary import summarize_run
 
 HEAD = """
 import atexit, os, signal, sys, threading, time

@@ -25,8 +25,8 @@ def opened(tmp_path_factory):
     """A small run made through the store, opened, with its summary and its timeline."""
     from made_run import made_run
 
+    from phasepoint.findings import summarize_run
     from phasepoint.store import open_run
-    from phasepoint.summary import summarize_run
     from phasepoint.summary.timeline import build_timeline
 
     run = open_run(made_run(tmp_path_factory.mktemp("report") / "made"))

@@ -46,7 +46,10 @@ def page(html):
 
 
 def test_the_verdict_is_the_headline(page, opened):
-    assert page.text["h1"][0].replace("\xa0", " ") == opened[1].verdict
+    summary = opened[1]
+    assert page.text["h1"][0].replace("\xa0", " ") == summary.verdict.removesuffix(summary.advice).rstrip()
+    assert summary.advice.startswith("Next: ")
+    assert [text for text in page.text["p"] if text.replace("\xa0", " ") == summary.advice]
 
 
 def test_names_never_become_elements(page):

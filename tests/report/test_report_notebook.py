@@ -10,7 +10,7 @@ from phasepoint.report.export.short import register_display, run_card, summary_c
 def test_the_card_says_what_the_summary_says():
     html = summary_card(sample_summary())
     text = re.sub(r"<[^>]+>", " ", html).replace("&nbsp;", " ")
-    assert "61 % of 60.0 s was compute" in text
+    assert "INPUT-BOUND: the device waits 12.0 s for data, 20 % of the run. Next: give the loader" in text
     assert re.search(r"data movement\s+4\.0 %\s+2\.28 s", text)
     assert re.search(r"train\s+80\.7 %\s+1,139\s+40\.4 ms", text)
 

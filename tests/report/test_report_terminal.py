@@ -7,6 +7,7 @@ from sample_summary import sample_summary
 
 from phasepoint.findings.finding import Findings, RankedFinding
 from phasepoint.report.terminal.summary import render_phases, render_summary
+from phasepoint.summary.types import Verdict
 
 
 def _text(render, summary, *, width=80, colour=None):
@@ -18,9 +19,11 @@ def _text(render, summary, *, width=80, colour=None):
 
 
 def test_the_verdict_is_the_first_line():
-    lines = _text(render_summary, sample_summary(), width=120).splitlines()
-    assert lines[0] == sample_summary().verdict
-    assert lines[1] == "runs/demo · closed · 60.0 s · 1,200 steps · 1 host"
+    summary = sample_summary()
+    lines = _text(render_summary, summary, width=200).splitlines()
+    assert lines[0] == summary.verdict
+    assert lines[1] == summary.time_went
+    assert lines[2] == "runs/demo · closed · 60.0 s · 1,200 steps · 1 host"
 
 
 def test_notes_come_before_the_numbers():
@@ -57,8 +60,8 @@ def test_time_outside_steps_has_a_key_where_there_is_some():
 
 @pytest.mark.parametrize(("saved_ps", "count"), [(0, 0), (10**12, 1)])
 def test_findings_that_win_nothing_have_no_heading(saved_ps, count):
-    finding = RankedFinding("THIN-PROFILE", "Few", None, saved_ps, 0, saved_ps, 0, 0.0, (), "", (), "low", "")
-    found = Findings("runs/demo", 1, (finding,), (), ())
+    finding = RankedFinding("THIN-PROFILE", "Few", None, saved_ps, saved_ps, saved_ps, 0, 0.0, (), "", (), "low", "")
+    found = Findings("runs/demo", 1, Verdict("NOT KNOWN: few."), (finding,), (), ())
     text = _text(lambda summary, console: render_summary(summary, console, found), sample_summary(), width=120)
     assert text.count("What would win most") == text.count("THIN-PROFILE") == count
 

@@ -101,9 +101,10 @@ def open_summary(path: str, method: str, *, say_empty: bool = True) -> "tuple[Ru
         StoreError: as `open_converted`.
     """
     analysis = open_analysis(path, method, say_empty=say_empty)
+    from phasepoint.findings.judge import judge_analysis
     from phasepoint.summary.summary import summarize
 
-    return analysis.run, summarize(analysis)
+    return analysis.run, summarize(analysis, judge_analysis(analysis).verdict)
 
 
 def local_folder(path: str) -> Path:

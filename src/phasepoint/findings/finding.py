@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import PhasepointError
-from phasepoint.summary.types import Shortfall
+from phasepoint.summary.types import Shortfall, Verdict
 
 FINDINGS_VERSION = 1
 """Version of the JSON layout; it grows when a field changes its meaning or goes."""
@@ -68,7 +68,8 @@ class Finding:
         high_ps: upper end of it.
         phase: name of the phase concerned most, None where it concerns the whole run or none.
         layers: module paths or op names concerned, the most expensive first.
-        remedy: the call or the flag to change, in words and code.
+        remedy: the call or the flag to change, in words and code. Its first clause, up to a semicolon, is what to do
+            first, and begins with a verb.
         evidence: rows that show it.
         confidence: high, medium or low.
         wrong_if: what would make it wrong, one sentence.
@@ -130,6 +131,7 @@ class Findings:
     Attributes:
         run: path of the run.
         wall_ps: the run's wall time, of which the shares are.
+        verdict: what limits the run and what to do next; its first bound is the first finding.
         findings: the most recoverable time first.
         unavailable: rules that could not judge.
         clear: codes of the rules that judged and found nothing.
@@ -138,6 +140,7 @@ class Findings:
 
     run: str
     wall_ps: int
+    verdict: Verdict
     findings: tuple[RankedFinding, ...]
     unavailable: tuple[CannotJudge, ...]
     clear: tuple[str, ...]

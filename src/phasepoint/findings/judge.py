@@ -1,4 +1,4 @@
-"""`judge_run`: every rule over one view of the run.
+"""`judge_run`: every rule over one view of the run; `summarize_run`: what they come to, with all that the run shows.
 
 Ranking: the most recoverable time first, and no picosecond counted twice.
 """
@@ -12,18 +12,21 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.findings.finding import CannotJudge, Finding, Findings, RankedFinding, Unavailable
 from phasepoint.findings.table import RULES
+from phasepoint.findings.verdict import write_verdict
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis, analyse_run
+from phasepoint.summary.summary import summarize
+from phasepoint.summary.types import RunSummary
 
 
 def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> tuple[RankedFinding, ...]:
     """Findings by the time each wins beyond those before it; one that wins nothing more is left in, with 0.
 
-    In each turn the finding that still wins most is taken. Of the same part of a step only the larger claim counts, and
-    all claims on a step together win no more than it lasted; claims between steps are taken one after another up to the
-    time that there is.
+    In each turn the finding that still wins most is taken, those that may win nothing at all after all others. Of the
+    same part of a step only the larger claim counts, and all claims on a step together win no more than it lasted;
+    claims between steps are taken one after another up to the time that there is.
 
     Args:
         findings: of one run.
@@ -36,7 +39,7 @@ def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> 
     waiting, ranked = list(findings), []
     while waiting:
         wins = [_win(finding, taken.get(finding.claim.part), left_ps, outside_ps) for finding in waiting]
-        best = max(range(len(waiting)), key=lambda i: (wins[i][0].sum() + wins[i][1], -i))
+        best = max(range(len(waiting)), key=lambda i: (_is_sure(waiting[i]), wins[i][0].sum() + wins[i][1], -i))
         finding, (by_step, between_ps) = waiting.pop(best), wins[best]
         part = finding.claim.part
         taken[part] = np.maximum(taken.get(part, np.zeros_like(dur_ps)), finding.claim.by_step)
@@ -44,6 +47,11 @@ def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> 
         outside_ps -= between_ps
         ranked.append(_ranked(finding, int(by_step.sum()) + between_ps, wall_ps))
     return tuple(ranked)
+
+
+def _is_sure(finding: Finding) -> bool:
+    """Whether it wins something whatever the sample was."""
+    return finding.low_ps > 0 or not finding.claim.total_ps
 
 
 def _win(finding: Finding, taken: Int64s | None, left_ps: Int64s, outside_ps: int) -> tuple[Int64s, int]:
@@ -111,6 +119,27 @@ def judge_run(run: Run, *, method: str = DEFAULT_METHOD) -> Findings:
     return judge_analysis(analyse_run(run, method=method))
 
 
+def summarize_run(run: Run, *, method: str = DEFAULT_METHOD) -> RunSummary:
+    """What limits a run, what its time went into, how sure that is, and what was not seen.
+
+    Args:
+        run: an opened run whose captures are converted.
+        method: how phases are found, a key of `phasepoint.phases.METHODS`.
+
+    Raises:
+        ValueError: an unknown method.
+        StoreError: the run's tables cannot be read.
+
+    Example:
+        >>> from phasepoint import open_run
+        >>> summary = summarize_run(open_run("runs/my-job"))
+        >>> summary.steps, [phase.name for phase in summary.phases]
+        (200, ['train-1', 'input stall', 'train-2', 'compile'])
+    """
+    analysis = analyse_run(run, method=method)
+    return summarize(analysis, judge_analysis(analysis).verdict)
+
+
 def judge_analysis(analysis: Analysis) -> Findings:
     """As `judge_run`, of a run that is analysed already."""
     view = FindingsView(analysis)
@@ -132,6 +161,7 @@ def judge_analysis(analysis: Analysis) -> Findings:
     return Findings(
         analysis.run.path,
         wall_ps,
+        write_verdict(view, told),
         told,
         tuple(unavailable),
         (*clear, *quiet),

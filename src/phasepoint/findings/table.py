@@ -36,6 +36,7 @@ class Rule:
     module: str
     of_job: bool = True
     saved: tuple[float, float] | None = None
+    bound: str | None = None
 
     @property
     def find(self) -> Find:
@@ -44,26 +45,26 @@ class Rule:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("INPUT-STALL", "host.input_stall", saved=(0.8, 1.4)),
-    Rule("HOST-DISPATCH", "host.host_dispatch", saved=(0.5, 1.5)),
-    Rule("SYNC-EVERY-STEP", "host.sync_every_step", saved=(0.7, 1.7)),
-    Rule("TINY-KERNELS", "device.tiny_kernels", saved=(0.5, 2)),
-    Rule("DEVICE-IDLE", "host.device_idle", saved=(0.55, 2.4)),
-    Rule("EXPOSED-COMMUNICATION", "device.exposed_communication", saved=(0.5, 4)),
-    Rule("STRAGGLER", "host.straggler", saved=(0.4, 3)),
-    Rule("RECOMPILE", "run.recompile", saved=(0.95, 1.1)),
-    Rule("COMPILE-SHARE", "run.compile_share", saved=(0.75, 1.1)),
-    Rule("CHECKPOINT-STALL", "run.checkpoint_stall", saved=(0.65, 1.2)),
-    Rule("EVAL-SHARE", "run.eval_share", saved=(0.95, 1.1)),
-    Rule("DATA-MOVEMENT", "device.data_movement", saved=(0.4, 1.6)),
-    Rule("LOW-PRECISION", "device.low_precision", saved=(0.7, 1.4)),
-    Rule("MEMORY-BOUND", "device.memory_bound", saved=(0.3, 4)),
-    Rule("POOR-TILING", "device.poor_tiling"),
-    Rule("SLOW-STEPS", "run.slow_steps", saved=(0.85, 1.3)),
-    Rule("SLOW-MACHINE", "run.slow_machine"),
-    Rule("DRIFT", "run.drift", saved=(0.4, 1.7)),
+    Rule("INPUT-STALL", "host.input_stall", saved=(0.8, 1.4), bound="INPUT-BOUND"),
+    Rule("HOST-DISPATCH", "host.host_dispatch", saved=(0.5, 1.5), bound="HOST-BOUND"),
+    Rule("SYNC-EVERY-STEP", "host.sync_every_step", saved=(0.7, 1.7), bound="HOST-BOUND"),
+    Rule("TINY-KERNELS", "device.tiny_kernels", saved=(0.5, 2), bound="HOST-BOUND"),
+    Rule("DEVICE-IDLE", "host.device_idle", saved=(0.55, 2.4), bound="HOST-BOUND"),
+    Rule("EXPOSED-COMMUNICATION", "device.exposed_communication", saved=(0.5, 4), bound="COMMUNICATION-BOUND"),
+    Rule("STRAGGLER", "host.straggler", saved=(0.4, 3), bound="STRAGGLER"),
+    Rule("RECOMPILE", "run.recompile", saved=(0.95, 1.1), bound="COMPILE-BOUND"),
+    Rule("COMPILE-SHARE", "run.compile_share", saved=(0.75, 1.1), bound="COMPILE-BOUND"),
+    Rule("CHECKPOINT-STALL", "run.checkpoint_stall", saved=(0.65, 1.2), bound="CHECKPOINT-BOUND"),
+    Rule("EVAL-SHARE", "run.eval_share", saved=(0.95, 1.1), bound="EVALUATION-BOUND"),
+    Rule("DATA-MOVEMENT", "device.data_movement", saved=(0.4, 1.6), bound="MEMORY-BOUND"),
+    Rule("LOW-PRECISION", "device.low_precision", saved=(0.7, 1.4), bound="COMPUTE-BOUND"),
+    Rule("MEMORY-BOUND", "device.memory_bound", saved=(0.3, 4), bound="MEMORY-BOUND"),
+    Rule("POOR-TILING", "device.poor_tiling", bound="COMPUTE-BOUND"),
+    Rule("SLOW-STEPS", "run.slow_steps", saved=(0.85, 1.3), bound="SLOW STEPS"),
+    Rule("SLOW-MACHINE", "run.slow_machine", bound="SLOW MACHINE"),
+    Rule("DRIFT", "run.drift", saved=(0.4, 1.7), bound="SLOWING DOWN"),
     Rule("MEMORY-GROWTH", "run.memory_growth"),
-    Rule("GC-PAUSE", "host.gc_pause", saved=(0.95, 1.1)),
+    Rule("GC-PAUSE", "host.gc_pause", saved=(0.95, 1.1), bound="HOST-BOUND"),
     Rule("THIN-PROFILE", "run.thin_profile", of_job=False),
 )
 

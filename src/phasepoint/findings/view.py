@@ -30,6 +30,13 @@ class FindingsView(Once):
 
     analysis: Analysis
 
+    def of_framework(self, *, torch: str, jax: str) -> str:
+        """The words for the run's framework; both where it is not known, or where the run used both."""
+        used = self.analysis.run.manifest.frameworks
+        if ("torch" in used) != ("jax" in used):
+            return torch if "torch" in used else jax
+        return f"PyTorch: {torch}; JAX: {jax}"
+
     @property
     def clock(self) -> RunClock:
         """The steps of every host and attempt."""

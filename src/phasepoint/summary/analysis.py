@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.estimates.estimates import Estimates, estimate_totals
+from phasepoint.phases.clock.accounting import account_time
+from phasepoint.phases.clock.breakdown import ClockAccount
 from phasepoint.phases.clock.checkpoint_folders import join_folders
 from phasepoint.phases.clock.machine import crowded_time
 from phasepoint.phases.clock.steps import RunClock, StepSeries, last_seen_ps, read_clock
@@ -57,6 +59,11 @@ class Analysis:
         if known is None and name not in self._more:
             self._more[name] = self.run.table(name)
         return self._more[name] if known is None else known
+
+    @cached_property
+    def account(self) -> ClockAccount:
+        """Where the wall time of all sessions went, as the step clock saw it."""
+        return account_time(self.clock, self.labels, self.names, self.tables)
 
     @cached_property
     def shortfall(self) -> Shortfall | None:

@@ -1,4 +1,4 @@
-"""`summarize_run`: everything that the first screen shows: the verdict, each phase, and how sure their numbers are."""
+"""`summarize`: everything that the first screen shows: the verdict, each phase, and how sure their numbers are."""
 
 import re
 from collections import Counter
@@ -18,7 +18,6 @@ from phasepoint.phases.clock.accounting import (
     NAMED,
     OUTSIDE,
     PHASE,
-    account_time,
     closed,
     recording_cost,
 )
@@ -26,9 +25,8 @@ from phasepoint.phases.clock.breakdown import ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import HostWait, compare_hosts, median_error_ps
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
-from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
-from phasepoint.summary.analysis import Analysis, analyse_run
+from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import count_not_seen, newest_states, noted_budget, session_notes
 from phasepoint.summary.run_events import RunView, tell_events
 from phasepoint.summary.timeline import build_strip
@@ -40,17 +38,18 @@ from phasepoint.summary.types import (
     RunEvent,
     RunSummary,
     Shortfall,
+    Verdict,
 )
 
 LEAST_SHARE = 0.02
 """Parts below 2 % of the time are left to the table, except that the largest part is always named."""
 MAX_PARTS = 5
-"""Parts that the verdict names at most: a choice, it is one sentence."""
+"""Parts that the sentence names at most: a choice."""
 
 _STEPS_MISSING = ("no-steps", "steps-missed")
 
 
-def write_verdict(
+def tell_time(
     account: ClockAccount,
     phases: Sequence[PhaseSummary],
     events: Sequence[RunEvent],
@@ -211,33 +210,18 @@ def _restart_from(checkpoints: Sequence[CheckpointSummary], attempt: int, step: 
     return max(before, key=lambda c: (c.attempt, c.step or 0, -c.host), default=None)
 
 
-def summarize_run(run: Run, *, method: str = DEFAULT_METHOD) -> RunSummary:
-    """What a run's time went into, how sure that is, and what was not seen: `summarize` of `analyse_run`.
+def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
+    """Everything that the first screen shows. A run without steps has a summary too: it says so, and what to do.
 
     Args:
-        run: an opened run whose captures are converted.
-        method: how phases are found, a key of `phasepoint.phases.METHODS`.
-
-    Raises:
-        ValueError: an unknown method.
-        StoreError: the run's tables cannot be read.
-
-    Example:
-        >>> from phasepoint import open_run
-        >>> summary = summarize_run(open_run("runs/my-job"))
-        >>> summary.steps, [phase.name for phase in summary.phases]
-        (200, ['train-1', 'input stall', 'train-2', 'compile'])
+        analysis: of the run.
+        verdict: what the findings come to (`findings.judge.judge_analysis`).
     """
-    return summarize(analyse_run(run, method=method))
-
-
-def summarize(analysis: Analysis) -> RunSummary:
-    """Everything that the first screen shows. A run without steps has a summary too: it says so, and what to do."""
     run, tables, clock = analysis.run, analysis.tables, analysis.clock
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
     phases = summarize_phases(clock, result, estimates, checkpoints)
-    account = account_time(clock, labels, names, tables)
+    account = analysis.account
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
     events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))
     not_seen = count_not_seen(
@@ -255,7 +239,11 @@ def summarize(analysis: Analysis) -> RunSummary:
     summary = RunSummary(
         version=SUMMARY_VERSION,
         run=run.path,
-        verdict=write_verdict(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps, not_enough=not_enough),
+        verdict=verdict.text,
+        advice=verdict.advice,
+        bounds=verdict.bounds,
+        is_healthy=verdict.is_healthy,
+        time_went=tell_time(account, phases, events, hosts=len(hosts), elapsed_ps=elapsed_ps, not_enough=not_enough),
         state=next((state for state in ("killed", "live") if state in newest_states(clock)), "closed"),
         notes=(*_notes(analysis, not_seen, not_enough), *run.notes, *result.notes),
         method=result.method,

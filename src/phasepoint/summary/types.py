@@ -213,6 +213,57 @@ class Shortfall:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """One thing that limits the run: a finding worth 5 % of it or more; where there is none, what most time went into.
+
+    Attributes:
+        word: what it is bound by, in capitals, as the verdict begins: INPUT-BOUND, COMPUTE-BOUND, SLOW MACHINE, …
+        cause: what limits it, one sentence without its full stop, with its time and its share of the run.
+        share: of the run's wall time.
+        time_ps: the time that it takes.
+        code: of the finding that says so; None where none does.
+        next_step: what to do first, without its full stop; None where there is nothing to do.
+        saved_ps: time that the next step should win; None where it wins none by itself.
+        low_ps: lower end of the 95 % interval of `saved_ps`; None likewise.
+        high_ps: upper end of it; None likewise.
+        confidence: high, medium or low.
+    """
+
+    word: str
+    cause: str
+    share: float
+    time_ps: int
+    code: str | None
+    next_step: str | None
+    saved_ps: int | None
+    low_ps: int | None
+    high_ps: int | None
+    confidence: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What limits a run, and what to do about it.
+
+    Attributes:
+        limit: what limits it, one sentence; its first words are those of the first bound.
+        advice: what to do next and what else limits it, one to three short sentences; empty where there is nothing.
+        bounds: the largest first; empty where too little is known to say.
+        is_healthy: whether nothing is left to win that is worth 5 % of the run.
+    """
+
+    limit: str
+    advice: str = ""
+    bounds: tuple[Bound, ...] = ()
+    is_healthy: bool = False
+
+    @property
+    def text(self) -> str:
+        """All of it, as it is printed."""
+        return f"{self.limit} {self.advice}".rstrip()
+
+
+@dataclass(frozen=True)
 class Recorded:
     """What a recording holds, the moment it ends.
 
@@ -240,7 +291,11 @@ class RunSummary:
     Attributes:
         version: layout of this summary.
         run: path of the run.
-        verdict: what the time went into, in one sentence with shares of `wall_ps`.
+        verdict: what limits the run and what to do, in one to three sentences.
+        advice: the last of them, from `Next: ` on; empty where there is nothing to do.
+        bounds: the verdict as values, the largest first.
+        is_healthy: whether nothing is left to win that is worth 5 % of the run.
+        time_went: what the time went into, in one sentence with shares of `wall_ps`.
         state: closed, live or killed; of several hosts the worst.
         notes: what the reader must know first: still recording, killed, nothing captured, what to do.
         method: how phases were found.
@@ -273,6 +328,8 @@ class RunSummary:
     version: int
     run: str
     verdict: str
+    advice: str
+    time_went: str
     state: str
     notes: tuple[str, ...]
     method: str
@@ -295,6 +352,8 @@ class RunSummary:
     cost: RecordingCost
     environment: tuple[tuple[str, str], ...]
     machines: int = 1
+    bounds: tuple[Bound, ...] = ()
+    is_healthy: bool = False
     not_enough: Shortfall | None = None
     steps_from: str | None = None
     steps_per_call: int | None = None

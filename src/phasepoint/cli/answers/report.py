@@ -67,7 +67,8 @@ def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[st
         from phasepoint.findings.judge import judge_analysis
         from phasepoint.summary.summary import summarize
 
-        summary, found = summarize(analysis), judge_analysis(analysis)
+        found = judge_analysis(analysis)
+        summary = summarize(analysis, found.verdict)
         if form == "html":
             return build_page(analysis, summary, found, all_methods=all_methods)
         from phasepoint.report.documents import fast_forward_document, findings_document

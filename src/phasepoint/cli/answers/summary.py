@@ -27,20 +27,22 @@ def phases(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = 
 def summary(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = False) -> None:
     """Say what a run's time went into.
 
-    The first line is the verdict. Below it: what would win most (all of it: `phasepoint findings`), the phases in
-    time, where the time went with 95 % intervals, the ops behind it, what was not seen, and what recording cost.
+    The first line is the verdict: what limits the run, and what to do. Below it: what would win most (all of it:
+    `phasepoint findings`), the phases in time, where the time went with 95 % intervals, the ops behind it, what was
+    not seen, and what recording cost.
     """
+    from phasepoint.findings.judge import judge_analysis
     from phasepoint.summary.summary import summarize
 
     analysis = open_analysis(path, method, say_empty=False)
-    result = summarize(analysis)
+    found = judge_analysis(analysis)
+    result = summarize(analysis, found.verdict)
     if as_json:
         write_document("summary", result)
         return
-    from phasepoint.findings.judge import judge_analysis
     from phasepoint.report.terminal.summary import render_summary
 
-    render_summary(result, result_console(), judge_analysis(analysis))
+    render_summary(result, result_console(), found)
 
 
 Code = Annotated[str | None, typer.Argument(metavar="CODE", help="A finding's code; all of them if left out.")]

@@ -66,7 +66,8 @@ def demo(
     sys.stderr.write(f"training for about {seconds:.0f} s under the recorder, into {out}\n")
     run_training(str(out), seconds=seconds, budget=share, seed=seed)
     analysis = open_analysis(str(out), DEFAULT_METHOD)
-    summary, found = summarize(analysis), judge_analysis(analysis)
+    found = judge_analysis(analysis)
+    summary = summarize(analysis, found.verdict)
     planted = check_planted(summary, read_truth(str(out)))
     page = out / "report.html"
     write_text(page, [build_page(analysis, summary, found)[0]], force=True)

@@ -1,4 +1,7 @@
-"""Matrix products that ran in captured steps: element type, dimensions, work, bytes, and the device's peaks."""
+"""Matrix products that ran in captured steps: element type, dimensions, work, bytes, and the device's peaks.
+
+And how near to its peak the device worked as a whole.
+"""
 
 from dataclasses import dataclass
 
@@ -111,3 +114,46 @@ def _dims(graph: ProgramGraph, product: Node) -> tuple[int, int, int, int] | Non
     if rest or not batch or (left // k) % batch or (right // k) % batch:
         return None
     return batch, left // k // batch, right // k // batch, k
+
+
+LEAST_KNOWN = 0.5
+"""Ratio of the ops' time whose bytes must be known: else what they reached says little of the step (a choice)."""
+
+
+@dataclass(frozen=True)
+class PeakShare:
+    """What was reached.
+
+    Attributes:
+        ratio: of the peak, 0 to 1, over all time in which the device worked.
+        is_of_memory: whether the peak is the memory's bandwidth.
+    """
+
+    ratio: float
+    is_of_memory: bool
+
+
+def peak_share(view: FindingsView) -> PeakShare | None:
+    """What the device reached while it worked; None where its peaks, or the work of most ops, are not known.
+
+    An op could have run in max(its products at the peak of their type, its bytes at the memory's bandwidth). Which of
+    the two is longer for most of the time is the roof, and the sum of it, of the time that the ops took, the ratio.
+    """
+    ops = view.once(read_device_ops)
+    self_ps, count = ops.of_kinds(ops.self_ps).astype(np.float64), ops.of_kinds(ops.count)
+    of_compute, of_memory = np.zeros(len(ops.kinds)), np.zeros(len(ops.kinds))
+    for product in matrix_ops(view):
+        rate = product.spec.flop_per_s.get(product.element_type) if product.spec is not None else None
+        if rate is not None:
+            of_compute[product.index] = product.flop * count[product.index] / rate.value * PS_PER_S
+    for index, kind in enumerate(ops.kinds):
+        graph, spec = graph_of(view, kind), spec_of(view, kind)
+        node = graph.nodes.get(kind.op) if graph is not None else None
+        if node is not None and node.bytes is not None and spec is not None:
+            of_memory[index] = node.bytes * count[index] / spec.memory_bytes_per_s.value * PS_PER_S
+    known = (of_compute > 0) | (of_memory > 0)
+    if not known.any() or self_ps[known].sum() < LEAST_KNOWN * self_ps.sum():
+        return None
+    is_of_memory = bool(self_ps[of_memory > of_compute].sum() > self_ps.sum() / 2)
+    reached = float((of_memory if is_of_memory else of_compute).sum() / self_ps.sum())
+    return PeakShare(reached, is_of_memory) if reached <= 1.0 else None

@@ -45,6 +45,7 @@ def summary_markdown(
         fast_forward: what can be replayed; without it, or with no plan, that section is left out.
     """
     blocks = [f"**{markdown_text(summary.verdict)}**", markdown_text(headline(summary))]
+    blocks += [markdown_text(summary.time_went)] if summary.time_went not in summary.verdict else []
     blocks += [markdown_text(steps_line(summary))] if steps_line(summary) else []
     blocks += [f"> {markdown_text(note)}" for note in summary.notes]
     if findings is not None:
@@ -131,7 +132,7 @@ def summary_card(summary: RunSummary) -> str:
 
 def run_card(run: Run) -> str:
     """A run's summary as HTML for a notebook's output cell; what is not converted yet takes no part, and is said."""
-    from phasepoint.summary.summary import summarize_run
+    from phasepoint.findings.judge import summarize_run
 
     return summary_card(summarize_run(run))
 

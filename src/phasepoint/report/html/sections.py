@@ -75,7 +75,9 @@ def head_section(summary: RunSummary, advice: Markup) -> Markup:
     return element(
         "header",
         element("p", headline(summary), class_="dim"),
-        element("h1", summary.verdict),
+        element("h1", summary.verdict.removesuffix(summary.advice).rstrip()),
+        *([element("p", summary.advice, class_="advice")] if summary.advice else []),
+        *([element("p", summary.time_went)] if summary.time_went not in summary.verdict else []),
         *([element("p", steps_line(summary), class_="dim")] if steps_line(summary) else []),
         *notes,
         advice,

@@ -14,7 +14,7 @@ MOST_FIRST = 3
 
 def render_first(found: Findings, console: Console) -> None:
     """Print the first findings, a line each."""
-    for finding in [f for f in found.findings if f.saved_ps][:MOST_FIRST]:
+    for finding in [f for f in found.findings if f.low_ps][:MOST_FIRST]:
         worth = f"{format_ps(finding.saved_ps)} ({format_ratio(finding.share)})"
         console.print(
             Text.assemble((f"{worth:>18}  ", "bold"), (f"{finding.code}  ", "cyan"), printable(finding.title))
@@ -23,12 +23,14 @@ def render_first(found: Findings, console: Console) -> None:
 
 def render_findings(found: Findings, console: Console) -> None:
     """Print findings, most recoverable time first; then what could not be judged, and what is clear."""
-    if found.not_enough is not None:
+    console.print(Text(printable(found.verdict.text), style="bold"))
+    console.print()
+    if found.not_enough is not None and found.not_enough.text not in found.verdict.text:
         console.print(Text(printable(f"Not enough to judge: {found.not_enough.text}."), style="bold"))
         console.print(Padding(Text.assemble(("do: ", "dim"), printable(found.not_enough.remedy)), (0, 0, 0, 3)))
         console.print()
     elif not found.findings:
-        console.print(Text("Nothing found that would win 0.5 % of the run's time or more.", style="bold"))
+        console.print(Text("No rule found anything that would win 0.5 % of the run's time."))
     for number, finding in enumerate(found.findings, 1):
         if number > 1:
             console.print()
@@ -63,6 +65,8 @@ def _worth(finding: RankedFinding) -> str:
     if not finding.alone_ps:
         return ""
     interval = f"{format_ps(finding.low_ps)} to {format_ps(finding.high_ps)}"
+    if not finding.low_ps:
+        return f"may win up to {format_ps(finding.high_ps)}, or nothing: too little was seen"
     worth = f"wins {format_ps(finding.saved_ps)} ({format_ratio(finding.share)} of the run; {interval})"
     if finding.alone_ps > finding.saved_ps:
         worth += f", {format_ps(finding.alone_ps)} if it were done alone"

@@ -87,7 +87,7 @@ _MOST_GAPS = 12
 def render_summary(summary: RunSummary, console: Console, findings: Findings | None = None) -> None:
     """Print a whole summary to a console, with the first findings; colour and width are the console's."""
     _print_head(summary, console)
-    if findings is not None and any(finding.saved_ps for finding in findings.findings):
+    if findings is not None and any(finding.low_ps for finding in findings.findings):
         _print_section(console, "What would win most", "all of it: phasepoint findings RUN")
         render_first(findings, console)
     _print_phases(summary, console)
@@ -116,6 +116,8 @@ def render_phases(summary: RunSummary, console: Console) -> None:
 
 def _print_head(summary: RunSummary, console: Console) -> None:
     console.print(Text(printable(summary.verdict), style="bold"))
+    if summary.time_went not in summary.verdict:
+        console.print(Text(printable(summary.time_went)))
     console.print(Text(headline(summary), style="dim"))
     if line := steps_line(summary):
         console.print(Text(line, style="dim"))

@@ -79,7 +79,7 @@ def find(view: FindingsView) -> list[Finding]:
             high_ps=max(most.high_ps, claimed.high_ps),
             phase=view.phase_of_most(claimed.by_step),
             layers=tuple(dict.fromkeys(_place(view, kind) for kind in largest)),
-            remedy=_remedy(max(reasons, key=lambda r: reasons[r] if r else -1)),
+            remedy=_remedy(view, max(reasons, key=lambda r: reasons[r] if r else -1)),
             evidence=(Evidence(f"in the captured steps: {'; '.join(told)}", "ops", _QUERY),),
             confidence=confidence_of(claimed),
             wrong_if="the copy pays for itself: the op that follows would be slower on the data as it was",
@@ -123,14 +123,16 @@ def _place(view: FindingsView, kind: OpKind) -> str:
     return kind.layer or (node.source if node is not None else None) or kind.op
 
 
-def _remedy(reason: str | None) -> str:
+def _remedy(view: FindingsView, reason: str | None) -> str:
     if reason == TRANSFER:
-        return (
-            "keep data on the device: DataLoader(pin_memory=True) with .to(device, non_blocking=True), jax.device_put "
-            "of the next batch ahead of the step, and fetch nothing back in the loop"
+        return view.of_framework(
+            torch="copy batches ahead of the step: DataLoader(pin_memory=True) and .to(device, non_blocking=True); "
+            "fetch nothing back in the loop",
+            jax="put the next batch on the device ahead of the step (jax.device_put); fetch nothing back in the loop",
         )
-    return (
-        "keep one layout from end to end: einsum or dot_general over the axes as they are instead of transpose/permute "
-        "with contiguous(), channels last for convolutions (torch.channels_last, NHWC), donate_argnums for what is "
-        "updated"
+    return view.of_framework(
+        torch="keep one layout from end to end: channels last for convolutions (torch.channels_last), no permute with "
+        "contiguous(); torch.einsum over the axes as they are",
+        jax="keep one layout from end to end: einsum or dot_general over the axes as they are, NHWC for convolutions; "
+        "donate_argnums for what is updated",
     )

@@ -68,9 +68,12 @@ def find(view: FindingsView) -> list[Finding]:
             high_ps=found.high_ps,
             phase=view.phase_of_most(claimed_ps),
             layers=named,
-            remedy="start collectives in buckets during the backward pass: DistributedDataParallel(bucket_cap_mb=25), "
-            "FSDP backward_prefetch=BACKWARD_PRE; JAX on GPU: --xla_gpu_enable_latency_hiding_scheduler=true; or "
-            "exchange less: bfloat16 gradients, accumulation over several batches",
+            remedy=view.of_framework(
+                torch="exchange gradients while the backward pass runs: DistributedDataParallel(bucket_cap_mb=25), "
+                "FSDP backward_prefetch=BACKWARD_PRE",
+                jax="let XLA hide collectives behind compute: --xla_gpu_enable_latency_hiding_scheduler=true on GPUs",
+            )
+            + "; exchange less: bfloat16 gradients, accumulation over several batches",
             evidence=(_evidence(named, listed),),
             confidence="medium",
             wrong_if="the collectives wait for a late device that was not captured, or (on CPUs) need the cores that "

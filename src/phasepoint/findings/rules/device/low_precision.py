@@ -133,8 +133,12 @@ def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: lis
             high_ps=found.high_ps,
             phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(kind.layer or kind.op for kind in largest[:5])),
-            remedy="compute products in a narrower type: torch.set_float32_matmul_precision('high') or torch.autocast("
-            "device, dtype=torch.bfloat16); flax dtype=jnp.bfloat16; without jax_enable_x64 or float64 arrays",
+            remedy=view.of_framework(
+                torch="compute products in a narrower type: torch.set_float32_matmul_precision('high'), or "
+                "torch.autocast(device, dtype=torch.bfloat16)",
+                jax="compute products in a narrower type: dtype=jnp.bfloat16 in the layers; no jax_enable_x64, no "
+                "float64 arrays",
+            ),
             evidence=(
                 Evidence(
                     f"products in {types}: {', '.join(k.op for k in largest[:3])}", "ops", _QUERY.format(ops=listed)

@@ -95,8 +95,11 @@ def _told(view: FindingsView, found: RunTime, ops: list[str], layers: list[str],
             high_ps=found.high_ps,
             phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(layers)),
-            remedy="make one kernel of the chain: torch.compile(model) or the fused function (F.gelu, F.layer_norm, "
-            "Adam(fused=True)); one jax.jit around the whole step, without optimization_barrier between the ops",
+            remedy=view.of_framework(
+                torch="make one kernel of the chain: torch.compile(model), or the fused function (F.gelu, "
+                "F.layer_norm, Adam(fused=True))",
+                jax="make one kernel of the chain: one jax.jit around the whole step, without optimization_barrier",
+            ),
             evidence=(Evidence(f"{what}: {', '.join(ops[:5])}", "ops", _QUERY.format(ops=listed)),),
             confidence="medium",
             wrong_if="what is written between the ops must be kept for the backward pass, or they work on other arrays",

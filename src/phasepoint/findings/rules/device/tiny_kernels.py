@@ -57,8 +57,11 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime) -> Finding:
         high_ps=lost.high_ps,
         phase=view.phase_of_most(lost.by_step),
         layers=host.tiny_names,
-        remedy="do the work on larger arrays at once: jax.vmap instead of lax.map or a Python loop, "
-        "lax.scan(…, unroll=8); PyTorch a batched call (torch.bmm, torch._foreach_*) or torch.compile",
+        remedy=view.of_framework(
+            torch="do the work in one batched call: torch.bmm, torch._foreach_* or torch.compile",
+            jax="do the work on larger arrays at once: jax.vmap instead of lax.map or a Python loop; "
+            "lax.scan(…, unroll=8)",
+        ),
         evidence=(
             Evidence(
                 f"{format_counted(tiny, 'execution')} of at most {TINY_TOLD} in the median captured step",

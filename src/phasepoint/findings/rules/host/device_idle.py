@@ -55,7 +55,8 @@ def _finding(view: FindingsView, lost: RunTime, idle_ps: Int64s) -> Finding:
         high_ps=lost.high_ps,
         phase=view.phase_of_most(lost.by_step),
         remedy="move what the loop does between its steps (logging, metrics, files, Python) to another thread or "
-        "process, or do it every 50 steps; issue the next step before looking at the last one's result",
+        "process, or do it every 50 steps; py-spy dump shows what it is; issue the next step before looking at the "
+        "last one's result",
         evidence=(
             Evidence(
                 f"{format_count(steps)} of {format_count(len(idle_ps))} captured steps have such idle time",

@@ -70,8 +70,11 @@ def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
         low_ps=lost.low_ps,
         high_ps=lost.high_ps,
         phase=view.phase_of_most(lost.by_step),
-        remedy="issue fewer, larger pieces: JAX one jax.jit around the whole step, jax.vmap or jax.tree.map inside it; "
-        'PyTorch torch.compile(mode="reduce-overhead"), CUDA graphs, one call on a stacked tensor instead of a loop',
+        remedy=view.of_framework(
+            torch='issue fewer, larger pieces: torch.compile(mode="reduce-overhead") or CUDA graphs around the step; '
+            "fused or foreach optimizers, one call on a stacked tensor instead of a loop",
+            jax="put the whole step under one jax.jit; jax.vmap or jax.tree.map inside it instead of loops over arrays",
+        ),
         evidence=(
             Evidence(
                 f"{format_count(round(launches))} launches in the median captured step",

@@ -52,8 +52,12 @@ def find(view: FindingsView) -> list[Finding]:
             low_ps=max(total_ps - (part.total_ps - part.low_ps), 0),
             high_ps=total_ps + (part.high_ps - part.total_ps),
             phase=view.phase_of_most(claimed_ps),
-            remedy="load ahead in other processes: PyTorch DataLoader(num_workers=4, prefetch_factor=4, "
-            "persistent_workers=True); JAX: grain worker processes, or a thread that puts the next batch on the device",
+            remedy=view.of_framework(
+                torch="give the loader worker processes: DataLoader(num_workers=4, prefetch_factor=4, "
+                "persistent_workers=True)",
+                jax="load the next batches while the device works: worker processes (grain), or a thread that calls "
+                "jax.device_put ahead of the step",
+            ),
             evidence=(_waits(clock),),
             confidence="high" if view.captured.row.size else "medium",
             wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",

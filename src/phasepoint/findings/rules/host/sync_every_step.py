@@ -57,9 +57,11 @@ def _finding(view: FindingsView, lost: RunTime, waits: int, steps: int) -> Findi
         low_ps=lost.low_ps,
         high_ps=lost.high_ps,
         phase=view.phase_of_most(lost.by_step),
-        remedy="fetch results every 50 steps instead of every step: keep the loss on the device (losses.append(loss); "
-        "jax.device_get(losses); PyTorch loss.detach(), .item() only when logging), and call block_until_ready only "
-        "at the end",
+        remedy=view.of_framework(
+            torch="fetch results every 50 steps: keep loss.detach() on the device and call .item() only to log it",
+            jax="fetch results every 50 steps: append losses to a list and call jax.device_get on it to log them; call "
+            "block_until_ready only at the end",
+        ),
         evidence=(
             Evidence(
                 f"{format_count(waits)} waits in {format_count(steps)} captured steps",

@@ -55,8 +55,11 @@ def find(view: FindingsView) -> list[Finding]:
             low_ps=int(spent_ps * LOW_SAVES),
             high_ps=spent_ps,
             phase=view.phase_of_most(claimed_ps),
-            remedy='keep compiled programs on disk: JAX jax.config.update("jax_compilation_cache_dir", "…"); PyTorch '
-            "TORCHINDUCTOR_CACHE_DIR; put equal layers into one (jax.lax.scan)",
+            remedy=view.of_framework(
+                torch="keep compiled programs on disk: set TORCHINDUCTOR_CACHE_DIR",
+                jax='keep compiled programs on disk: jax.config.update("jax_compilation_cache_dir", "…"); put equal '
+                "layers into one (jax.lax.scan)",
+            ),
             evidence=(
                 Evidence(
                     f"{format_count(steps)} {'step' if steps == 1 else 'steps'} compiled for 5 ms or more",

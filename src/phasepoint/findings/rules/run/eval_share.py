@@ -59,8 +59,8 @@ def find(view: FindingsView) -> list[Finding]:
             low_ps=total_ps // 2,
             high_ps=total_ps,
             phase=view.phase_of_most(claimed_ps),
-            remedy="evaluate half as often or on a part of the data, with larger batches and without gradients "
-            "(torch.inference_mode(); a jitted step that returns sums), or in a job of its own that follows the "
+            remedy="evaluate half as often, or on half of the data; with larger batches and without gradients "
+            "(torch.inference_mode(); a jitted step that returns sums); or in a job of its own that follows the "
             "checkpoints",
             evidence=_evidence(passes),
             confidence="high",
