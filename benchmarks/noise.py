@@ -20,7 +20,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -83,12 +83,12 @@ def plan_of(number: int, *, changed: bool, first: int) -> Plan:
 
 
 @contextmanager
-def beside(plan: Plan) -> Iterator[None]:
-    """The neighbours, while the block runs."""
-    times = ["--on", str(plan.on_s), "--off", str(plan.off_s)] if plan.on_s else []
+def running_beside(kinds: Sequence[str], *, on_s: float, off_s: float, seed: int) -> Iterator[None]:
+    """Neighbours, while the block runs; without end where `on_s` is 0."""
+    times = ["--on", str(on_s), "--off", str(off_s)] if on_s else []
     running = [
-        subprocess.Popen([sys.executable, HERE / "noise_neighbours.py", kind, *times, "--seed", str(plan.seed + i)])
-        for i, kind in enumerate(plan.neighbours)
+        subprocess.Popen([sys.executable, HERE / "noise_neighbours.py", kind, *times, "--seed", str(seed + i)])
+        for i, kind in enumerate(kinds)
     ]
     try:
         yield
@@ -104,7 +104,7 @@ def run_job(plan: Plan, out: Path) -> Mapping[str, Any]:
     record = [] if plan.two_lines else ["-m", "phasepoint", "record", "--out", str(out), "--"]
     python = [] if plan.two_lines else [sys.executable]
     command = [sys.executable, *record, *python, str(HERE / "noise_jobs.py"), json.dumps(job)]
-    with beside(plan):
+    with running_beside(plan.neighbours, on_s=plan.on_s, off_s=plan.off_s, seed=plan.seed):
         done = subprocess.run(
             command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=300, check=False
         )
