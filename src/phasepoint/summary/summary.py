@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
+from phasepoint.summary.differences import tell_differences
 from phasepoint.summary.enough import count_not_seen, newest_states, noted_budget, session_notes
 from phasepoint.summary.run_events import RunView, tell_events
 from phasepoint.summary.timeline import build_strip
@@ -147,9 +149,15 @@ def summarize_phases(
     result: PhaseResult,
     estimates: Estimates,
     checkpoints: Sequence[CheckpointSummary],
+    *,
+    steps: pa.Table,
 ) -> tuple[PhaseSummary, ...]:
-    """One row per phase, largest share of the time inside steps first."""
-    rows = [_summarize(clock, result, phase, estimates, checkpoints) for phase in result.phases]
+    """One row per phase, largest share of the time inside steps first; `steps` as the run's table has them."""
+    differ = tell_differences(result, steps, estimates)
+    rows = [
+        replace(_summarize(clock, result, phase, estimates, checkpoints), differs=differ.get(phase.id))
+        for phase in result.phases
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.total_ps, row.id)))
 
 
@@ -220,7 +228,7 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
     run, tables, clock = analysis.run, analysis.tables, analysis.clock
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
-    phases = summarize_phases(clock, result, estimates, checkpoints)
+    phases = summarize_phases(clock, result, estimates, checkpoints, steps=tables["steps"])
     account = analysis.account
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
     events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))

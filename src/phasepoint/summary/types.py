@@ -44,6 +44,7 @@ class PhaseSummary:
         restart_step: step of that checkpoint.
         top_ops: by self time, the largest first, `other` last; empty where nothing was captured.
         breakdown: total_ps by category.
+        differs: what tells it from the largest phase of its kind, in words; None for that one, and for an only one.
     """
 
     id: int
@@ -70,6 +71,7 @@ class PhaseSummary:
     restart_step: int | None
     top_ops: tuple[OpTime, ...]
     breakdown: Breakdown
+    differs: str | None = None
 
 
 @dataclass(frozen=True)

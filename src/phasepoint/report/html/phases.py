@@ -30,7 +30,8 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
 
     def name(phase: PhaseSummary) -> Markup:
         shown = element("a", phase.name, href=f"#phase-{phase.id}") if phase.id in near else phase.name
-        return join([swatch(colours[phase.id]), " ", shown])
+        differs = [element("div", phase.differs, class_="dim")] if phase.differs else []
+        return join([swatch(colours[phase.id]), " ", shown, *differs])
 
     columns = (
         TableColumn("phase", name),

@@ -142,6 +142,9 @@ def _print_phases(summary: RunSummary, console: Console) -> None:
             key, style = "▌", phase_colours(summary.phases)[None]
         console.print(Text.assemble((key, style), (" time outside steps", "dim")))
     console.print(_phases_table(summary, console.width, coloured=_is_coloured(console)))
+    for phase in summary.phases[:_MOST_PHASES]:
+        if phase.differs:
+            console.print(Text(printable(f"  {phase.name}: {phase.differs}"), style="dim"))
 
 
 def _is_coloured(console: Console) -> bool:
