@@ -289,3 +289,16 @@ def test_hosts_whose_steps_vary_apart_prove_more_than_one():
     alone = hosts_half_width(share[:1], together=True)
     assert hosts_half_width(share, together=True) / alone < 0.6
     assert hosts_half_width(share, together=False) / alone < 0.5
+
+
+def test_damaged_times_beyond_64_bits_together_still_close():
+    """Found by fuzzing run directories: three parts of 2^62 ps each added up to less than nothing."""
+    dur, parts, labels = noisy_run(50, np.random.default_rng(0))
+    windows, breakdowns = captured_tables(parts, [(i, 5 * i, 5) for i in range(6)])
+    wall = breakdowns.column("wall_ps").to_numpy().copy()
+    wall[:3] = 2**62
+    index = breakdowns.schema.get_field_index("wall_ps")
+    damaged = breakdowns.set_column(index, "wall_ps", pa.array(wall))
+    found = estimate_totals(steps_table(dur), windows, damaged, labels)
+    assert sum(parts_of(found.categories).values()) == int(dur.sum())
+    assert all(time_ps >= 0 for time_ps in parts_of(found.categories).values())

@@ -79,7 +79,9 @@ def read_captured(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table) ->
     known[known] = window[known] == first[of_row[known]]
     row, index = np.unique(of_row[known], return_inverse=True)
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
-    np.add.at(walls, (index, _categories(breakdowns)[known]), read_numbers(breakdowns, "wall_ps")[known])
+    # No part of a step lasts longer than the step: damaged times would else exceed 64 bits together.
+    wall_ps = np.minimum(read_numbers(breakdowns, "wall_ps")[known], steps.dur_ps[of_row[known]])
+    np.add.at(walls, (index, _categories(breakdowns)[known]), wall_ps)
     # Devices that a step's rows name: distinct pairs of step and device.
     codes, names = encode_column(breakdowns.column("device").filter(pa.array(known)))
     pairs = np.unique(index * (len(names) + 1) + codes + 1)
