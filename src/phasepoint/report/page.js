@@ -1,6 +1,6 @@
 /*
 Built from web/ by `make web`; do not edit.
-sources sha256:79c7ddd3f23bc0135fd8c6b6345a0cf72035dd6cab28cc78a76dd4a6e7cf40b8
+sources sha256:6791c1dd2c80e96ab4a782903384e445f74b0d15f2ba1b416659376213fde2d9
 lock sha256:61209b94465a4361e17abb9f0951e708562ce87236c8d2dee32f43c0d3bc2c7b
 Contains uPlot 1.6.32, MIT licence:
 

@@ -55,8 +55,12 @@ def findings_section(summary: RunSummary, findings: Mapping[str, Any] | None) ->
 
 def _finding(index: int, one: Finding, run: str, anchors: Mapping[str, str]) -> Markup:
     share = f" · {format_ratio(one['share'])}"
-    # A finding may be worth telling and win no time by itself: that too little was recorded, say.
-    win = element("span", element("strong", _seconds(one["seconds"])), share, class_="win") if one["seconds"] else ""
+    # A finding may be worth telling and win no time by itself (that too little was recorded, say), or none for sure.
+    win: Content = ""
+    if one["seconds_low"]:
+        win = element("span", element("strong", _seconds(one["seconds"])), share, class_="win")
+    elif one["seconds"]:
+        win = element("span", f"up to {_seconds(one['seconds_high'])}, or nothing", class_="win")
     title = element("span", one["title"], class_="title")
     head = element("summary", title, win, element("span", one["remedy"], class_="remedy"))
     said = _facts(one, anchors)
@@ -72,6 +76,7 @@ def _facts(one: Finding, anchors: Mapping[str, str]) -> list[tuple[Content, Cont
     """The lines above the evidence; what a finding does not say has no line."""
     seconds, low, high = (_seconds(one[name]) for name in ("seconds", "seconds_low", "seconds_high"))
     won = f"{seconds} (95 % interval {low} – {high}), {format_ratio(one['share'])} of the run"
+    won = won if one["seconds_low"] else f"up to {high}, or nothing: too little was seen"
     said: list[tuple[Content, Content]] = [("could be won", won), ("rule", element("code", one["code"]))]
     if one.get("phase"):
         anchor = anchors.get(one["phase"])

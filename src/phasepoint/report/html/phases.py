@@ -30,8 +30,7 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
 
     def name(phase: PhaseSummary) -> Markup:
         shown = element("a", phase.name, href=f"#phase-{phase.id}") if phase.id in near else phase.name
-        differs = [element("div", phase.differs, class_="dim")] if phase.differs else []
-        return join([swatch(colours[phase.id]), " ", shown, *differs])
+        return join([swatch(colours[phase.id]), " ", shown])
 
     columns = (
         TableColumn("phase", name),
@@ -48,7 +47,8 @@ def phases_section(summary: RunSummary, details: ReportDetails | None) -> Markup
         TableColumn("restart from", lambda phase: _path(phase.restart_from)),
     )
     table = data_table(Table(columns, summary.phases, "Phases"))
-    return section("Phases", "classes of steps that behave alike", table, anchor="phases")
+    differ = [element("p", f"{phase.name}: {phase.differs}", class_="dim") for phase in summary.phases if phase.differs]
+    return section("Phases", "classes of steps that behave alike", table, *differ, anchor="phases")
 
 
 def _period(phase: PhaseSummary) -> Cell:

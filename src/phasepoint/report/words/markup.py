@@ -1,6 +1,7 @@
 """HTML from text: everything that is not written here goes through `escape`, so names can never become markup."""
 
 import html
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ class Markup:
 _PROSE = {"h1", "p", "li", "small", "dd"}
 """Elements of running text."""
 
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|×|[nµm]?s|min|h|d|[KMGT]?i?B)(?!\w))")
+"""The blank between a number and its unit."""
+
 Content = str | Markup
 """Text, which is escaped where it is used, or markup, which is not."""
 
@@ -29,12 +33,12 @@ def escape(content: Content) -> str:
 def element(tag: str, *content: Content, **attributes: str | float) -> Markup:
     """`<tag attributes>content</tag>`; `class_` is `class`, and `_` in a name stands for `-`.
 
-    In running text a percent sign stays on the line of its number.
+    In running text a unit stays on the line of its number.
     """
     names = {key: key.rstrip("_").replace("_", "-") for key in attributes}
     named = "".join(f' {names[key]}="{escape(str(value))}"' for key, value in attributes.items())
     inside = "".join(map(escape, content))
-    return Markup(f"<{tag}{named}>{inside.replace(' %', '&nbsp;%') if tag in _PROSE else inside}</{tag}>")
+    return Markup(f"<{tag}{named}>{_UNIT.sub('&nbsp;', inside) if tag in _PROSE else inside}</{tag}>")
 
 
 def join(parts: Iterable[Content], separator: str = "") -> Markup:
