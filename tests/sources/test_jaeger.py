@@ -97,6 +97,21 @@ def test_xsp_steps_launches_and_counters():
     assert (metric["span"], metric["name"], metric["value"]) == (relu["span"], "flop_count_sp", 4096.0)
 
 
+@pytest.mark.parametrize(
+    "tag", [{"grid_dim": f"[{2**63} 1 1]"}, {"block_dim": f"[1 {10**30} 1]"}, {"static_sharedMemory": f"{2**63 - 1}"}]
+)
+def test_dimensions_beyond_64_bits_are_not_known(tag):
+    """Found by fuzzing."""
+    spans = [
+        one | {"tags": [{"key": t["key"], "value": tag.get(t["key"], t["value"])} for t in one["tags"]]}
+        for one in xsp_spans()
+    ]
+    launches = read(*spans).launches.to_pylist()
+    assert len(launches) == 3
+    known = [(one["grid"], one["block"], one["shared_bytes"]) for one in launches]
+    assert all(sum(fact is None for fact in one) == 1 for one in known), known
+
+
 def test_parents_are_those_that_spans_name():
     capture = read(
         span("request", 0, 100), span("late child", 90, 50, parent="request", process="p2"), span("other", 10, 20)

@@ -120,7 +120,7 @@ def _execution(name: str, tags: Mapping[str, Any]) -> SpanFacts:
         _integer(tags.get("bytes", tags.get("byte_count"))),
         _three(tags.get("grid_dim")),
         _three(tags.get("block_dim")),
-        MISSING if MISSING in (static, dynamic) else static + dynamic,
+        MISSING if MISSING in (static, dynamic) else _integer(static + dynamic),
         {key: number for key, number in numbers.items() if not _IDS.search(key)},
     )
 
@@ -162,4 +162,4 @@ def _number(value: Any) -> float | None:
 
 def _three(value: Any) -> tuple[int, int, int]:
     match = _THREE.fullmatch(value) if isinstance(value, str) else None
-    return (int(match[1]), int(match[2]), int(match[3])) if match else (MISSING,) * 3
+    return (_integer(match[1]), _integer(match[2]), _integer(match[3])) if match else (MISSING,) * 3
