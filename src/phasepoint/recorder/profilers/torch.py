@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
+from phasepoint.recorder.profilers.open_ranges import OpenRanges
 from phasepoint.recorder.profilers.torch_layers import LayerEvents, UserProfiler
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import (
@@ -122,6 +123,7 @@ class TorchSession:
     def __init__(self, *, force_public: bool = False) -> None:
         self._user = UserProfiler()
         self._layers = LayerEvents()
+        self._ranges = OpenRanges()
         self._engine = _PublicEngine() if force_public else _choose_engine()
         self._thread: int | None = None
         self._calls: MainThreadCalls | None = None
@@ -148,14 +150,20 @@ class TorchSession:
         """Start capturing this thread, and marking layers; torch has no programs, so `with_programs` changes nothing.
 
         Raises:
-            ProfilerBusyError: the user's own profiler is prepared or running.
+            ProfilerBusyError: the user's own profiler is prepared or running; a range of the job's that an earlier
+                capture saw begin is still open, or a backward pass runs: a capture must not begin there.
         """
         if self.busy():
             raise ProfilerBusyError("the job's own torch profiler is running; this window is left out")
+        if not self._ranges.are_left:
+            raise ProfilerBusyError("a record_function that began in the window before had not ended yet")
+        if not _is_outside_backward():
+            raise ProfilerBusyError("a backward pass was running")
         with self._user.left_alone():
             self._engine.start(with_cuda=sys.modules["torch"].cuda.is_initialized())
         self._thread = threading.get_ident()
         self._layers.install()
+        self._ranges.capture_begins()
 
     def stop(self) -> PendingCapture:
         """Stop capturing. What it returns writes Kineto's JSON; it holds the interpreter for about 4 ms a MB.
@@ -166,6 +174,7 @@ class TorchSession:
         if self._thread != threading.get_ident():
             raise RecordError("the torch profiler can be stopped only on the thread that started it")
         self._thread = None
+        self._ranges.capture_ends()
         if self._is_interrupting:
             self._layers.pause()
         else:
@@ -197,8 +206,7 @@ class TorchSession:
         return context
 
     def _act(self) -> None:
-        task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", None)
-        if self._action is None or task_id is None or task_id() != _NO_GRAPH_TASK:
+        if self._action is None or not _is_outside_backward(unless_known=False):
             return
         self._is_interrupting = True
         try:
@@ -227,6 +235,12 @@ class TorchSession:
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
         """Call `before_start()` before any of torch's own profilers is prepared or started, on the thread that does."""
         return self._user.watch(before_start)
+
+
+def _is_outside_backward(*, unless_known: bool = True) -> bool:
+    """Whether no backward pass runs on this thread; `unless_known` where this torch cannot say."""
+    task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", None)
+    return unless_known if task_id is None else task_id() == _NO_GRAPH_TASK
 
 
 class _Engine(Protocol):
