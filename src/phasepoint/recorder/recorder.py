@@ -349,6 +349,8 @@ class Recorder:
         """
         self._has_begun = True
         ranks = ranks_of_job()
+        if ranks is not None:
+            self._background.sync_clock.install()
         if ranks is not None and isinstance(self._planner, WindowPlanner):
             from phasepoint.recorder.windows.ranked import RankedPlanner
 
