@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed of the first job; development uses 100 and more")
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--clean", type=int, default=10)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of the late ones only these")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--judge", type=Path, help="judge the runs of a folder again")
@@ -169,6 +170,8 @@ def main() -> None:
     for late, jobs in ((True, args.jobs), (False, args.clean)):
         for number in range(args.first, args.first + jobs):
             plan = plan_of(number, late=late, seconds=args.seconds)
+            if late and plan.job.kind not in args.kinds:
+                continue
             name = f"{'late' if late else 'clean'}-{number}"
             with tempfile.TemporaryDirectory(prefix="phasepoint-stragglers-") as folder:
                 out = (args.judge or args.keep or Path(folder)) / name

@@ -3,8 +3,10 @@
     RANK=1 WORLD_SIZE=2 … python stragglers_jobs.py '{"framework": "torch", "kind": "input", "rank": 1, …}'
 
 After `LEARN` steps rank 0 tells the others how many steps there will be, and from which one on rank `rank` is late by a
-share of what a step took so far: it does more ("compute"), waits for its batch ("input"), sleeps ("host"), or another
-program, which `stragglers.py` starts when it reads "begin", runs on its core ("core"). Rank 0 prints the steps as JSON.
+share of what a step took so far: it does more ("compute"), waits for its batch ("input"), sleeps ("host"), or shares
+its core ("core"): another program, which `stragglers.py` starts when it reads "begin", runs there, and the rank's
+threads give way to others. (Where others keep all cores busy, the neighbour alone drives these to the other rank's
+core, and both ranks slow down alike: two of two such jobs, 2026-11-25.) Rank 0 prints the steps as JSON.
 With `record` set to a folder it records itself, in two lines; without, `phasepoint record` does.
 """
 
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,6 +26,9 @@ import numpy as np
 
 LEARN = 20
 """Steps without a straggler at the start, from which a step's time is known."""
+
+GIVES_WAY = 5
+"""Niceness of threads that share their core, for each step of lateness: at 4 they get 0.4 of a neighbour's time."""
 
 ROWS, WIDTH, CLASSES = 64, 128, 10
 
@@ -154,6 +160,8 @@ class Straggler:
             return
         if self._job.kind == "core" and step == self.start and place == "input":
             print("begin", flush=True)
+            for thread in Path("/proc/self/task").iterdir():
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), 1 + round(GIVES_WAY * self._job.share))
         if place == "input" and self._job.kind == "input":
             time.sleep(self._late_s)
         if place == "body" and self._job.kind == "host":

@@ -54,7 +54,7 @@ def test_time_in_calls_that_wait_is_added_up(framework):
     clock, torch, array = framework
     sync = SyncClock(clock)
     assert sync.total_ps() is None
-    sync.install()
+    assert sync.install()
     assert torch._engine_run_backward(50) == "gradients"
     clock.ns += 1000
     assert array()._value == 7
@@ -116,7 +116,7 @@ def test_a_framework_that_refuses_is_not_measured_and_harms_nothing(monkeypatch)
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "torch.autograd", module)
     sync = SyncClock()
-    sync.install()
+    assert not sync.install()
     assert sync.total_ps() is None
 
 
