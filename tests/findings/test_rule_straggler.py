@@ -241,3 +241,13 @@ def test_ranks_that_do_not_wait_for_each_other_accuse_nobody(tmp_path):
         steps = steps_of(noisy_steps(40_000 // step_ms, step_ms=step_ms, noise=0.02))
         hosts.append((steps, looks(steps, waits)))
     assert find(view_of(tmp_path, *hosts)) == []
+
+
+def test_a_beginning_in_which_all_wait_alike_hides_no_straggler(tmp_path):
+    """Five seconds of loading and compiling: less than a level needs, and enough to be left out."""
+    view = clocked(
+        tmp_path, lambda second: 0.9 if second < 5 else 0.4, lambda second: 0.9 if second < 5 else 0.7, n=1300
+    )
+    (found,) = find(view)
+    assert found.title.startswith("host 0 is late")
+    assert abs(int(view.clock.start_ps[found.claim.by_step > 0].min()) - 5 * SECOND) <= SECOND

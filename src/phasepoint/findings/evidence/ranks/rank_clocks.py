@@ -26,6 +26,9 @@ MOST_STRETCHES = 1000
 LEAST_STRETCHES = 8
 """Stretches of a level that say something; with fewer its scatter is not known."""
 
+LEAST_SIDE = 4
+"""Stretches before the lateness began, or after it ended, from which on that counts as a change."""
+
 LEAST_LATE = 0.05
 """Of a step. As between hosts' own parts: what is less is within what hosts differ by anyway."""
 
@@ -135,7 +138,8 @@ class _Totals:
     def read(cls, view: FindingsView, session: SessionClock, rows: pa.Table, later_ps: int) -> "_Totals":
         start, dur = (read_numbers(rows, name) for name in ("start_ps", "dur_ps"))
         mine, clock = session.rows, view.clock
-        begins = (clock.start_ps[mine.start], clock.start_ps[mine.stop - 1] + clock.dur_ps[mine.stop - 1])
+        second = min(mine.start + 1, mine.stop - 1)  # the first step compiles, on all ranks
+        begins = (clock.start_ps[second], clock.start_ps[mine.stop - 1] + clock.dur_ps[mine.stop - 1])
         inside = (start >= begins[0]) & (start + dur <= begins[1])
         at = np.repeat(start[inside], 2)
         at[1::2] += dur[inside]
@@ -247,9 +251,9 @@ def _clipped(values: Floats) -> Floats:
 def _periods(more: Floats, n_stretches: int) -> list[tuple[int, int]]:
     """All of the run; and what lies before or after the likeliest change, where the other side is much less."""
     whole = [(0, n_stretches)]
-    if n_stretches < 2 * LEAST_STRETCHES:
+    if n_stretches < LEAST_STRETCHES + LEAST_SIDE:
         return whole
-    cuts = np.arange(LEAST_STRETCHES, n_stretches - LEAST_STRETCHES + 1)
+    cuts = np.arange(LEAST_SIDE, n_stretches - LEAST_SIDE + 1)
     total = np.concatenate(([0.0], np.cumsum(more)))
     before, after = total[cuts] / cuts, (total[-1] - total[cuts]) / (n_stretches - cuts)
     gain = (after - before) ** 2 * cuts * (n_stretches - cuts) / n_stretches
@@ -259,9 +263,9 @@ def _periods(more: Floats, n_stretches: int) -> list[tuple[int, int]]:
     error = float(np.hypot(_error(sides[0]), _error(sides[1])))
     if abs(levels[1] - levels[0]) < STANDARD_ERRORS * error:
         return whole
-    if levels[0] < GONE * levels[1]:
+    if levels[0] < GONE * levels[1] and n_stretches - cut >= LEAST_STRETCHES:
         return [(cut, n_stretches)]
-    return [(0, cut)] if levels[1] < GONE * levels[0] else whole
+    return [(0, cut)] if levels[1] < GONE * levels[0] and cut >= LEAST_STRETCHES else whole
 
 
 def _part(times: RankTimes, late: Bools, period: slice, share: float) -> str:
