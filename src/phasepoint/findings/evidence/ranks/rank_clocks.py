@@ -215,8 +215,7 @@ def _latest(times: RankTimes, measure: Floats, least: float) -> _Lateness | None
     middle = np.median(measure, axis=0) if len(measure) > 2 else None
     for rank, host in enumerate(times.host.tolist()):
         against = middle if middle is not None else measure[1 - rank]
-        more = _clipped(measure[rank] - against)
-        for first, end in _periods(more, n_stretches):
+        for first, end in _periods(measure[rank] - against, n_stretches):
             level = _level(measure, rank, first, end)
             if level is None or level[0] < max(least, STANDARD_ERRORS * level[1]):
                 continue
@@ -254,7 +253,7 @@ def _periods(more: Floats, n_stretches: int) -> list[tuple[int, int]]:
     if n_stretches < LEAST_STRETCHES + LEAST_SIDE:
         return whole
     cuts = np.arange(LEAST_SIDE, n_stretches - LEAST_SIDE + 1)
-    total = np.concatenate(([0.0], np.cumsum(more)))
+    total = np.concatenate(([0.0], np.cumsum(_clipped(more))))
     before, after = total[cuts] / cuts, (total[-1] - total[cuts]) / (n_stretches - cuts)
     gain = (after - before) ** 2 * cuts * (n_stretches - cuts) / n_stretches
     cut = int(cuts[int(np.argmax(gain))])
