@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stack_runs import NS, START_NS, ShardOf, kernel, run_of
+from stack_runs import NS, START_NS, ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse
 from phasepoint.stack.analyses.timelines.collective_skew import collective_skew
@@ -91,6 +91,42 @@ def test_a_rank_that_is_always_last_straggles():
     assert [rank for rank in range(4) if rows[rank, None]["straggles"]] == [2]
     even = rows_of(job([[1000 * i + rng.randrange(20) for _ in range(4)] for i in range(40)], [30] * 40, [0] * 4))
     assert not any(row["straggles"] for row in even.values())
+
+
+def on_threads(names, *, late_ns=40, steps=30, device="host", **fields):
+    """Two ranks whose collectives go on threads of the host: the second comes late to the first one of each step."""
+    shards = []
+    for rank in (0, 1):
+        spans = []
+        for step in range(steps):
+            start = 1000 * step + (late_ns if rank else 0)
+            ends = [1000 * step + late_ns + 50 * (i + 1) for i in range(len(names))]
+            for i, (name, end) in enumerate(zip(names, ends, strict=True)):
+                track = f"thread {rank}{(i + step) % 2}"  # they take turns
+                more = {"name": name, "step": step, "track": track, "device": device, **fields}
+                asks = {"name": "c10d::allreduce_", "step": step, "device": "cpu:0", "level": "op"}
+                spans.append(span(start, end, **more))
+                if device == "host":
+                    spans.append(span(start, start + 5, category="communication", **asks))
+                start = end
+        shards.append(ShardOf(host=rank, spans=spans))
+    return rows_of(shards)
+
+
+def test_collectives_of_gloo_are_found_on_whichever_thread_and_those_who_ask_for_them_do_not_count():
+    rows = on_threads(["gloo:all_reduce"] * 2, level="layer", category="host")
+    assert (rows[1, None]["device"], rows[1, None]["collectives"], rows[1, None]["unmatched"]) == ("host", 60, 0)
+    assert rows[1, "all_reduce"]["late_ps"] == 30 * 40 * NS
+    assert rows[0, None]["wait_ps"] == 30 * 40 * NS
+
+
+def test_a_rank_that_is_late_to_the_first_of_several_straggles():
+    """It is the last one in half of the cases, as chance has it, and by all of the time that is waited."""
+    rows = on_threads(
+        ["all-reduce.1", "psum_invariant.63"], level="op", category="communication", device="cpu:0", late_ns=200
+    )
+    assert rows[1, "all_reduce"]["collectives"] == 60
+    assert [rows[rank, None]["straggles"] for rank in (0, 1)] == [False, True]
 
 
 def test_ranks_that_share_no_group_are_aligned_through_those_between():

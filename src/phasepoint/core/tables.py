@@ -453,6 +453,7 @@ MACHINE = TableSpec(
         _ps("memory_pressure_ps", "time in which some program waited for memory", nullable=True),
         _ps("io_pressure_ps", "time in which some program waited for a disk", nullable=True),
         _count("faults", "pages that the process had to wait for, from a disk", "", nullable=True),
+        _ps("sync_ps", "the job's thread stood in calls that wait for other ranks or the device", nullable=True),
         _ps("probe_ps", "CPU time that a fixed piece of work took at the end of the stretch", nullable=True),
     ),
     ("start_ps",),

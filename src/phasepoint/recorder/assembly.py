@@ -114,6 +114,7 @@ class _Assembly:
         self.guard.when_off(recorder.abandon)
         self._install(recorder, session, stack)
         stack.callback(gc_clock.watch())
+        stack.callback(background.sync_clock.remove)
         flusher.start()
         background.entered_ps = (self._clock.busy_ns() - began_ns) * PS_PER_NS
         parts.account.spend("entry", background.entered_ps + import_cost.spent_ns * PS_PER_NS)

@@ -23,6 +23,7 @@ from phasepoint.recorder.clock.gc_clock import GcClock
 from phasepoint.recorder.clock.machine import MachineLog
 from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.clock.step_clock import StepClock, StepRows
+from phasepoint.recorder.clock.sync_clock import SyncClock
 from phasepoint.recorder.output import MemorySample, Row, RunOutput, cost_rows, gap_row, steps_table, window_row
 from phasepoint.recorder.process.idle_converter import IdleConverter
 from phasepoint.recorder.seam.guard import Guard, guarded_even_off
@@ -220,6 +221,7 @@ class Background:
         opened: set once the run was opened, or could not be.
         each_round: called in every round of a recording that is on.
         entered_ps: what assembling the recording cost, without the imports before it; part of the account.
+        sync_clock: how long the job's thread waits; put in where the job has several ranks.
     """
 
     def __init__(
@@ -239,11 +241,12 @@ class Background:
         self.opened = threading.Event()
         self.each_round: Callable[[], object] = lambda: None
         self.entered_ps = 0
+        self.sync_clock = SyncClock()
         self._parts = parts
         self._flush_ps = flush_ps
         self._converter = converter
         self._gc_clock = gc_clock
-        self._machine = MachineLog(parts.clock.now_ns)
+        self._machine = MachineLog(parts.clock.now_ns, sync_ps=self.sync_clock.total_ps)
         self._flushed_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []

@@ -14,6 +14,7 @@ from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
 from phasepoint.recorder.clock.batch_size import count_elements
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, NOT_KNOWN, lower_quartile
+from phasepoint.recorder.clock.sync_clock import SYNC_COST_PS
 from phasepoint.recorder.output import Row
 from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
@@ -349,6 +350,8 @@ class Recorder:
         """
         self._has_begun = True
         ranks = ranks_of_job()
+        if ranks is not None and self._background.sync_clock.install():
+            self._step_cost_ps += SYNC_COST_PS
         if ranks is not None and isinstance(self._planner, WindowPlanner):
             from phasepoint.recorder.windows.ranked import RankedPlanner
 

@@ -1,5 +1,6 @@
 """`analyse_run`: what is found out about a run once, for everything that is said of it afterwards."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +28,10 @@ TABLES_READ = (
     *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters", "machine"),
 )
 
-_UPDATES = ("optimizer ", "changes of parameters", "global steps of Lightning", "steps of Transformers")
-"""What the note `steps_from` begins with where each step updates the parameters."""
+_UPDATES = re.compile(
+    "optimizer |updates of parameters|global steps of Lightning|steps of Transformers|.*applies an optimizer's update$"
+)
+"""What the note `steps_from` says where each step updates the parameters: words of the recorder's `StepEvidence`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ def _find_phases(
     saved = clock.rows_of(tables["checkpoints"])
     steps = steps.append_column("saves", pa.array(np.bincount(saved[saved >= 0], minlength=clock.n_steps)))
     sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
-    updates = bool(sources) and all(source.startswith(_UPDATES) for source in sources)
+    updates = bool(sources) and all(map(_UPDATES.match, sources))
     return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method, updates=updates)
 
 

@@ -41,10 +41,21 @@ Totals = dict[str, int | None]
 
 
 class MachineLog:
-    """Samples the machine, and gives rows of `machine`. All methods run on the flusher's thread."""
+    """Samples the machine, and gives rows of `machine`. All methods run on the flusher's thread.
 
-    def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    Args:
+        now_ns: the clock.
+        sync_ps: total of the time in calls that wait (`SyncClock.total_ps`).
+    """
+
+    def __init__(
+        self,
+        now_ns: Callable[[], int] = time.perf_counter_ns,
+        *,
+        sync_ps: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._now_ns = now_ns
+        self._sync_ps = sync_ps
         self._before: tuple[int, Totals] | None = None
         self._due_s = time.monotonic()
         self._rows: list[tuple[int, int, Totals]] = []
@@ -60,6 +71,7 @@ class MachineLog:
             return
         now_ns, began_s = self._now_ns(), time.thread_time()
         totals = read_totals()
+        totals["sync"] = self._sync_ps()
         totals["probe"] = probe_ps()
         cost_s = time.thread_time() - began_s
         self._due_s = time.monotonic() + cost_s / COST_RATIO

@@ -31,7 +31,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
 from phasepoint.findings.evidence.device_ops import read_device_ops
-from phasepoint.findings.evidence.host_waits import host_collectives
+from phasepoint.findings.evidence.ranks.host_waits import host_collectives
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 

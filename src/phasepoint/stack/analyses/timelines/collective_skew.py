@@ -1,9 +1,11 @@
 """Collectives across ranks: who came late, who waited for whom, and how long the transfer itself took.
 
 The same collective is found on all ranks by group, kind and sequence number; where the trace has no such numbers, by
-its place among those of one name on one stream of one step. Clocks are aligned where collectives end. A rank has
-arrived when its execution starts; until the last one arrives the others wait, and what remains is the transfer: for
-every rank, total = wait + transfer, exactly. A rank straggles if it is last far more often than chance has it.
+its place among those of one name on one stream of one step, or in one step where threads of the host carry them out
+(XLA on CPUs; gloo, MPI and UCC, by the marks that PyTorch makes there). Clocks are aligned where collectives end. A
+rank has arrived when its execution starts; until the last one arrives the others wait, and what remains is the
+transfer: for every rank, total = wait + transfer, exactly. A rank straggles if it is last far more often than chance
+has it, or for far longer.
 """
 
 import re
@@ -37,15 +39,19 @@ _PART = (
 """One execution of a collective, as `_finish` takes them of all shards."""
 
 _KINDS = (
-    ("all_reduce", "all_?reduce"),
-    ("all_gather", "all_?gather"),
-    ("reduce_scatter", "reduce_?scatter"),
-    ("all_to_all", "all_?to_?all"),
+    ("reduce_scatter", "reduce[_-]?scatter|psum_scatter"),
+    ("all_reduce", "all[_-]?reduce|psum|pmean"),
+    ("all_gather", "all[_-]?gather"),
+    ("all_to_all", "all[_-]?to[_-]?all"),
     ("broadcast", "broadcast"),
-    ("send_recv", "send_?recv|collective-?permute"),
+    ("send_recv", "send_?recv|collective-?permute|ppermute"),
     ("reduce", "reduce"),
 )
-"""Kind → what its kernels' names hold. Source: NCCL and RCCL device functions; HLO opcodes."""
+"""Kind → what its kernels' names hold. Source: NCCL and RCCL device functions; HLO opcodes, and the
+operations of JAX that XLA names them by."""
+
+_AT_HOST = re.compile("(gloo|mpi|ucc):")
+"""How PyTorch's process groups mark the collectives that their own threads carry out."""
 
 _TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Kinds in which no rank can end before all have arrived."""
@@ -77,6 +83,8 @@ def _keys(
             key = f"{kind} of {group} number {row['sequence']}"
         else:
             place = group if row["group"] is not None else str(tracks[i]).removeprefix(f"{device[i]} ")
+            if str(device[i]).startswith(("cpu", "host")):
+                place = "any thread"  # threads have other names in every process, and take turns
             key = f"{kind} {names[i]} of {place} in step {steps[i]}"
         turn = seen[f"{device[i]} {key}"] = seen.get(f"{device[i]} {key}", -1) + 1
         kinds.append((i, kind))
@@ -97,6 +105,7 @@ class _Matched:
         dur_ps: how long its execution took.
         late_ps: how much later than the one before it came; 0 if it was not the last.
         last: whether it was.
+        apart_ps: how much later than the one before it the last one of its collective came.
         skew_ps: first to last arrival of its collective.
         size: ranks of its collective on which it was found; below 2 there is nothing to compare.
     """
@@ -109,6 +118,7 @@ class _Matched:
     dur_ps: Int64s
     late_ps: Int64s
     last: Bools
+    apart_ps: Int64s
     skew_ps: Int64s
     size: Int64s
 
@@ -162,6 +172,7 @@ def _match(table: pa.Table, number: Int64s, rank: Int64s, offset_ps: Int64s, ali
         "wait_ps": time[ends][group] - time,
         "late_ps": late_ps,
         "last": last,
+        "apart_ps": late_ps[ends][group],
         "skew_ps": (time[ends] - time[first])[group],
         "size": count[group],
     }
@@ -188,7 +199,11 @@ def _row(matched: _Matched, chosen: Bools, error_ps: object) -> dict[str, object
     late, late_ps = int(last.sum()), int(matched.late_ps[last].sum())
     wait_ps, total_ps = int(matched.wait_ps[both].sum()), int(matched.dur_ps[both].sum())
     chance = 1 / matched.size[both]
-    often = late > chance.sum() + _SIGMAS * float(np.sqrt((chance * (1 - chance)).sum()))
+    # Each collective counts once, and again by how late it was: of several in a step only the first one may wait long.
+    often = any(
+        found > (chance * weight).sum() + _SIGMAS * float(np.sqrt((chance * (1 - chance) * weight**2).sum()))
+        for found, weight in ((late, np.ones(n)), (late_ps, matched.apart_ps[both].astype(np.float64)))
+    )
     return {
         "collectives": n,
         "unmatched": int(chosen.sum()) - n,
@@ -212,7 +227,11 @@ def _row(matched: _Matched, chosen: Bools, error_ps: object) -> dict[str, object
     Column("late", _INT, "times this rank came last", "collectives"),
     Column("late_ps", _INT, "by how much, summed up: what the others would have waited less", "ps"),
     Column("late_max_ps", _INT, "the most of these", "ps", nullable=True),
-    Column("straggles", pa.bool_(), "whether it came last more often than by chance (3 σ) and than clocks err by"),
+    Column(
+        "straggles",
+        pa.bool_(),
+        "whether it came last more often, or for longer, than by chance (3 σ) and than clocks err by",
+    ),
     Column("wait_ps", _INT, "waiting for the last rank", "ps"),
     Column("transfer_ps", _INT, "from the last rank's arrival to the end", "ps"),
     Column("total_ps", _INT, "wait_ps + transfer_ps: its executions' time", "ps"),
@@ -227,12 +246,9 @@ def _row(matched: _Matched, chosen: Bools, error_ps: object) -> dict[str, object
 )
 def collective_skew(shard: StackShard) -> RowsAndNotes:
     """Collectives of one shard; who came late and who waited is told when those of all ranks are known."""
-    executions = shard.once(read_executions)
-    chosen = np.flatnonzero(executions.category == "communication")
-    if not len(chosen):
+    rows, device, start_ps, end_ps = _collectives(shard)
+    if not len(rows):
         return [], ("no collectives were recorded on a device: record all ranks, with the device's activities on",)
-    rows, device = executions.row[chosen], executions.device[chosen]
-    start_ps = executions.start_ps[chosen]
     kind, key = _keys(shard, rows, device, start_ps)
     part = {
         "shard": [shard.shard.name] * len(rows),
@@ -241,6 +257,24 @@ def collective_skew(shard: StackShard) -> RowsAndNotes:
         "kind": kind,
         "key": key,
         "start_ps": start_ps,
-        "end_ps": executions.end_ps[chosen],
+        "end_ps": end_ps,
     }
     return part, ()
+
+
+def _collectives(shard: StackShard) -> tuple[Int64s, NDArray[np.object_], Int64s, Int64s]:
+    """Row in `spans`, device, start and end of each, those of the host's own threads after those of devices."""
+    executions, spans = shard.once(read_executions), shard.table("spans")
+    code, names = encode_column(spans["name"])
+    at_host = np.flatnonzero(np.isin(code, [i for i, name in enumerate(names) if _AT_HOST.match(name)]))
+    chosen = np.flatnonzero(executions.category == "communication")
+    if len(at_host):  # then ops of PyTorch's only ask for them
+        asking = [i for i, name in enumerate(names) if name.startswith("c10d::")]
+        chosen = chosen[~np.isin(code[executions.row[chosen]], asking)]
+    start_ps, dur_ps = (spans[name].to_numpy()[at_host] for name in ("start_ps", "dur_ps"))
+    return (
+        np.concatenate((executions.row[chosen], at_host)),
+        np.concatenate((executions.device[chosen], np.full(len(at_host), "host", object))),
+        np.concatenate((executions.start_ps[chosen], start_ps)),
+        np.concatenate((executions.end_ps[chosen], start_ps + dur_ps)),
+    )
