@@ -390,6 +390,28 @@ def test_a_checkpoint_is_noted_with_its_step(job):
     ]
 
 
+def test_a_checkpoint_that_is_a_block_lasts_as_long_as_the_block(job):
+    with job.recording as run:
+        for index in run.steps(job.loader(3)):
+            job.work()
+            if index == 1:
+                with run.checkpoint("ckpt/1"):
+                    job.work()
+    (row,) = job.table("checkpoints")
+    step = job.table("steps")[1]
+    assert (row["path"], row["step"], row["framework"], row["dur_ps"] // PS_PER_MS) == ("ckpt/1", 1, "user", 9)
+    assert row["start_ps"] + row["dur_ps"] <= step["start_ps"] + step["dur_ps"]
+
+
+def test_a_checkpoint_whose_block_fails_is_none_and_the_error_is_the_jobs(job):
+    with job.recording as run:
+        for _ in run.steps(job.loader(3)):
+            with pytest.raises(OSError, match="disk full"), run.checkpoint("ckpt/1"):
+                raise OSError("disk full")
+            run.checkpoint("ckpt/2")
+    assert [row["path"] for row in job.table("checkpoints")] == ["ckpt/2"] * 3
+
+
 def test_off_by_environment_writes_nothing(job, monkeypatch):
     monkeypatch.setenv("PHASEPOINT_OFF", "1")
     loader = [1, 2]
@@ -397,6 +419,8 @@ def test_off_by_environment_writes_nothing(job, monkeypatch):
         with run.phase("eval"):
             assert list(run.steps(loader)) == loader
         run.checkpoint("x")
+        with run.checkpoint("y"):
+            pass
         run.mark_step()
         assert run.cost is None
     assert not job.path.exists()

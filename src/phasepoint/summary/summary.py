@@ -18,7 +18,6 @@ from phasepoint.phases.clock.accounting import (
     NAMED,
     OUTSIDE,
     PHASE,
-    account_time,
     closed,
     recording_cost,
 )
@@ -237,7 +236,7 @@ def summarize(analysis: Analysis) -> RunSummary:
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
     phases = summarize_phases(clock, result, estimates, checkpoints)
-    account = account_time(clock, labels, names, tables)
+    account = analysis.account
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
     events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))
     not_seen = count_not_seen(

@@ -1,6 +1,7 @@
-"""How the machine treated each step: the time for which the job waited for cores that other programs had."""
+"""How the machine treated each step: the time for which the job waited for cores that other programs had, and lost."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,38 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.units import PS_PER_S
 from phasepoint.phases.clock.steps import RunClock, SessionClock, read_numbers
 from phasepoint.store import Shard
+
+MOST_LOST = 1.15
+"""Upper end of what is lost, as a ratio of it: calm steps themselves wander by as much (2 cores, 2026-11-24). The lower
+end is the time that the threads waited, which is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class MachineLoss:
+    """What other programs on the machine made each step longer by, `[n_steps]` ps each.
+
+    Attributes:
+        ps: what it lasted beyond the calm steps around it.
+        least_ps: lower end: what of it its threads are known to have waited for cores.
+        most_ps: upper end.
+    """
+
+    ps: Int64s
+    least_ps: Int64s
+    most_ps: Int64s
+
+
+def machine_loss(clock: RunClock, lost: Floats, crowded_ps: Int64s) -> MachineLoss:
+    """The loss of each step.
+
+    Args:
+        clock: the run's steps.
+        lost: `[n_steps]` part of each, as `PhaseResult.lost`.
+        crowded_ps: as `crowded_time` gives it.
+    """
+    lost_ps = np.asarray(lost * clock.dur_ps, np.int64)
+    most_ps = np.asarray(np.minimum(MOST_LOST * lost_ps, clock.dur_ps), np.int64)
+    return MachineLoss(lost_ps, np.minimum(crowded_ps, lost_ps), most_ps)
 
 
 def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> Int64s | None:
