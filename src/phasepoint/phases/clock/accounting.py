@@ -236,15 +236,15 @@ def account_time(
 
 def _margins(parts: StepAccount, labels: Int64s, checkpoints: pa.Table) -> dict[PartKey, tuple[int, int]]:
     """By estimated part, how much less and how much more it may be."""
-    margins = {}
-    if "error_ps" in checkpoints.column_names:
-        half_ps = round(_HALF_OF_ALL * float(np.sqrt((read_numbers(checkpoints, "error_ps").astype(float) ** 2).sum())))
-        margins[PartKey(CHECKPOINT)] = (half_ps, half_ps)
+    errors_ps = read_numbers(checkpoints, "error_ps").astype(np.float64)  # 0 where the table has no such column
+    half_ps = _HALF_OF_ALL * float(np.sqrt((errors_ps**2).sum()))
+    saved = half_ps * parts.checkpoint_ps / max(sum_ps(parts.checkpoint_ps), 1)
     less_ps, more_ps = parts.machine_ps - parts.least_ps, parts.most_ps - parts.machine_ps
-    margins[PartKey(SLOWER)] = (sum_ps(less_ps), sum_ps(more_ps))
-    for phase in np.unique(labels[less_ps + more_ps > 0]).tolist():
+    margins = {PartKey(CHECKPOINT): (round(half_ps),) * 2, PartKey(SLOWER): (sum_ps(less_ps), sum_ps(more_ps))}
+    for phase in np.unique(labels[less_ps + more_ps + saved > 0]).tolist():
         mine = labels == phase
-        margins[PartKey(PHASE, phase)] = (sum_ps(more_ps[mine]), sum_ps(less_ps[mine]))
+        both_ps = round(float(saved[mine].sum()))
+        margins[PartKey(PHASE, phase)] = (sum_ps(more_ps[mine]) + both_ps, sum_ps(less_ps[mine]) + both_ps)
     return margins
 
 

@@ -64,8 +64,8 @@ class Breakdown:
 class ClockAccount(Breakdown):
     """The sessions' wall time by what the clock saw, largest part first.
 
-    Measured but for three: what a slower machine cost, and so the rest of phases whose steps it slowed down; and
-    checkpoints of which the job told only that they were written.
+    Measured but for two: what a slower machine cost, and checkpoints of which the job told only that they were written;
+    and so the rest of the phases whose steps these were.
     """
 
     parts: tuple[AccountPart, ...]
