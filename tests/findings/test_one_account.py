@@ -182,6 +182,24 @@ def test_each_cause_alone_is_the_first_finding(tmp_path, name, code):
     assert found[0].saved_ps > MS
 
 
+def test_of_a_step_that_evaluates_and_saves_the_checkpoint_has_the_save_alone(tmp_path):
+    """As nanoGPT does: 600 ms of evaluation that nobody named, 20 ms of `torch.save`, in one step of 50."""
+    at, dur_ps = np.arange(49, N, 50), noisy_steps(N, noise=0.02)
+    dur_ps[at] += 620 * MS
+    steps = steps_of(dur_ps)
+    ends = steps["start_ps"] + dur_ps
+    rows = [
+        {"step": int(i), "path": f"ckpt/{i}", "start_ps": int(ends[i]) - 20 * MS, "dur_ps": 20 * MS,
+         "framework": "torch", "asynchronous": False, "bytes": None}
+        for i in at
+    ]  # fmt: skip
+    view = view_of(tmp_path, (steps, {"checkpoints": rows}))
+    account = {part.name: part.total_ps for part in view.analysis.account.parts}
+    assert account["checkpoint"] == 20 * MS * len(at)
+    (slow,) = [name for name in account if name.startswith("slow")]
+    assert abs(account[slow] - 630 * MS * len(at)) < 0.05 * account[slow]
+
+
 def test_a_wait_that_the_device_hides_is_told(tmp_path):
     """The device works on while the job waits for the next batch."""
     steps, rows = captured_run(busy_step, n=N)

@@ -1,4 +1,5 @@
 import os
+from contextlib import nullcontext
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
@@ -388,6 +389,21 @@ def test_a_checkpoint_is_noted_with_its_step(job):
         ("ckpt/1", 1, "user"),
         ("ckpt/other", 77, "user"),
     ]
+
+
+@pytest.mark.parametrize("way", ["mark", "block", "phase"])
+def test_what_the_job_says_between_looks_leaves_the_steps_as_they_are(job, way):
+    """Boundaries that only left their times (`StepClock.marks`) are earlier than what is said after them."""
+    with job.recording as run:
+        for index in run.steps(job.loader(200)):
+            job.work()
+            if index % 50 == 30:
+                said = run.phase("other") if way == "phase" else run.checkpoint("ckpt")
+                with nullcontext() if way == "mark" else said:
+                    pass
+    dur_ms = {row["dur_ps"] // PS_PER_MS for row in job.table("steps")}
+    assert dur_ms <= {10, 11}, sorted(dur_ms)
+    assert [row["why"] for row in job.table("gaps")].count("clock-step") == 0
 
 
 def test_a_checkpoint_that_is_a_block_lasts_as_long_as_the_block(job):

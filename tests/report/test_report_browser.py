@@ -174,8 +174,8 @@ def _column(page, label, number):
     return [row.locator("td").nth(number).inner_text() for row in rows if row.is_visible()]
 
 
-def test_the_machine_has_a_lane_with_a_legend(view, opened):
-    page, end = view(), _end(opened)
+def test_the_machine_has_a_lane_with_a_legend(view):
+    page = view()
     lane = page.locator(".lane", has=page.locator(".lane-label", has_text="machine"))
     assert lane.locator(".lane-key").inner_text().split("\n") == [
         "share of the job's threads' time spent waiting for a core",

@@ -240,8 +240,8 @@ class Recorder:
     @guarded
     def enter_phase(self, name: str) -> tuple[int, int, int]:
         """A hint comes into force. Returns what `leave_phase` needs."""
+        before = self._steps.enter_kind(name)  # makes rows of the times that wait: they are earlier than now
         entered_ns = self._steps.now()
-        before = self._steps.enter_kind(name)
         self._planner.note_kind()
         return before, entered_ns, self._steps.step
 
@@ -295,7 +295,9 @@ class Recorder:
     @guarded
     def user_checkpoint(self, path: str, step: int | None) -> MarkedCheckpoint:
         """The user says that a checkpoint was written; or, where what it returns is entered, that a block writes it."""
-        now_ns = self._steps.now()
+        now_ns = (
+            self.now_ns()
+        )  # not the steps' own: boundaries that wait to be rows are earlier, and it may be any thread
         mark = MarkedCheckpoint(CheckpointWritten(path, now_ns, now_ns, "user", step), self.end_checkpoint)
         row = self._checkpoint_row(mark.written)
         self._parts.inbox.rows.append(("checkpoints", lambda: None if mark.is_block else row))
@@ -305,7 +307,7 @@ class Recorder:
     @guarded
     def end_checkpoint(self, begun: CheckpointWritten) -> None:
         """The block that writes it ends."""
-        self.checkpoint(replace(begun, end_ns=self._steps.now()))
+        self.checkpoint(replace(begun, end_ns=max(self.now_ns(), begun.start_ns)))
 
     @guarded
     def log(self, scalars: Mapping[str, object]) -> None:
