@@ -70,7 +70,25 @@ def test_with_asynchronous_saves_in_the_run_theirs_is_the_measure(tmp_path):
 
 
 def test_asynchronous_saves_are_no_finding(tmp_path):
-    assert find(view_of(tmp_path, saved(100, asynchronous=True, framework="orbax"))) == []
+    assert find(view_of(tmp_path, saved(50, asynchronous=True, framework="orbax"))) == []
+
+
+def test_asynchronous_saves_that_take_much_are_too_frequent(tmp_path):
+    view = view_of(tmp_path, saved(150, asynchronous=True, framework="orbax"))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert found.claim.total_ps == 10 * 75 * MS
+    assert found.remedy == "save half as often"
+    assert found.low_ps == 0
+
+
+def test_a_save_that_takes_much_when_the_job_ends_is_told(tmp_path):
+    steps, rows = saved([10])
+    end_ps = int(steps["start_ps"][-1] + steps["dur_ps"][-1])
+    steps["dur_ps"][-1] += 2000 * MS
+    rows["checkpoints"] = [rows["checkpoints"][0] | {"step": N - 1, "start_ps": end_ps, "dur_ps": 2000 * MS}]
+    with pytest.raises(Unavailable, match=r"2\.00 s, 11\.6 % of the run, most of it when the job ended"):
+        find(view_of(tmp_path, (steps, rows)))
 
 
 def test_asynchronous_saves_that_wait_for_the_one_before_are_claimed(tmp_path):

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_tables import steps_table
 
-from phasepoint.phases.clock.accounting import account_time, closed
+from phasepoint.phases.clock.accounting import account_time, closed, split_steps
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.machine import machine_loss
 from phasepoint.phases.clock.steps import read_clock, sum_ps
 
 KINDS = ("checkpoints", "waits", "hints", "gaps")
@@ -59,6 +60,31 @@ def test_every_instant_outside_goes_to_the_first_that_claims_it():
 def test_waits_come_before_the_phase():
     steps = steps_table([1000, 500], input_ps=[400, None], compile_ps=[700, 100])
     assert account(steps, 1500) == {"compiling": 700, "input wait": 400, "train": 400}
+
+
+def test_what_a_slower_machine_cost_is_an_estimate_and_leaves_the_rest_to_the_phase():
+    """Of the second step 300 went into a checkpoint: what was lost there is less than what others are said to have."""
+    steps = steps_table([1000, 500], input_ps=[400, None])
+    clock = read_clock(steps, [shard(1500)], {})
+    stretched = tables(checkpoints=[(1100, 1400)])
+    loss = machine_loss(clock, np.array([0.5, 0.6]), np.array([200, 300]))
+    parts = split_steps(clock, stretched, loss)
+    found = account_time(clock, np.array([0, 1]), {0: "train", 1: "other"}, stretched, parts)
+    assert [(part.name, part.total_ps, part.low_ps, part.high_ps, part.basis) for part in found.parts] == [
+        ("slower machine", 700, 400, 775, "estimated"),
+        ("input wait", 400, 400, 400, "measured"),
+        ("checkpoint", 300, 300, 300, "measured"),
+        ("train", 100, 25, 400, "estimated"),
+    ]
+
+
+def test_marked_checkpoints_bring_their_interval():
+    saves = tables(checkpoints=[(100, 300), (600, 800)])
+    saves["checkpoints"] = saves["checkpoints"].append_column("error_ps", pa.array([30, 40]))
+    clock = read_clock(steps_table([1000]), [shard(1000)], {})
+    train, checkpoint = account_time(clock, np.array([0]), {0: "train"}, saves).parts
+    assert (checkpoint.total_ps, checkpoint.low_ps, checkpoint.high_ps) == (400, 302, 498)  # 1.96 × √(30² + 40²)
+    assert (train.total_ps, train.low_ps, train.high_ps, train.basis) == (600, 502, 698, "estimated")
 
 
 def test_steps_that_overlap_still_close():

@@ -6,7 +6,9 @@ from run_tables import MS
 
 from phasepoint.core.tables import table_from_rows
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary import machine_lane
 from phasepoint.summary.analysis import analyse_run
+from phasepoint.summary.machine_lane import build_machine_lane
 
 S = 1000 * MS
 
@@ -65,3 +67,32 @@ def test_what_is_not_known_is_none_and_waits_may_be_missing(tmp_path):
     assert crowded(recorded(tmp_path / "others", looks=[(0, 0.0, 0.5, 0.1, None)])) is None
     waits = crowded(recorded(tmp_path / "waits", looks=[(0, 0.0, 0.3, None, 0.3)]))
     assert waits == pytest.approx(np.full(100, 50 * MS), abs=MS)
+
+
+def test_the_lane_shows_each_look_and_joins_them_where_they_are_many(tmp_path, monkeypatch):
+    looks = [(0, 0.0, 0.3, 0.2, 0.1), (0, 0.5, 0.5, 0.5, 0.0), (0, 1.0, 0.5, 0.0, 0.5), (0, 1.5, 0.4, 0.1, None)]
+    run = recorded(tmp_path, looks=looks)
+    lane = build_machine_lane(analyse_run(run).clock, run.table("machine"), run.shards, 0, 2 * S)
+    assert lane.start_ps == (0, S // 2, S, 3 * S // 2)
+    assert lane.end_ps == (S // 2, S, 3 * S // 2, 2 * S)
+    assert lane.waiting == (0.4, 0.5, 0.0, 0.2)
+    assert lane.crowded == (0.25, 0.0, 0.0, 0.0)  # of the last one others are not known, and count as none
+    assert lane.speed == (None, None, None, None)
+    monkeypatch.setattr(machine_lane, "MOST_POINTS", 2)
+    lane = build_machine_lane(analyse_run(run).clock, run.table("machine"), run.shards, 0, 2 * S)
+    assert (lane.start_ps, lane.end_ps, lane.waiting) == ((0, S), (S, 2 * S), (0.45, 0.1))
+    assert build_machine_lane(analyse_run(run).clock, run.table("machine"), run.shards, 1, 2 * S) is None
+
+
+def test_a_cores_speed_is_that_of_its_fastest_looks(tmp_path):
+    probes = [80, 80, 160, None]
+    rows = [
+        {"start_ps": i * S, "dur_ps": S, "probe_ps": None if probe is None else probe * MS // 1000}
+        for i, probe in enumerate(probes)
+    ]
+    run = recorded(tmp_path)
+    table = table_from_rows("machine", rows)
+    table = table.append_column("host", [[0] * 4]).append_column("attempt", [[0] * 4])
+    lane = build_machine_lane(analyse_run(run).clock, table, run.shards, 0, 4 * S)
+    assert lane.speed == (1.0, 1.0, 0.5, None)
+    assert lane.waiting == (None,) * 4

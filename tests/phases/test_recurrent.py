@@ -90,8 +90,9 @@ def test_single_steps_on_a_schedule_among_outliers():
     assert np.array_equal(result.labels, kinds.astype(int))
     assert names(result) == ["train", "slow 7.9 ×"]
     assert result.phases[1].period == 100
-    saved = run(dur_ps).append_column("saves", pa.array(kinds.astype(int)))
-    assert names(detect_phases(saved)) == ["train", "checkpoint"]
+    for part, name in ((0.6, "checkpoint"), (0.3, "slow 7.9 ×")):  # of what they last longer
+        saved_ps = np.where(kinds, part * 7 / 8 * dur_ps, 0).astype(np.int64)
+        assert names(detect_phases(run(dur_ps).append_column("saved_ps", pa.array(saved_ps)))) == ["train", name]
 
 
 @pytest.mark.parametrize("cycle", [2, 3, 6])

@@ -173,6 +173,8 @@ def two_lines(folder: Path) -> str:
             if number % 20 == 19:
                 torch.save(net.state_dict(), folder / "0.pt")
                 run.checkpoint(str(folder / "0.pt"))
+                with run.checkpoint(folder / "0.npy"):
+                    np.save(folder / "0.npy", net.weight.detach().numpy())
                 with run.phase("eval"):
                     for _ in run.steps(range(3)):
                         net(torch.randn(8, 8))

@@ -1,4 +1,5 @@
 import os
+from contextlib import nullcontext
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
@@ -390,6 +391,43 @@ def test_a_checkpoint_is_noted_with_its_step(job):
     ]
 
 
+@pytest.mark.parametrize("way", ["mark", "block", "phase"])
+def test_what_the_job_says_between_looks_leaves_the_steps_as_they_are(job, way):
+    """Boundaries that only left their times (`StepClock.marks`) are earlier than what is said after them."""
+    with job.recording as run:
+        for index in run.steps(job.loader(200)):
+            job.work()
+            if index % 50 == 30:
+                said = run.phase("other") if way == "phase" else run.checkpoint("ckpt")
+                with nullcontext() if way == "mark" else said:
+                    pass
+    dur_ms = {row["dur_ps"] // PS_PER_MS for row in job.table("steps")}
+    assert dur_ms <= {10, 11}, sorted(dur_ms)
+    assert [row["why"] for row in job.table("gaps")].count("clock-step") == 0
+
+
+def test_a_checkpoint_that_is_a_block_lasts_as_long_as_the_block(job):
+    with job.recording as run:
+        for index in run.steps(job.loader(3)):
+            job.work()
+            if index == 1:
+                with run.checkpoint("ckpt/1"):
+                    job.work()
+    (row,) = job.table("checkpoints")
+    step = job.table("steps")[1]
+    assert (row["path"], row["step"], row["framework"], row["dur_ps"] // PS_PER_MS) == ("ckpt/1", 1, "user", 9)
+    assert row["start_ps"] + row["dur_ps"] <= step["start_ps"] + step["dur_ps"]
+
+
+def test_a_checkpoint_whose_block_fails_is_none_and_the_error_is_the_jobs(job):
+    with job.recording as run:
+        for _ in run.steps(job.loader(3)):
+            with pytest.raises(OSError, match="disk full"), run.checkpoint("ckpt/1"):
+                raise OSError("disk full")
+            run.checkpoint("ckpt/2")
+    assert [row["path"] for row in job.table("checkpoints")] == ["ckpt/2"] * 3
+
+
 def test_off_by_environment_writes_nothing(job, monkeypatch):
     monkeypatch.setenv("PHASEPOINT_OFF", "1")
     loader = [1, 2]
@@ -397,6 +435,8 @@ def test_off_by_environment_writes_nothing(job, monkeypatch):
         with run.phase("eval"):
             assert list(run.steps(loader)) == loader
         run.checkpoint("x")
+        with run.checkpoint("y"):
+            pass
         run.mark_step()
         assert run.cost is None
     assert not job.path.exists()

@@ -3,21 +3,31 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sample_findings import EVIL_TITLE, sample_findings
 
 from phasepoint.report.html.page import summary_html
+from phasepoint.summary.machine_lane import MachineLane
 
 pytestmark = pytest.mark.browser
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
+def machine_lane(end_ps):
+    """Crowded in its second half; of its last quarter nothing is known."""
+    edges = [end_ps * i // 4 for i in range(4)]
+    crowded = (0.01, 0.02, 0.5)
+    return MachineLane(tuple(edges[:3]), tuple(edges[1:]), (0.1, 0.1, 0.75), crowded, (1.0, 0.6, 1.0))
+
+
 @pytest.fixture(scope="module")
 def page_path(opened, near, forward, tmp_path_factory):
     _, summary, timeline = opened
+    timeline = replace(timeline, machine=machine_lane(timeline.end_ps))
     path = tmp_path_factory.mktemp("page") / "report.html"
     html = summary_html(summary, timeline, sample_findings(summary.phases[0].name), near, fast_forward=forward)
     path.write_text(html, encoding="utf-8")
@@ -162,6 +172,23 @@ def test_hovering_shows_the_phase_and_the_step_as_text(view, opened):
 def _column(page, label, number):
     rows = page.locator(f'table[aria-label="{label}"] tbody tr').all()
     return [row.locator("td").nth(number).inner_text() for row in rows if row.is_visible()]
+
+
+def test_the_machine_has_a_lane_with_a_legend(view):
+    page = view()
+    lane = page.locator(".lane", has=page.locator(".lane-label", has_text="machine"))
+    assert lane.locator(".lane-key").inner_text().split("\n") == [
+        "share of the job's threads' time spent waiting for a core",
+        "of that, while other programs had the cores",
+    ]
+    lane.scroll_into_view_if_needed()
+    box = lane.locator(".u-over").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 5 / 8, box["y"] + 20)
+    told = page.locator("#timeline .tip").inner_text()
+    assert "the job's threads waited for a core 75.0 % of their time; 50.0 % while other programs had the cores" in told
+    page.mouse.move(box["x"] + box["width"] * 7 / 8, box["y"] + 20)
+    assert "threads waited" not in page.locator("#timeline .tip").inner_text()
+    assert page.locator(".lane-label", has_text="core speed").count() == 1
 
 
 def test_tables_sort_by_their_exact_values(view, opened):

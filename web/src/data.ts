@@ -12,9 +12,13 @@ export interface Bins {
 }
 export interface Marks { start: number[]; dur: number[]; text: string[]; gone?: boolean[] }
 export interface Series { name: string; unit: string; at: number[]; values: number[] }
+// Ratios; a list is empty where nothing of it is known.
+export interface Machine {
+  start: number[]; end: number[]; waiting: (number | null)[]; crowded: (number | null)[]; speed: (number | null)[];
+}
 export interface Timeline {
   all_steps: boolean; points: Points; bins: Bins; series: Series[];
-  marks: Record<string, Marks>;
+  marks: Record<string, Marks>; machine: Machine | null;
 }
 export interface Layers {
   name: string[]; parent: (number | null)[]; is_op: boolean[]; self_ps: number[]; flop: number[]; bytes: number[];
@@ -37,7 +41,7 @@ export interface Method { method: string; strip: Strip; colours: Record<string, 
 export interface PageData {
   run: string; end: number; phases: Phase[]; strip: Strip; timeline: Timeline | null;
   details: Record<string, PhaseDetails>; peaks: Peaks | null; stack: Record<string, StackRoofline>; methods: Method[];
-  category_colours: Record<string, string>; outside_colour: string;
+  category_colours: Record<string, string>; outside_colour: string; slower_colour: string;
 }
 
 export function readData(): PageData {

@@ -1,6 +1,6 @@
 // The run over time: phases, step time, waiting for input, memory and counters, what was captured, written, not seen.
 import uPlot from "uplot";
-import type { Marks, PageData, Series, Strip, Timeline } from "./data";
+import type { Machine, Marks, PageData, Series, Strip, Timeline } from "./data";
 import { button, element } from "./dom";
 import { formatBytes, formatCount, formatPs, formatRatio } from "./format";
 import { makeLane, pixelX, PS_PER_S } from "./lane";
@@ -23,6 +23,7 @@ export function drawTimeline(root: HTMLElement, data: PageData): View {
   if (timeline) {
     if (timeline.bins.start.length) stepLane(addLane(root, "step time"), view, timeline, (id) => colours.get(id) ?? data.outside_colour, hover);
     if (timeline.bins.input_share.some((share) => share)) waitLane(addLane(root, "input wait"), view, timeline, hover);
+    if (timeline.machine) machineLanes(root, view, timeline.machine, data.slower_colour, hover);
     for (const series of timeline.series) seriesLane(addLane(root, series.name), view, series, hover);
     for (const [name, marks] of Object.entries(timeline.marks)) marksLane(addLane(root, name), view, name, marks, hover);
   }
@@ -119,19 +120,64 @@ function ticks(low: number, high: number, log: boolean): number[] {
 
 function waitLane(host: HTMLElement, view: View, timeline: Timeline, hover: Hover): void {
   const { bins } = timeline;
-  const at: number[] = [], share: (number | null)[] = [];
-  bins.start.forEach((start, i) => {
-    at.push(start / PS_PER_S);
-    share.push(bins.input_share[i]);
-    const next = bins.start[i + 1] ?? Infinity;
-    if (bins.end[i] < next) { at.push(bins.end[i] / PS_PER_S); share.push(null); }
-  });
   makeLane(host, view, {
     label: "input wait", height: 44, group: GROUP, hover,
     y: { range: [0, 1], format: formatRatioShort, ticks: [0, 0.5, 1] },
-    data: [at, share] as uPlot.AlignedData,
-    series: [{ stroke: () => colour("accent"), fill: () => colour("accent-fill"), width: 1, paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false } }],
+    data: steppedData(bins, bins.input_share),
+    series: [steppedArea(() => colour("accent"), () => colour("accent-fill"))],
   });
+}
+
+// Values of stretches of time as steps: where a stretch ends before the next one begins, nothing is known.
+function steppedData(stretches: { start: number[]; end: number[] }, ...values: (number | null)[][]): uPlot.AlignedData {
+  const at: number[] = [], columns: (number | null)[][] = values.map(() => []);
+  stretches.start.forEach((start, i) => {
+    at.push(start / PS_PER_S);
+    columns.forEach((column, c) => column.push(values[c][i]));
+    const next = stretches.start[i + 1] ?? Infinity;
+    if (stretches.end[i] < next) { at.push(stretches.end[i] / PS_PER_S); columns.forEach((column) => column.push(null)); }
+  });
+  return [at, ...columns] as uPlot.AlignedData;
+}
+
+const steppedArea = (stroke: () => string, fill?: () => string): uPlot.Series =>
+  ({ stroke, fill, width: 1, paths: uPlot.paths.stepped!({ align: 1 }), points: { show: false } });
+
+// What of its threads' time the job waited for cores, and beside it the speed of a core where that was looked at.
+function machineLanes(root: HTMLElement, view: View, machine: Machine, ink: string, hover: Hover): void {
+  const { waiting, crowded, speed } = machine;
+  if (waiting.length || crowded.length) {
+    const parts = [
+      { text: "share of the job's threads' time spent waiting for a core", values: waiting, mark: "var(--band)", stroke: () => colour("band"), fill: () => colour("band-fill") },
+      { text: "of that, while other programs had the cores", values: crowded, mark: ink, stroke: () => ink, fill: () => `${ink}99` },
+    ];
+    const known = parts.filter((part) => part.values.length);
+    const host = addLane(root, "machine");
+    host.append(key(known.map(({ text, mark }) => [text, mark])));
+    makeLane(host, view, {
+      label: "machine", height: 64, group: GROUP, hover,
+      y: { range: [0, 1], format: formatRatioShort, ticks: [0, 0.5, 1] },
+      data: steppedData(machine, ...known.map((part) => part.values)),
+      series: known.map(({ stroke, fill }) => steppedArea(stroke, fill)),
+    });
+  }
+  if (speed.length) {
+    const host = addLane(root, "core speed");
+    makeLane(host, view, {
+      label: "core speed", height: 40, group: GROUP, hover,
+      y: { range: [0, 1.1], format: formatRatioShort, ticks: [0, 0.5, 1] },
+      data: steppedData(machine, speed),
+      series: [steppedArea(() => colour("accent"))],
+    });
+  }
+}
+
+function key(parts: [string, string][]): HTMLElement {
+  return element("div", { class: "lane-key" }, ...parts.map(([text, ink]) => {
+    const mark = element("span", { class: "lane-mark" });
+    mark.style.background = ink;
+    return element("span", {}, mark, text);
+  }));
 }
 
 const formatRatioShort = (ratio: number) => `${Math.round(100 * ratio)} %`;
@@ -192,6 +238,7 @@ function textsAt(data: PageData, at: number, slack: number): string[] {
   }
   const bins = timeline.bins, b = nearest(bins.start, at, true);
   if (b >= 0 && at < bins.end[b] && bins.n[b] > 1) lines.push(binText(bins, b));
+  if (timeline.machine) lines.push(...machineText(timeline.machine, at));
   for (const marks of Object.values(timeline.marks)) {
     const m = rangeAt(marks.start, marks.dur, at, slack);
     if (m >= 0) lines.push(marks.text[m]);
@@ -203,6 +250,18 @@ function stretchText(strip: Strip, i: number): string {
   const steps = strip.first[i] === null ? "" : `, steps ${formatCount(strip.first[i]!)} – ${formatCount(strip.last[i]!)}`;
   const merged = strip.merged[i] > 1 ? ` and ${strip.merged[i] - 1} short stretches` : "";
   return `${strip.name[i]}${merged}: ${formatPs(strip.dur[i])}${steps}`;
+}
+
+function machineText(machine: Machine, at: number): string[] {
+  const i = nearest(machine.start, at, true);
+  if (i < 0 || at >= machine.end[i]) return [];
+  const waiting = machine.waiting[i], crowded = machine.crowded[i], speed = machine.speed[i];
+  const texts = [
+    waiting == null ? "" : `the job's threads waited for a core ${formatRatio(waiting)} of their time`,
+    crowded == null ? "" : `${formatRatio(crowded)} while other programs had the cores`,
+    speed == null ? "" : `a core ran at ${formatRatio(speed)} of its speed`,
+  ].filter(Boolean);
+  return texts.length ? [`machine: ${texts.join("; ")}`] : [];
 }
 
 function binText(bins: Timeline["bins"], i: number): string {

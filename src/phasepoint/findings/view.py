@@ -13,7 +13,7 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted
 from phasepoint.estimates.captured import Captured, Sampled
 from phasepoint.findings.finding import Unavailable
-from phasepoint.phases.clock.accounting import checkpoint_stretches
+from phasepoint.phases.clock.accounting import StepAccount, checkpoint_stretches
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime
 from phasepoint.phases.clock.steps import RunClock
 from phasepoint.summary.analysis import Analysis
@@ -80,10 +80,10 @@ class FindingsView(Once):
             usual[mine] = median_ps(self.clock.dur_ps[mine])
         return usual
 
-    @cached_property
-    def lost_to_others_ps(self) -> Int64s:
-        """`[n_steps]` what other programs on the machine made each step longer by."""
-        return np.asarray(self.analysis.result.lost * self.clock.dur_ps, np.int64)
+    @property
+    def step_parts(self) -> StepAccount:
+        """What each step's time went into, as the account has it."""
+        return self.analysis.step_parts
 
     def part(self, name: str, phase: int | None = None) -> PartTime:
         """Estimated time of a category (or `input`, `compiling`, `unattributed`), of the run or of a phase."""

@@ -165,8 +165,8 @@ class Inbox(Struct):
     """What the job's thread leaves for the flusher. Appending and popping at the ends needs no lock."""
 
     captured: deque[CapturedWindow] = field(default_factory=deque)
-    rows: deque[tuple[str, Row | Callable[[], Row]]] = field(default_factory=deque)
-    """Table name, and the row or what makes it when it is written; that must not raise."""
+    rows: deque[tuple[str, Row | Callable[[], Row | None]]] = field(default_factory=deque)
+    """Table name, and the row or what makes it when it is written, None for no row; that must not raise."""
     scalars: ScalarLog = field(default_factory=ScalarLog)
     writing: CapturedWindow | None = None
     """The capture that is being written."""
@@ -409,8 +409,10 @@ class Background:
             self._add_account()
         by_table: dict[str, list[Row]] = {}
         while parts.inbox.rows:
-            name, row = parts.inbox.rows.popleft()
-            by_table.setdefault(name, []).append(row() if callable(row) else row)
+            name, waiting = parts.inbox.rows.popleft()
+            row = waiting() if callable(waiting) else waiting
+            if row is not None:
+                by_table.setdefault(name, []).append(row)
         if final:  # counters are written with the account, as one part
             self._last_counters = by_table.pop("counters", [])
         began_ns = parts.clock.busy_ns()

@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
+from msgspec.structs import replace
+
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.recorder.background import Background, Flusher, Parts
 from phasepoint.recorder.clock.batch_size import count_elements
 from phasepoint.recorder.clock.step_clock import CAPACITY, CUT, NOT_KNOWN, lower_quartile
 from phasepoint.recorder.clock.sync_clock import SYNC_COST_PS
+from phasepoint.recorder.hooks.marked import MarkedCheckpoint
 from phasepoint.recorder.output import Row
 from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
@@ -238,8 +241,8 @@ class Recorder:
     @guarded
     def enter_phase(self, name: str) -> tuple[int, int, int]:
         """A hint comes into force. Returns what `leave_phase` needs."""
+        before = self._steps.enter_kind(name)  # makes rows of the times that wait: they are earlier than now
         entered_ns = self._steps.now()
-        before = self._steps.enter_kind(name)
         self._planner.note_kind()
         return before, entered_ns, self._steps.step
 
@@ -261,6 +264,10 @@ class Recorder:
     @guarded
     def checkpoint(self, written: CheckpointWritten) -> None:
         """A checkpoint was written; it becomes a row of `checkpoints`. May be called on any thread."""
+        self._parts.inbox.rows.append(("checkpoints", self._checkpoint_row(written)))
+        self._background.wanted = True
+
+    def _checkpoint_row(self, written: CheckpointWritten) -> Row:
         row: Row = {
             "step": written.step if written.step is not None else self._step_in_progress(),
             "path": written.path,
@@ -273,8 +280,7 @@ class Recorder:
         }
         if written.step is None or written.step == self._step_in_progress():
             row |= {"loop_place": self._places.place(), "iterator_state": self._places.loader_state()}
-        self._parts.inbox.rows.append(("checkpoints", row))
-        self._background.wanted = True
+        return row
 
     @guarded
     def checkpoint_wait(self, waited: CheckpointWaited) -> None:
@@ -288,10 +294,21 @@ class Recorder:
         self._parts.inbox.rows.append(("checkpoint_waits", row))
 
     @guarded
-    def user_checkpoint(self, path: str, step: int | None) -> None:
-        """The user says that a checkpoint was written."""
-        now_ns = self._steps.now()
-        self.checkpoint(CheckpointWritten(path, now_ns, now_ns, "user", step))
+    def user_checkpoint(self, path: str, step: int | None) -> MarkedCheckpoint:
+        """The user says that a checkpoint was written; or, where what it returns is entered, that a block writes it."""
+        now_ns = (
+            self.now_ns()
+        )  # not the steps' own: boundaries that wait to be rows are earlier, and it may be any thread
+        mark = MarkedCheckpoint(CheckpointWritten(path, now_ns, now_ns, "user", step), self.end_checkpoint)
+        row = self._checkpoint_row(mark.written)
+        self._parts.inbox.rows.append(("checkpoints", lambda: None if mark.is_block else row))
+        self._background.wanted = True
+        return mark
+
+    @guarded
+    def end_checkpoint(self, begun: CheckpointWritten) -> None:
+        """The block that writes it ends."""
+        self.checkpoint(replace(begun, end_ns=max(self.now_ns(), begun.start_ns)))
 
     @guarded
     def log(self, scalars: Mapping[str, object]) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from os import PathLike
 from types import TracebackType
@@ -329,15 +329,25 @@ class Recording:
             if recorder is not None and entered is not None:
                 recorder.leave_phase(str(name), *entered)
 
-    def checkpoint(self, path: str | PathLike[str], step: int | None = None) -> None:
+    def checkpoint(self, path: str | PathLike[str], step: int | None = None) -> AbstractContextManager[None]:
         """Say that a checkpoint was written here, where the hooks for Orbax and `torch.save` cannot see it.
+
+        What the save held the job for is then estimated. It is measured where the call stands around the save:
+
+        with run.checkpoint(path):
+            np.savez(path, **state)
+
+        An error inside the block passes, and no checkpoint is noted.
 
         Args:
             path: where it is.
             step: the step it belongs to, as the recorder counts them; None for the step in progress.
+
+        Returns:
+            The block, which need not be entered.
         """
-        if self._recorder is not None:
-            self._recorder.user_checkpoint(os.fspath(path), step)
+        mark = None if self._recorder is None else self._recorder.user_checkpoint(os.fspath(path), step)
+        return nullcontext() if mark is None else mark
 
     def log(self, **scalars: object) -> None:
         """Keep values by step: `run.log(loss=loss)`. Nothing waits for a device, and nothing is raised.

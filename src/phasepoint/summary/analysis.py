@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.estimates.estimates import Estimates, estimate_totals
-from phasepoint.phases.clock.accounting import account_time
+from phasepoint.phases.clock.accounting import StepAccount, account_time, split_steps
 from phasepoint.phases.clock.breakdown import ClockAccount
 from phasepoint.phases.clock.checkpoint_folders import join_folders
-from phasepoint.phases.clock.machine import crowded_time
+from phasepoint.phases.clock.machine import crowded_time, machine_loss
+from phasepoint.phases.clock.marked_checkpoints import measure_marks
 from phasepoint.phases.clock.steps import RunClock, StepSeries, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.phases.detection.result import PhaseResult, Segments
@@ -40,7 +41,8 @@ class Analysis:
 
     Attributes:
         run: the run.
-        tables: the tables of `TABLES_READ`, by name; of `checkpoints`, files of one folder and step as one.
+        tables: the tables of `TABLES_READ`, by name; of `checkpoints`, files of one folder and step as one, and how
+            long each held the job as `measure_marks` finds it.
         clock: the steps of every host and attempt.
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
@@ -64,14 +66,21 @@ class Analysis:
         return self._more[name] if known is None else known
 
     @cached_property
-    def account(self) -> ClockAccount:
-        """Where the wall time of all sessions went, as the step clock saw it."""
-        return account_time(self.clock, self.labels, self.names, self.tables)
-
-    @cached_property
     def shortfall(self) -> Shortfall | None:
         """Why the run is no ground for a verdict; None where it is one."""
         return find_shortfall(self.run, self.clock, self.tables)
+
+    @cached_property
+    def step_parts(self) -> StepAccount:
+        """What each step's time went into: what the account says and what rules claim comes from here."""
+        crowded_ps = self.crowded_ps
+        loss = None if crowded_ps is None else machine_loss(self.clock, self.result.lost, crowded_ps)
+        return split_steps(self.clock, self.tables, loss)
+
+    @cached_property
+    def account(self) -> ClockAccount:
+        """Where the wall time went."""
+        return account_time(self.clock, self.labels, self.names, self.tables, self.step_parts)
 
     @cached_property
     def _more(self) -> dict[str, pa.Table]:
@@ -97,8 +106,9 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
         ValueError: no such method.
     """
     tables = {name: run.table(name) for name in TABLES_READ}
-    tables["checkpoints"] = join_folders(tables["checkpoints"])
     clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
+    joined, read_spans = join_folders(tables["checkpoints"]), cache(lambda: run.table("spans"))
+    tables["checkpoints"] = measure_marks(joined, clock, tables, read_spans)
     crowded_ps = crowded_time(clock, tables["machine"], run.shards)
     result = _find_phases(run, clock, tables, method, crowded_ps)
     names = {phase.id: phase.name for phase in result.phases}
@@ -117,8 +127,7 @@ def _find_phases(
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool), np.empty(0))
     if crowded_ps is not None:
         steps = steps.append_column("crowded_ps", pa.array(crowded_ps))
-    saved = clock.rows_of(tables["checkpoints"])
-    steps = steps.append_column("saves", pa.array(np.bincount(saved[saved >= 0], minlength=clock.n_steps)))
+    steps = steps.append_column("saved_ps", pa.array(split_steps(clock, tables).checkpoint_ps))
     sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
     updates = bool(sources) and all(map(_UPDATES.match, sources))
     return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method, updates=updates)

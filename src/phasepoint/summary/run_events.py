@@ -16,6 +16,7 @@ import pyarrow as pa
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.phases.clock.marked_checkpoints import ESTIMATED, UNKNOWN
 from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches, sum_ps
 from phasepoint.phases.detection.result import Phase
 from phasepoint.summary.types import RunEvent
@@ -223,7 +224,7 @@ class RunView:
         labels: `[n_steps]` phase id per row of the clock.
         phases: by id.
         slow: `[n_steps]`, steps that lasted far longer than their phase does.
-        checkpoints: `Run.table("checkpoints")`.
+        checkpoints: as `Analysis` has it.
         windows: `Run.table("windows")`.
         programs: `Run.table("programs")`.
         compilations: `Run.table("compilations")`.
@@ -296,7 +297,8 @@ def _find_checkpoints(view: RunView) -> Iterable[RunEvent]:
         session = view.clock.session(row["host"], row["attempt"])
         where = f"step {row['step']}" if row["step"] is not None else "outside steps"
         size = f", {format_bytes(row['bytes'])}" if row["bytes"] is not None else ""
-        held = f"held the job for {format_ps(row['dur_ps'])}"
+        held = f"held the job for {'about ' if row['basis'] == ESTIMATED else ''}{format_ps(row['dur_ps'])}"
+        held = "was marked; how long it held the job is not known" if row["basis"] == UNKNOWN else held
         yield RunEvent(
             kind="checkpoint",
             host=row["host"],

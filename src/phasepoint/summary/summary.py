@@ -19,6 +19,7 @@ from phasepoint.phases.clock.accounting import (
     NAMED,
     OUTSIDE,
     PHASE,
+    SLOWER,
     closed,
     recording_cost,
 )
@@ -109,6 +110,8 @@ def _told(sort: _Sort, phases: Sequence[PhaseSummary], events: Sequence[RunEvent
     if sort.kind == CHECKPOINT:
         count = sum(event.kind == "checkpoint" for event in events)
         return f"{count} checkpoints" if count > 1 else "a checkpoint"
+    if sort.kind == SLOWER:
+        return "waiting for other programs on the machine"
     if sort.kind != PHASE:
         return sort.name
     if sort.phase_kind == "input stall":

@@ -20,6 +20,7 @@ from phasepoint.phases.clock.accounting import OUTSIDE
 from phasepoint.phases.clock.steps import RunClock, SessionClock, read_clock
 from phasepoint.store import Run
 from phasepoint.summary.analysis import Analysis
+from phasepoint.summary.machine_lane import MachineLane, build_machine_lane
 from phasepoint.summary.types import RunSummary, StripSegment
 
 MAX_STRETCHES = 2_000
@@ -203,6 +204,7 @@ class Timeline:
         bins: step times by stretch of time; stretches in which no step begins are left out.
         series: memory and counters.
         windows, checkpoints, gaps, hints: what was captured, written, not seen, and named by the user.
+        machine: how its machine treated it; null where nobody looked.
     """
 
     host: int | None
@@ -215,6 +217,7 @@ class Timeline:
     checkpoints: tuple[TimelineMark, ...]
     gaps: tuple[TimelineMark, ...]
     hints: tuple[TimelineMark, ...]
+    machine: MachineLane | None = None
 
 
 Telling = Callable[[Mapping[str, object]], str | tuple[str, bool]]
@@ -237,7 +240,7 @@ def build_timeline(
     if host is None or end_ps <= 0:
         return Timeline(host, 0, (), True, (), (), (), (), (), ())
     known = analysis.tables if analysis is not None else {}
-    tables = {name: known[name] if name in known else run.table(name) for name in ("steps", "counters", *_MARK_TEXTS)}
+    tables = {name: known[name] if name in known else run.table(name) for name in _TABLES}
     clock = read_clock(tables["steps"], run.shards, {}) if analysis is None else analysis.clock
     offsets = {session.attempt: session.offset_ps for session in clock.of_host(host)}
     steps = _steps_in_time(clock, host)
@@ -259,6 +262,7 @@ def build_timeline(
         checkpoints=tuple(heapq.merge(marks["checkpoints"], marks["checkpoint_waits"], key=lambda mark: mark.start_ps)),
         gaps=marks["gaps"],
         hints=marks["hints"],
+        machine=build_machine_lane(clock, tables["machine"], run.shards, host, end_ps),
     )
 
 
@@ -388,6 +392,9 @@ _MARK_TEXTS: Mapping[str, Telling] = {
     "gaps": _gap_text,
     "hints": _hint_text,
 }
+
+
+_TABLES = ("steps", "counters", "machine", *_MARK_TEXTS)
 
 
 def _marks(

@@ -127,7 +127,10 @@ class RunEvent:
 
 @dataclass(frozen=True)
 class CheckpointSummary:
-    """A checkpoint written; `start_ps` counts from the beginning of the host's strip."""
+    """A checkpoint written; `start_ps` counts from the beginning of the host's strip.
+
+    `dur_ps` is measured, or estimated with the standard error `error_ps`, or unknown and 0: `basis`.
+    """
 
     host: int
     attempt: int
@@ -139,6 +142,8 @@ class CheckpointSummary:
     size_bytes: int | None
     asynchronous: bool | None
     has_iterator: bool | None
+    basis: str = "measured"
+    error_ps: int = 0
 
 
 @dataclass(frozen=True)

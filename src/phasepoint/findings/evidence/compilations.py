@@ -14,7 +14,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.steps import RunClock, Stretch, find_stretches
+from phasepoint.phases.clock.steps import Stretch, find_stretches
 from phasepoint.summary.run_events import COMPILE_LEAST_PS, CompiledPrograms, compiled_programs
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
@@ -114,19 +114,20 @@ def need_compilations(view: FindingsView) -> None:
         )
 
 
-def compile_cost_ps(clock: RunClock) -> Int64s:
+def compile_cost_ps(view: FindingsView) -> Int64s:
     """`[n_steps]` what compiling held each step up: the compiler's own time, and the tracing around it.
 
     JAX and Dynamo time their compilers; a step that compiles for more than half of its excess over the usual step owes
-    the rest of the excess to it too (tracing, loading, the first execution).
+    the rest of the excess to it too (tracing, loading, the first execution), as far as nothing else accounts for it.
     """
+    clock, parts = view.clock, view.step_parts
     compiled = clock.compile_ps >= COMPILE_LEAST_PS
     cost_ps = np.where(compiled, clock.compile_ps, 0)
     if compiled.all() or not compiled.any():
         return cost_ps
     excess_ps = clock.dur_ps - clock.input_ps - median_ps(clock.dur_ps[~compiled])
     mostly = compiled & (2 * clock.compile_ps >= excess_ps)
-    return np.where(mostly, np.clip(excess_ps, cost_ps, clock.dur_ps - clock.input_ps), cost_ps)
+    return np.where(mostly, np.clip(excess_ps, cost_ps, cost_ps + parts.rest_ps), cost_ps)
 
 
 def find_compilations(view: FindingsView) -> list[Compilation]:

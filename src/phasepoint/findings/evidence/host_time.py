@@ -5,8 +5,8 @@ nothing was launched from there until work began: then the next work lay in the 
 thread had no core, a program began slowly). That is nobody's fault here, and is left out. Of the others, a stretch with
 a piece of at least 100 µs in which the thread called nothing that the profiler sees is the loop's **own code** (inside
 a step whose work this thread executes itself: of at least 500 µs); what is left is **dispatch**: calls that launch
-work, and the Python between them. Waiting for input, collectives, checkpoints and long pauses of garbage collection are
-left out.
+work, and the Python between them. Waiting for input, collectives, checkpoints, what the job named an evaluation, and
+long pauses of garbage collection are left out.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.evidence.gc_pauses import long_pause_times
+from phasepoint.findings.evidence.held_time import read_evaluations
 from phasepoint.findings.evidence.window_spans import (
     TinyWork,
     WindowSpans,
@@ -209,8 +210,9 @@ def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
 
 
 def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
-    """When other rules account for the time: waiting for input, checkpoints, long pauses of garbage collection."""
+    """When other rules account for the time: waiting for input, saves, evaluations, long pauses of the collector."""
     clock, start = view.clock, view.clock.start_ps[rows]
     session = next(one for one in clock.sessions if one.first_row <= rows[0] < one.end_row)
-    saves = covered_time(session.own(view.checkpoint_stretches))
-    return union(start, start + clock.input_ps[rows]), saves, long_pause_times(view, session)
+    known = (view.checkpoint_stretches, view.once(read_evaluations).named)
+    held = [covered_time(session.own(stretches)) for stretches in known]
+    return [union(start, start + clock.input_ps[rows]), *held, long_pause_times(view, session)]

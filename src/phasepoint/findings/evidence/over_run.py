@@ -8,9 +8,11 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_ratio
 from phasepoint.estimates.captured import Sampled
 from phasepoint.estimates.run_time import RunTime, estimate_time
+from phasepoint.findings.evidence.held_time import unnamed_time
 from phasepoint.findings.evidence.host_time import HostTime, read_host_time
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.summary.enough import advise_capture
 
 LEAST_LOW = 1 / 3
@@ -47,7 +49,7 @@ def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> Ru
         Unavailable: most windows show it, but they are too few to be sure.
     """
     sampled, first = view.once(_steps_of_host)
-    lost, wall_ps = estimate_time(sampled, time_ps[first], beyond_usual=False), view.clock.wall_ps
+    lost, wall_ps = _within_room(view, estimate_time(sampled, time_ps[first], beyond_usual=False)), view.clock.wall_ps
     if lost.total_ps < least_share * wall_ps:
         return None
     shows = _windows_that_show(view, time_ps, least_share)
@@ -60,6 +62,13 @@ def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> Ru
         f"the windows say {format_ratio(lost.total_ps / wall_ps)} of the run, but they agree with anything from {low} "
         f"to {high}: {advise_capture(view.analysis.run, view.clock)}"
     )
+
+
+def _within_room(view: FindingsView, time: RunTime) -> RunTime:
+    """A time without what the account has under another name: waits for input, checkpoints, evaluations, …"""
+    by_step = np.minimum(time.by_step, view.once(unnamed_time))
+    over_ps = time.total_ps - sum_ps(by_step)
+    return RunTime(by_step, max(time.low_ps - over_ps, 0), max(time.high_ps - over_ps, 0))
 
 
 def _windows_that_show(view: FindingsView, time_ps: Int64s, least_share: float) -> Bools:

@@ -1,13 +1,15 @@
 """The clock's account: where the wall time of all sessions went, exactly, from the step clock alone.
 
-It needs no window and has no interval. Inside a step, waiting for input, compiling and being held by checkpoints are
-measured and come first; what is left of the step belongs to its phase. Outside the steps, the recorder's own
-work at the edges of windows comes first, then checkpoints, the stretches the user named, and `outside steps`. What
-recording cost is the recorder's own account, held against its budget.
+It needs no window. Inside a step, waiting for input, compiling and being held by checkpoints come first, all of them
+measured; then what other programs on the machine made the step longer by, which is estimated; what is left belongs to
+the step's phase. Outside the steps, the recorder's own work at the edges of windows comes first, then checkpoints, the
+stretches the user named, and `outside steps`. What recording cost is the recorder's own account, held against its
+budget.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -18,7 +20,8 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
 from phasepoint.phases.clock.breakdown import AccountPart, Breakdown, ClockAccount
-from phasepoint.phases.clock.steps import RunClock, SessionClock, sum_ps
+from phasepoint.phases.clock.machine import MachineLoss
+from phasepoint.phases.clock.steps import RunClock, SessionClock, read_numbers, sum_ps
 
 _PREFIX = "recorder.cost."
 """Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
@@ -128,10 +131,11 @@ def checkpoint_stretches(tables: Mapping[str, pa.Table]) -> pa.Table:
 INPUT_WAIT = "input wait"
 COMPILING = "compiling"
 CHECKPOINT = "checkpoint"
+SLOWER = "slower machine"
 RECORDING = "recording"
 OUTSIDE = "outside steps"
 PHASE, NAMED = "phase", "named"
-"""Kinds of the account's parts. The first five are measured as such: no phase or stretch that is *called* so is one."""
+"""Kinds of the account's parts. The first six are known as such: no phase or stretch that is *called* so is one."""
 
 
 class PartKey(NamedTuple):
@@ -152,49 +156,124 @@ _RECORDING_GAP = "window-boundary"
 """Why the recorder writes down the stretches between two steps in which it opens or closes a window."""
 
 
+_HALF_OF_ALL = 1.96
+"""Standard errors on either side in an interval of 95 %, of a sum of many."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepAccount:
+    """What each step's time went into, `[n_steps]` ps each; the first five add up to its duration.
+
+    Attributes:
+        input_ps: waiting for input.
+        compile_ps: compiling.
+        checkpoint_ps: held by checkpoints.
+        machine_ps: what other programs on the machine made it longer by; an estimate, as its ends are.
+        rest_ps: its phase's.
+        least_ps: lower end of machine_ps.
+        most_ps: upper end of it.
+    """
+
+    input_ps: Int64s
+    compile_ps: Int64s
+    checkpoint_ps: Int64s
+    machine_ps: Int64s
+    rest_ps: Int64s
+    least_ps: Int64s
+    most_ps: Int64s
+
+
+def split_steps(clock: RunClock, tables: Mapping[str, pa.Table], loss: MachineLoss | None = None) -> StepAccount:
+    """Split each step's time into what the clock saw.
+
+    Args:
+        clock: the run's steps.
+        tables: `checkpoints` and `checkpoint_waits` as `Run.table` gives them.
+        loss: to other programs; None where nothing is known of them.
+    """
+    checkpoint_ps = np.zeros(clock.n_steps, np.int64)
+    for session, saves in zip(clock.sessions, clock.split(checkpoint_stretches(tables)), strict=True):
+        checkpoint_ps[session.rows] = checkpoint_time_in_steps(clock, session, covered_time(saves))
+    room_ps = clock.dur_ps - clock.input_ps - clock.compile_ps - checkpoint_ps
+    none = np.zeros_like(room_ps)
+    machine_ps, least_ps, most_ps = (
+        (none, none, none)
+        if loss is None
+        else (np.minimum(ps, room_ps) for ps in (loss.ps, loss.least_ps, loss.most_ps))
+    )
+    first = (clock.input_ps, clock.compile_ps, checkpoint_ps, machine_ps)
+    return StepAccount(*first, room_ps - machine_ps, least_ps, most_ps)
+
+
 def account_time(
-    clock: RunClock, labels: Int64s, names: Mapping[int, str], tables: Mapping[str, pa.Table]
+    clock: RunClock,
+    labels: Int64s,
+    names: Mapping[int, str],
+    tables: Mapping[str, pa.Table],
+    parts: StepAccount | None = None,
 ) -> ClockAccount:
     """Split the sessions' wall time into what the clock saw.
 
     Args:
-        clock: the run's steps and sessions.
+        clock: the run's steps.
         labels: `[n_steps]` phase id per row of the clock.
         names: phase id → name.
-        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them.
+        tables: `checkpoints`, `checkpoint_waits`, `hints` and `gaps` as `Run.table` gives them; `checkpoints` may have
+            the column `error_ps`.
+        parts: `split_steps` of the same run, with what is known of its machine.
 
     Returns:
         Parts, largest first; they add up to the wall time to the picosecond.
     """
+    parts = split_steps(clock, tables) if parts is None else parts
     totals: dict[PartKey, int] = {}
+    for key, time_ps in _inside_parts(parts, labels):
+        _add(totals, key, time_ps)
     for session, of_session in split_stretches(clock, tables):
-        written = covered_time(of_session["checkpoints"])
-        for key, time_ps in _inside_parts(clock, session, labels, written):
-            _add(totals, key, time_ps)
         _add_outside(totals, clock, session, of_session)
-    return measured_account(clock.wall_ps, totals, names)
+    return measured_account(clock.wall_ps, totals, names, _margins(parts, labels, tables["checkpoints"]))
 
 
-def measured_account(total_ps: int, totals: Mapping[PartKey, int], names: Mapping[int, str]) -> ClockAccount:
-    """Exact parts of a total, largest first; the parts must add up to it.
+def _margins(parts: StepAccount, labels: Int64s, checkpoints: pa.Table) -> dict[PartKey, tuple[int, int]]:
+    """By estimated part, how much less and how much more it may be."""
+    errors_ps = read_numbers(checkpoints, "error_ps").astype(np.float64)  # 0 where the table has no such column
+    half_ps = _HALF_OF_ALL * float(np.sqrt((errors_ps**2).sum()))
+    saved = half_ps * parts.checkpoint_ps / max(sum_ps(parts.checkpoint_ps), 1)
+    less_ps, more_ps = parts.machine_ps - parts.least_ps, parts.most_ps - parts.machine_ps
+    margins = {PartKey(CHECKPOINT): (round(half_ps),) * 2, PartKey(SLOWER): (sum_ps(less_ps), sum_ps(more_ps))}
+    for phase in np.unique(labels[less_ps + more_ps + saved > 0]).tolist():
+        mine = labels == phase
+        both_ps = round(float(saved[mine].sum()))
+        margins[PartKey(PHASE, phase)] = (sum_ps(more_ps[mine]) + both_ps, sum_ps(less_ps[mine]) + both_ps)
+    return margins
+
+
+def measured_account(
+    total_ps: int,
+    totals: Mapping[PartKey, int],
+    names: Mapping[int, str],
+    margins: Mapping[PartKey, tuple[int, int]] = MappingProxyType({}),
+) -> ClockAccount:
+    """The parts of a total, largest first; they must add up to it.
 
     Args:
         total_ps: the sessions' wall time.
         totals: time by part.
         names: phase id → name.
+        margins: how much less and how much more a part may be; those that have none are exact.
 
     Raises:
         AssertionError: they do not: a fault of ours, never of the data.
     """
-    whole_ps = max(total_ps, 1)
-    parts = tuple(
-        AccountPart(
-            _part_name(key, names), time_ps, time_ps, time_ps, time_ps / whole_ps, "measured", key.kind, key.phase
-        )
-        for key, time_ps in sorted(totals.items(), key=lambda item: (-item[1], _part_name(item[0], names)))
-        if time_ps
-    )
-    return closed(ClockAccount(total_ps, parts))
+    parts = []
+    for key, time_ps in sorted(totals.items(), key=lambda item: (-item[1], _part_name(item[0], names))):
+        less_ps, more_ps = margins.get(key, (0, 0))
+        low_ps, high_ps = max(time_ps - less_ps, 0), min(time_ps + more_ps, max(total_ps, time_ps))
+        share, basis = time_ps / max(total_ps, 1), "estimated" if low_ps < high_ps else "measured"
+        part = AccountPart(_part_name(key, names), time_ps, low_ps, high_ps, share, basis, key.kind, key.phase)
+        if time_ps:
+            parts.append(part)
+    return closed(ClockAccount(total_ps, tuple(parts)))
 
 
 def _part_name(key: PartKey, names: Mapping[int, str]) -> str:
@@ -202,7 +281,7 @@ def _part_name(key: PartKey, names: Mapping[int, str]) -> str:
     if key.phase is None:
         return key.kind if key.given is None else f"{key.given}, {OUTSIDE}"
     name = names[key.phase]
-    return f"{name} steps" if name in (INPUT_WAIT, COMPILING, CHECKPOINT, RECORDING, OUTSIDE) else name
+    return f"{name} steps" if name in (INPUT_WAIT, COMPILING, CHECKPOINT, SLOWER, RECORDING, OUTSIDE) else name
 
 
 _SomeBreakdown = TypeVar("_SomeBreakdown", bound=Breakdown)
@@ -259,22 +338,18 @@ def unexplained_outside(clock: RunClock, session: SessionClock, tables: Mapping[
         tables: its own, of `split_stretches`.
     """
     left = outside_steps(clock, session)
-    for one in (tables["checkpoints"], tables["hints"], _boundaries(tables["gaps"])):
+    for one in (tables["checkpoints"], tables["hints"], recorder_work(tables["gaps"])):
         left = subtract(left, covered_time(one))
     return left
 
 
-def _inside_parts(
-    clock: RunClock, session: SessionClock, labels: Int64s, written: IntervalSet
-) -> Iterable[tuple[PartKey, int]]:
-    rows = session.rows
-    written_ps = checkpoint_time_in_steps(clock, session, written)
-    rest_ps = clock.dur_ps[rows] - clock.input_ps[rows] - clock.compile_ps[rows] - written_ps
-    yield PartKey(INPUT_WAIT), sum_ps(clock.input_ps[rows])
-    yield PartKey(COMPILING), sum_ps(clock.compile_ps[rows])
-    yield PartKey(CHECKPOINT), sum_ps(written_ps)
-    for phase in renumber(labels[rows])[0].tolist():
-        yield PartKey(PHASE, phase), sum_ps(rest_ps[labels[rows] == phase])
+def _inside_parts(parts: StepAccount, labels: Int64s) -> Iterable[tuple[PartKey, int]]:
+    yield PartKey(INPUT_WAIT), sum_ps(parts.input_ps)
+    yield PartKey(COMPILING), sum_ps(parts.compile_ps)
+    yield PartKey(CHECKPOINT), sum_ps(parts.checkpoint_ps)
+    yield PartKey(SLOWER), sum_ps(parts.machine_ps)
+    for phase in renumber(labels)[0].tolist():
+        yield PartKey(PHASE, phase), sum_ps(parts.rest_ps[labels == phase])
 
 
 def _add_outside(
@@ -282,7 +357,7 @@ def _add_outside(
 ) -> None:
     outside, hints, gaps = outside_steps(clock, session), tables["hints"], tables["gaps"]
     names = sorted(set(hints.column("name").to_pylist()))
-    layers = [covered_time(_boundaries(gaps)), covered_time(tables["checkpoints"])]
+    layers = [covered_time(recorder_work(gaps)), covered_time(tables["checkpoints"])]
     layers += [covered_time(hints.filter(_equal(hints, "name", name))) for name in names]
     split = partition(layers, outside.start_ps, outside.end_ps)
     kinds = [PartKey(RECORDING), PartKey(CHECKPOINT), *(PartKey(NAMED, given=name) for name in names)]
@@ -302,7 +377,7 @@ def _add_outside(
         _add(totals, PartKey(OUTSIDE), left_ps)
 
 
-def _boundaries(gaps: pa.Table) -> pa.Table:
+def recorder_work(gaps: pa.Table) -> pa.Table:
     """Stretches in which the recorder itself worked, at the edges of windows."""
     return gaps.filter(pc.and_(_equal(gaps, "why", _RECORDING_GAP), pc.is_valid(gaps.column("dur_ps"))))
 

@@ -29,8 +29,8 @@ class AccountPart(PartTime):
     """One part of the clock's account. What it is, `kind` and `phase` say; its name is for the reader alone.
 
     Attributes:
-        kind: input wait, compiling, checkpoint, recording or outside steps, all measured as such; `phase` for the rest
-            of the time of a phase's steps; `named` for a stretch outside steps that the job gave a name.
+        kind: input wait, compiling, checkpoint, slower machine, recording or outside steps, each known as such; `phase`
+            for the rest of the time of a phase's steps; `named` for a stretch outside steps that the job gave a name.
         phase: id of the phase; None for the others.
     """
 
@@ -62,7 +62,11 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class ClockAccount(Breakdown):
-    """The sessions' wall time by what the clock saw, largest part first; all of it measured."""
+    """The sessions' wall time by what the clock saw, largest part first.
+
+    Measured but for two: what a slower machine cost, and checkpoints of which the job told only that they were written;
+    and so the rest of the phases whose steps these were.
+    """
 
     parts: tuple[AccountPart, ...]
 

@@ -1,6 +1,7 @@
-"""How the machine treated each step: the time for which the job waited for cores that other programs had."""
+"""How the machine treated each step: the time for which the job waited for cores that other programs had, and lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,38 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.units import PS_PER_S
 from phasepoint.phases.clock.steps import RunClock, SessionClock, read_numbers
 from phasepoint.store import Shard
+
+MOST_LOST = 1.15
+"""Upper end of what is lost, as a ratio of it: calm steps themselves wander by as much (2 cores, 2026-11-24). The lower
+end is the time that the threads waited, which is measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class MachineLoss:
+    """What other programs on the machine made each step longer by, `[n_steps]` ps each.
+
+    Attributes:
+        ps: what it lasted beyond the calm steps around it.
+        least_ps: lower end: what of it its threads are known to have waited for cores.
+        most_ps: upper end.
+    """
+
+    ps: Int64s
+    least_ps: Int64s
+    most_ps: Int64s
+
+
+def machine_loss(clock: RunClock, lost: Floats, crowded_ps: Int64s) -> MachineLoss:
+    """The loss of each step.
+
+    Args:
+        clock: the run's steps.
+        lost: `[n_steps]` part of each, as `PhaseResult.lost`.
+        crowded_ps: as `crowded_time` gives it.
+    """
+    lost_ps = np.asarray(lost * clock.dur_ps, np.int64)
+    most_ps = np.asarray(np.minimum(MOST_LOST * lost_ps, clock.dur_ps), np.int64)
+    return MachineLoss(lost_ps, np.minimum(crowded_ps, lost_ps), most_ps)
 
 
 def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> Int64s | None:
@@ -27,8 +60,53 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
     Returns:
         None where the run does not know it of any step.
     """
-    if not machine.num_rows or not clock.n_steps:
-        return None
+    looks = [mine for mine in _read_looks(clock, machine, shards) if not mine.is_empty] if clock.n_steps else []
+    result = np.zeros(clock.n_steps, np.int64)
+    for mine in looks:
+        rows = mine.session.rows
+        result[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
+    return result if looks else None
+
+
+@dataclass(frozen=True, eq=False)
+class MachineLooks:
+    """A session's machine between looks at it, `[n_looks]` each, in order; NaN is not known.
+
+    Attributes:
+        start_ps: from the session's epoch.
+        dur_ps: up to the next look.
+        waiting: part of its threads' time, waiting and running, in which they waited for a core.
+        crowded: the part of it that `crowded_time` counts: while other programs had the cores.
+        speed: of the core on which a fixed piece of work ran, as a ratio of the fastest tenth of the session's looks.
+    """
+
+    start_ps: Int64s
+    dur_ps: Int64s
+    waiting: Floats
+    crowded: Floats
+    speed: Floats
+
+
+def machine_looks(
+    clock: RunClock, machine: pa.Table, shards: Sequence[Shard]
+) -> Iterator[tuple[SessionClock, MachineLooks]]:
+    """What each session's looks at its machine saw, of those that have some. Arguments as of `crowded_time`."""
+    for mine in _read_looks(clock, machine, shards):
+        rows = mine.rows
+        probe_ps = read_numbers(rows, "probe_ps").astype(np.float64)
+        probe_ps[probe_ps <= 0] = np.nan
+        known = probe_ps[~np.isnan(probe_ps)]
+        fastest_ps = np.quantile(known, _FASTEST) if len(known) else np.nan
+        start_ps, dur_ps = (read_numbers(rows, name) for name in ("start_ps", "dur_ps"))
+        yield mine.session, MachineLooks(start_ps, dur_ps, *mine.shares(), np.minimum(fastest_ps / probe_ps, 1.0))
+
+
+_FASTEST = 0.1
+"""Quantile of the probe's times that stands for full speed: single ones are short by the clock's own ticks."""
+
+
+def _read_looks(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> list["_Looks"]:
+    """The looks of each session that has some; what ranks on the same machine ran is taken from what others ran."""
     looks = [_Looks(session, rows) for session, rows in zip(clock.sessions, clock.split(machine), strict=True)]
     sessions = {(shard.host, shard.attempt): shard.session for shard in shards}
     together: dict[str, list[tuple[_Looks, int]]] = {}
@@ -36,15 +114,12 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
         if not mine.is_empty:
             told = sessions[mine.session.host, mine.session.attempt]
             together.setdefault(told.owner.hostname, []).append((mine, told.epoch_unix_ns))
-    result = np.zeros(clock.n_steps, np.int64)
     for ranks in together.values():
         for mine, epoch_ns in ranks:
             for theirs, other_ns in ranks:
                 if theirs is not mine:
                     mine.leave_out(theirs, (epoch_ns - other_ns) * 1000)
-            rows = mine.session.rows
-            result[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
-    return result if together else None
+    return [mine for mine in looks if mine.rows.num_rows]
 
 
 _BEYOND_PS = float(10 * PS_PER_S)
@@ -56,6 +131,7 @@ class _Looks:
 
     def __init__(self, session: SessionClock, rows: pa.Table) -> None:
         self.session = session
+        self.rows = rows
         known = [name for name in ("run_ps", "wait_ps", "others_ps") if rows.column(name).null_count < rows.num_rows]
         self.is_empty = not rows.num_rows or "run_ps" not in known or "others_ps" not in known
         start, dur = (read_numbers(rows, name).astype(np.float64) for name in ("start_ps", "dur_ps"))
@@ -84,6 +160,16 @@ class _Looks:
             waited = self._sum(self._added["wait_ps"], ends)
             share = np.minimum(share, waited / np.maximum(waited + ran, 1.0))
         return np.asarray(share * dur_ps, np.int64)
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """Of each look, the part of its threads' time waited, and that of it while others had the cores."""
+        nothing = np.full(self.rows.num_rows, np.nan)
+        ran, waited = (self._added.get(name, nothing) for name in ("run_ps", "wait_ps"))
+        waiting = waited / np.maximum(waited + ran, 1.0)
+        if self.is_empty:
+            return waiting, nothing
+        others = self._others / np.maximum(self._others + ran, 1.0)
+        return waiting, np.fmin(waiting, others)
 
     def _sum(self, added: Floats, ends: tuple[Floats, Floats]) -> Floats:
         total = _running(added)

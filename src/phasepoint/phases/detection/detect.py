@@ -24,8 +24,8 @@ def detect_phases(
     One step is one phase.
 
     Args:
-        steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps`, `crowded_ps` (ps), `saves`
-            (checkpoints written in it), `batch_elements`, `start_ps`, `kind`, `host`, `attempt`. A step that several
+        steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`
+            (ps, held by checkpoints), `batch_elements`, `start_ps`, `kind`, `host`, `attempt`. A step that several
             hosts report is one step, as long as its slowest host.
         ops: rows of the captured steps only: `step`, `op`, `count`, `self_ps` (ps); optionally `category`, `level`,
             `host`, `attempt`. Rows whose step is null are work outside the steps and take no part.
@@ -206,7 +206,7 @@ def _evidence(
         communication_share=_category_share(tops, "communication"),
         movement_share=_category_share(tops, "data_movement"),
         ran=ran,
-        save_share=float((series.saves[member] > 0).mean()),
+        saved_ps=int(median(series.saved_ps[member])),
         updates=updates,
         period=find_return_period(starts),
     )

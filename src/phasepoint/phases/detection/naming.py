@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.units import format_ps
 
 
 class RanOps(NamedTuple):
@@ -49,7 +50,7 @@ class PhaseEvidence:
         communication_share: part of its captured op time in communication, null where unknown.
         movement_share: part of its captured op time moving data, null where unknown.
         ran: what its captured steps ran.
-        save_share: part of its steps in which a checkpoint was written.
+        saved_ps: median time for which checkpoints held its steps, in ps.
         updates: whether each of its steps is known to have updated the parameters.
         period: steps from one return to the next, null where it does not return regularly.
     """
@@ -69,7 +70,7 @@ class PhaseEvidence:
     communication_share: float | None = None
     movement_share: float | None = None
     ran: RanOps = field(default_factory=RanOps)
-    save_share: float = 0.0
+    saved_ps: int = 0
     updates: bool = False
     period: float | None = None
 
@@ -202,10 +203,17 @@ def _input_stall(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] |
     return "input stall", f"{100 * share:.0f} % of its time went into waiting for data, {100 * usual:.0f} % elsewhere"
 
 
+_OWES = 0.5
+"""Part of what a phase's steps last longer than the main phase's for which checkpoints must have held them, both in the
+median. With less, something else makes most of the difference (an evaluation that comes with the checkpoint), and its
+steps are no checkpoints. As for the cause of a slow step (SLOW-STEPS), half of it is what tells a cause."""
+
+
 def _checkpoint(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
-    if phase.save_share < 0.5:
+    excess_ps = phase.median_ps - main.median_ps
+    if not 0 < excess_ps <= phase.saved_ps / _OWES:
         return None
-    return "checkpoint", f"a checkpoint was written in {100 * phase.save_share:.0f} % of its steps"
+    return "checkpoint", f"checkpoints held its steps for {format_ps(phase.saved_ps)} in the median"
 
 
 def _eval(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:

@@ -26,7 +26,7 @@ class DistinctSteps(StepSeries):
         kinds: names of the hints.
         row: which of them each row of the steps table belongs to, `[n_rows]`.
         crowded_ps: waiting for cores that other programs had, part of dur_ps; 0 where that is not known.
-        saves: checkpoints written in the step.
+        saved_ps: held by checkpoints, part of dur_ps.
         batch_elements: numbers in the step's batch, 0 where that is not known.
     """
 
@@ -34,7 +34,7 @@ class DistinctSteps(StepSeries):
     kinds: tuple[str, ...]
     row: Int64s
     crowded_ps: Int64s
-    saves: Int64s
+    saved_ps: Int64s
     batch_elements: Int64s
 
 
@@ -83,14 +83,14 @@ class OpVectors:
             yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
 
 
-_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saves", "batch_elements")
+_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saved_ps", "batch_elements")
 
 
 def read_steps(steps: pa.Table) -> DistinctSteps:
     """The steps table in the run's order.
 
     Args:
-        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saves`,
+        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`,
             `batch_elements`, `kind`, `host`, `attempt`.
 
     Raises:

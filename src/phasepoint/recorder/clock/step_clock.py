@@ -267,7 +267,7 @@ class StepClock:
         self._compiles.append((max(end_ns - dur_ns, start_ns), end_ns))
 
     def now(self) -> int:
-        """The time in nanoseconds; a clock that went back stands still until it is caught up."""
+        """The time in nanoseconds; a clock that went back stands still until it is caught up. After `settle` alone."""
         return self._forward(self._now_ns())
 
     def _forward(self, now_ns: int) -> int:

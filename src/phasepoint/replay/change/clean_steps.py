@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.errors import NoDataError, ReplayError
-from phasepoint.phases.clock.accounting import checkpoint_stretches, checkpoint_time_in_steps, covered_time
+from phasepoint.phases.clock.accounting import split_steps
 from phasepoint.phases.clock.steps import RunClock, StepSeries, read_clock
 from phasepoint.replay.fidelity.sides import SETTLING_COLUMNS, settled_ps
 from phasepoint.replay.folder import ReplayRecord, read_replay
@@ -46,12 +46,10 @@ def read_clean_steps(clock: RunClock, tables: Mapping[str, pa.Table], *, lead: b
         tables: `windows`, `checkpoints` and `checkpoint_waits` as `Run.table` gives them.
         lead: whether the first steps of each session are left out, as of a replay.
     """
-    saved_ps = np.zeros(clock.n_steps, np.int64)
+    saved_ps = split_steps(clock, tables).checkpoint_ps
     clean = clock.compile_ps == 0
-    for session, saves in zip(clock.sessions, clock.split(checkpoint_stretches(tables)), strict=True):
-        saved_ps[session.rows] = checkpoint_time_in_steps(clock, session, covered_time(saves))
-        if lead:
-            clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
+    for session in clock.sessions if lead else ():
+        clean[session.rows] &= ~_lead(clock.compile_ps[session.rows])
     settled = clean & (saved_ps == 0)
     clean = settled & ~_beside_windows(clock, tables["windows"])
     return CleanSteps(clock, clock.dur_ps - clock.compile_ps - saved_ps, clean, settled)

@@ -8,7 +8,7 @@ from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, element, join, section, swatch
 from phasepoint.report.words.palette import part_colour, phase_colours
-from phasepoint.report.words.wording import category_name, estimate_basis, part_interval
+from phasepoint.report.words.wording import account_basis, category_name, estimate_basis, part_interval
 from phasepoint.summary.types import RunSummary
 
 _MOST_PARTS = 12
@@ -19,7 +19,7 @@ def time_section(summary: RunSummary) -> Markup:
     """The clock's account beside the categories."""
     colours = phase_colours(summary.phases)
     title = "Where the clock says the time went"
-    account = section(title, "measured, adds up exactly", breakdown_table(summary.account, colours, label=title))
+    account = section(title, account_basis(summary.account), breakdown_table(summary.account, colours, label=title))
     categories = Markup("")
     if summary.inside_ps:
         title = "What the steps' time went into"

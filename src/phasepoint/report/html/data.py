@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from phasepoint.phases.clock.accounting import SLOWER
 from phasepoint.report.html.stack import rooflines
 from phasepoint.report.words.names import printable
-from phasepoint.report.words.palette import CATEGORY_COLOURS, OUTSIDE_COLOUR, cycle_colours, phase_colours
+from phasepoint.report.words.palette import CATEGORY_COLOURS, OUTSIDE_COLOUR, PART_COLOURS, cycle_colours, phase_colours
 from phasepoint.stack.analyses.overview import StackOverview
 from phasepoint.summary.details import PhaseDetails, ReportDetails
+from phasepoint.summary.machine_lane import MachineLane
 from phasepoint.summary.timeline import Timeline, TimelineMark
 from phasepoint.summary.types import PhaseSummary, RunSummary, StripSegment
 
@@ -52,6 +54,7 @@ def page_data(
         "methods": _methods(details),
         "category_colours": CATEGORY_COLOURS,
         "outside_colour": OUTSIDE_COLOUR,
+        "slower_colour": PART_COLOURS[SLOWER],
     }
 
 
@@ -85,7 +88,15 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
             for s in timeline.series
         ],
         "marks": marks,
+        "machine": None if timeline.machine is None else plain_columns(timeline.machine),
     }
+
+
+def plain_columns(lane: MachineLane) -> dict[str, list[Any]]:
+    """Its columns; those of which nothing is known are empty."""
+    names = {"start": "start_ps", "end": "end_ps", "waiting": "waiting", "crowded": "crowded", "speed": "speed"}
+    columns = {key: list(getattr(lane, name)) for key, name in names.items()}
+    return {key: [] if all(value is None for value in values) else values for key, values in columns.items()}
 
 
 def _phase(one: PhaseDetails, phase: PhaseSummary) -> dict[str, Any]:

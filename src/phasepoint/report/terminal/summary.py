@@ -19,6 +19,7 @@ from phasepoint.report.terminal.findings import render_first
 from phasepoint.report.words.names import printable, share_bar, shorten
 from phasepoint.report.words.palette import part_colour, phase_colours, phase_keys
 from phasepoint.report.words.wording import (
+    account_basis,
     category_name,
     cost_line,
     cost_parts,
@@ -176,11 +177,11 @@ def _axis_line(summary: RunSummary, width: int) -> Text:
 
 def _print_time(summary: RunSummary, console: Console) -> None:
     if summary.account.parts:
-        _print_section(console, "Where the clock says the time went", "measured, adds up exactly")
-        console.print(_parts_table(summary, summary.account, console.width, with_interval=False))
+        _print_section(console, "Where the clock says the time went", account_basis(summary.account))
+        console.print(_parts_table(summary, summary.account, console.width))
     if summary.categories.parts and summary.inside_ps:
         _print_section(console, "What the steps' time went into", estimate_basis(summary.categories))
-        console.print(_parts_table(summary, summary.categories, console.width, with_interval=True))
+        console.print(_parts_table(summary, summary.categories, console.width))
         for note in summary.categories.notes:
             console.print(Text(f"  {printable(note)}", style="dim"))
 
@@ -234,9 +235,9 @@ def _phases_table(summary: RunSummary, width: int, *, coloured: bool) -> rich.ta
     return shown
 
 
-def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, with_interval: bool) -> rich.table.Table:
+def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int) -> rich.table.Table:
     """Parts of the wall time by the clock, or categories of the time inside steps, each with its interval."""
-    colours = phase_colours(summary.phases)
+    colours, of_steps = phase_colours(summary.phases), breakdown is summary.categories
     bar_width = max(width - 62, 12)  # what the other columns take, and the least that shows a difference
 
     def bar(part: PartTime) -> Text:
@@ -246,7 +247,7 @@ def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int, *, with_
         TableColumn("", lambda part: category_name(part.name), width=24),
         TableColumn("", bar),
         TableColumn("", lambda part: part.total_ps, "ps"),
-        TableColumn("", lambda part: Text(part_interval(part) if with_interval else "", "dim")),
+        TableColumn("", lambda part: Text(part_interval(part) if of_steps or part.basis != "measured" else "", "dim")),
         TableColumn("", lambda part: part.share, "ratio"),
     )
     parts = [part for part in breakdown.parts if part.total_ps]

@@ -35,6 +35,7 @@ PART_COLOURS = {
     "input wait": "#d55e00",
     "compiling": "#7a5ea8",
     "checkpoint": "#009e73",
+    "slower machine": "#b0413e",
     "outside steps": OUTSIDE_COLOUR,
 }
 """Parts that are no phases: categories, and what the clock's account names beside phases."""

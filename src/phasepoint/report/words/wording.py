@@ -11,7 +11,7 @@ from typing import Any
 
 from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.breakdown import Breakdown, ClockAccount, PartTime
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.replay.checkpoints import IndexedCheckpoint, refusal
 from phasepoint.report.words.names import printable
@@ -98,6 +98,12 @@ def part_interval(part: PartTime) -> str:
     if part.basis == "measured":
         return "measured"
     return interval_text(part.total_ps, part.low_ps, part.high_ps)
+
+
+def account_basis(account: ClockAccount) -> str:
+    """How the clock's account is known."""
+    estimated = any(part.basis == "estimated" for part in account.parts)
+    return f"measured{', what has ± is estimated' if estimated else ''}; adds up exactly"
 
 
 def period_text(steps: float | None) -> str:

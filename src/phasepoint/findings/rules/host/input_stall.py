@@ -3,7 +3,8 @@
 **Formula.** In every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
 from the windows (`docs/estimates.md`). If nothing was captured, the whole wait counts.
 
-**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing.
+**Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing. A wait of
+{HIDDEN_SHARE:.0%} or more that the device's work hides is told as such.
 
 **Remedy.** Produce batches in other processes or threads and ahead of time. PyTorch: `DataLoader(num_workers=…,
 prefetch_factor=4, persistent_workers=True, pin_memory=True)`. JAX: `grain` with worker processes, or `jax.device_put`
@@ -28,6 +29,7 @@ from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 LEAST_SHARE = 0.02
+HIDDEN_SHARE = 0.05
 
 
 def find(view: FindingsView) -> list[Finding]:
@@ -41,6 +43,12 @@ def find(view: FindingsView) -> list[Finding]:
     claimed_ps = _exposed(view)
     total_ps = sum_ps(claimed_ps)
     if total_ps < LEAST_SHARE * clock.wall_ps:
+        waited_ps = sum_ps(clock.input_ps)
+        if waited_ps >= HIDDEN_SHARE * max(clock.wall_ps, 1):
+            raise Unavailable(
+                f"the job waits {format_ps(waited_ps)} for data, {format_ratio(waited_ps / clock.wall_ps)} of the run, "
+                "but in the captured steps the device works meanwhile: a faster loader would win nothing there"
+            )
         return []
     part = view.part(INPUT)
     share = total_ps / clock.wall_ps

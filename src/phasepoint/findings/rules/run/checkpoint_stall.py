@@ -5,10 +5,12 @@ would hold it. An asynchronous save holds the job while the state is copied: the
 same run; if there are none, the checkpoint's size at {COPY_TOLD}, at most {COPY_MOST:.0%} of the save. For saves that
 are already asynchronous, the time beyond {SLOW_RATIO:g} times their own median counts: they waited for the previous
 save. A wait for an asynchronous save counts in full. Saves and waits from the last step on do not count: the program
-may not end before its checkpoint is written.
+may not end before its checkpoint is written. A checkpoint that the job only marked (`run.checkpoint(path, step)`) held
+it since the device's work in that step ended, or for what the step lasted beyond those around it: docs/recording.md.
 
 **Thresholds.** Reported from {LEAST_SHARE:.1%} of the run's time on: losing a machine without a checkpoint costs more
-than that. {COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's
+than that. Where saves take what they need, from {OFTEN_SHARE:.0%} on: then half of it can be won, by saving half as
+often. {COPY_TOLD}: the least that copying to host memory reaches on the machines in use (PCIe 3, or one core's
 copy), so that the claim is too small rather than too large. {COPY_MOST:.0%}: writing to a disk is slower than copying
 by at least that factor.
 
@@ -21,8 +23,8 @@ by at least that factor.
 **Wrong when** host memory has no room for a second copy of the state, or the file system is so slow that a save has not
 finished when the next one begins; on a CPU, writing in the background takes cores from the training step.
 
-**Source.** The recorder's hooks around `torch.save`, Orbax's saves and its `wait_until_finished`; the interval: Young,
-"A first order approximation to the optimum checkpoint interval" (1974).
+**Source.** The recorder's hooks around `torch.save`, Orbax's saves and its `wait_until_finished`, and the job's own
+marks; the interval: Young, "A first order approximation to the optimum checkpoint interval" (1974).
 """
 
 import numpy as np
@@ -35,10 +37,12 @@ from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_p
 from phasepoint.findings.evidence.held_time import HeldTime, held_time
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.accounting import checkpoint_stretches
+from phasepoint.phases.clock.accounting import checkpoint_stretches, recorder_work
+from phasepoint.phases.clock.marked_checkpoints import UNKNOWN
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 LEAST_SHARE = 0.015
+OFTEN_SHARE = 0.05
 COPY_BYTES_PER_S = 2_000_000_000
 """The least that copying to host memory reaches, as the page says."""
 COPY_TOLD = f"{format_bytes(COPY_BYTES_PER_S)}/s"
@@ -55,34 +59,80 @@ def find(view: FindingsView) -> list[Finding]:
             "no checkpoint was seen: torch.save and Orbax are noticed by themselves; tell of others with "
             "`run.checkpoint(path, step)`"
         )
+    basis = saves.column("basis")
+    if pc.all(pc.equal(basis, UNKNOWN)).as_py():
+        raise Unavailable(
+            f"{_told(saves)} marked with `run.checkpoint(path, step)`, but no steps without one show how long "
+            "each held the job: put `with run.checkpoint(path, step):` around the save"
+        )
     waits = _before_the_end(clock, view.table("checkpoint_waits"))
     stretches = checkpoint_stretches({"checkpoints": saves, "checkpoint_waits": waits})
     no_time = np.zeros(waits.num_rows, np.int64)
+    room_ps, first = view.step_parts.checkpoint_ps, (recorder_work(view.table("gaps")),)
 
     def held_beyond(needed_ps: Int64s) -> HeldTime:
-        return held_time(clock, stretches, skip_ps=np.concatenate((needed_ps, no_time)))
+        return held_time(clock, stretches, room_ps, first, skip_ps=np.concatenate((needed_ps, no_time)))
 
-    needed_ps = np.where(_is_before_the_end(clock, saves), _needed_ps(saves), _durations(saves))
+    is_ended = ~_is_before_the_end(clock, saves)
+    needed_ps = np.where(is_ended, _durations(saves), _needed_ps(saves))
     held, everything = held_beyond(needed_ps), held_beyond(np.zeros_like(needed_ps))
-    least = held_beyond(np.maximum(needed_ps, (COPY_MOST * _durations(saves)).astype(np.int64)))
     if held.total_ps < LEAST_SHARE * clock.wall_ps:
-        return []
+        return _find_often(view, saves, everything, held_beyond(np.where(is_ended, _durations(saves), 0)))
+    least = held_beyond(np.maximum(needed_ps, (COPY_MOST * _durations(saves)).astype(np.int64)))
+    error_ps = _error_ps(saves)
+    measured = waits.num_rows or not _asynchronous(saves).all()
     return [
         Finding(
             code="CHECKPOINT-STALL",
             title=f"{_told(saves)} held the job for {format_ps(everything.total_ps)}, "
             f"{format_ratio(everything.total_ps / clock.wall_ps)} of the run{_interval(saves)}{_waited(waits)}",
             claim=Claim("checkpoint", held.by_step, held.outside_ps),
-            low_ps=min(least.total_ps, held.total_ps),
-            high_ps=max(everything.total_ps, held.total_ps),
+            low_ps=max(min(least.total_ps, held.total_ps) - error_ps, 0),
+            high_ps=max(everything.total_ps, held.total_ps) + error_ps,
             phase=view.phase_of_most(held.by_step),
             remedy=_remedy(saves, waits),
             evidence=(_evidence(saves), *_evidence_of_waits(waits)),
-            confidence="high" if waits.num_rows or not _asynchronous(saves).all() else "medium",
+            confidence="high" if measured and not error_ps else "medium",
             wrong_if="there is no memory for a second copy of the state, or writing in the background takes the cores "
             "that the step needs",
         )
     ]
+
+
+def _find_often(view: FindingsView, saves: pa.Table, everything: HeldTime, early: HeldTime) -> list[Finding]:
+    """Saves that need what they take: half of it, where all of it is much."""
+    wall_ps = view.clock.wall_ps
+    share = format_ratio(everything.total_ps / max(wall_ps, 1))
+    if everything.total_ps < OFTEN_SHARE * wall_ps:
+        return []
+    if early.total_ps < OFTEN_SHARE * wall_ps:
+        raise Unavailable(
+            f"{_told(saves)} held the job for {format_ps(everything.total_ps)}, {share} of the run, most of it when "
+            "the job ended, where it must: a longer run would show what those within it cost"
+        )
+    half_ps, error_ps = early.by_step // 2, _error_ps(saves)
+    claim = Claim("checkpoint", half_ps, early.outside_ps // 2)
+    return [
+        Finding(
+            code="CHECKPOINT-STALL",
+            title=f"{_told(saves)} held the job for {format_ps(early.total_ps)}, {share} of the run{_interval(saves)}: "
+            "as long as each needs",
+            claim=claim,
+            low_ps=0,
+            high_ps=early.total_ps + error_ps,
+            phase=view.phase_of_most(half_ps),
+            remedy="save half as often",
+            evidence=(_evidence(saves),),
+            confidence="medium",
+            wrong_if="losing the steps since the last checkpoint costs more than saving it",
+        )
+    ]
+
+
+def _error_ps(saves: pa.Table) -> int:
+    """Half of the interval of 95 % of what was estimated of them."""
+    errors = np.asarray(saves.column("error_ps").to_numpy(), np.float64)
+    return round(1.96 * float(np.sqrt((errors**2).sum())))
 
 
 def _before_the_end(clock: RunClock, rows: pa.Table) -> pa.Table:
@@ -120,7 +170,8 @@ def _asynchronous(saves: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 def _told(saves: pa.Table) -> str:
     n, n_async = saves.num_rows, int(_asynchronous(saves).sum())
-    sort = "asynchronous " if n_async == n else "synchronous " if not n_async else ""
+    is_told = not saves.column("asynchronous").null_count
+    sort = "asynchronous " if n_async == n else "synchronous " if not n_async and is_told else ""
     return f"{format_count(n)} {sort}{'checkpoint' if n == 1 else 'checkpoints'}"
 
 
@@ -145,8 +196,9 @@ _OF_TRAINERS = {
     "transformers": "save less often (save_steps), or what is needed alone (save_only_model=True where none restarts)",
     "accelerate": "call save_state less often, or only save_model where nothing restarts from it",
     "keras": "save less often (save_freq), or the weights alone (save_weights_only=True)",
+    "user": "copy the state to host memory and write it in a thread; or save less often",
 }
-"""By framework that saves for the job, which settings of its own make that cheaper."""
+"""By framework that saves for the job, or for a job that saves by itself, what makes that cheaper."""
 
 
 def _remedy(saves: pa.Table, waits: pa.Table) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.evidence.compilations import compile_cost_ps, cost_of, find_compilations, need_compilations
-from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.summary.run_events import COMPILE_LEAST_PS
@@ -40,11 +40,18 @@ def find(view: FindingsView) -> list[Finding]:
     need_compilations(view)
     clock = view.clock
     first = [c for c in find_compilations(view) if not c.is_again]
-    cost_ps = cost_of(first, compile_cost_ps(clock))
+    cost_ps = cost_of(first, compile_cost_ps(view))
     spent_ps = sum_ps(cost_ps)
     claimed_ps = np.asarray(cost_ps * CACHE_SAVES, np.int64)
     total_ps = sum_ps(claimed_ps)
     if total_ps < LEAST_SHARE * clock.wall_ps:
+        pieces_ps = sum_ps(clock.compile_ps[clock.compile_ps < COMPILE_LEAST_PS])
+        if pieces_ps >= max(LEAST_SHARE * clock.wall_ps, 1):
+            raise Unavailable(
+                f"compiling in pieces of less than 5 ms takes {format_ps(pieces_ps)}, "
+                f"{format_ratio(pieces_ps / clock.wall_ps)} of the run: constants, and look-ups of compiled programs, "
+                "of which this rule knows no cause"
+            )
         return []
     share, steps = spent_ps / clock.wall_ps, int((cost_ps > 0).sum())
     return [

@@ -59,7 +59,7 @@ def find(view: FindingsView) -> list[Finding]:
 
 def _finding(view: FindingsView, name: str | None, mine: list[Compilation]) -> Finding | None:
     clock = view.clock
-    claimed_ps = cost_of(mine, compile_cost_ps(clock))
+    claimed_ps = cost_of(mine, compile_cost_ps(view))
     total_ps = sum_ps(claimed_ps)
     share = total_ps / max(clock.wall_ps, 1)
     if share < (LEAST_SHARE_MANY if len(mine) >= LEAST_TIMES else LEAST_SHARE):

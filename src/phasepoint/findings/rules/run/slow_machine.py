@@ -2,7 +2,8 @@
 
 **Formula.** A step is crowded while the job's threads wait for cores and other programs have them (table `machine`:
 the smaller of the threads' part spent waiting and of the machine's part that others ran). What such a step lasts longer
-than the calm steps around it is lost. Ranks of the same job are no others.
+than the calm steps around it is lost, waiting for input, compiling and checkpoints left out. Ranks of the same job are
+no others. The account has the same part, `slower machine`.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the machine's own work takes one percent.
 
@@ -16,18 +17,12 @@ evaluations. Then they compete with it, and need cores of their own.
 **Source.** /proc/<pid>/task/<tid>/schedstat and /proc/stat (Documentation/scheduler/sched-stats.rst, proc_stat(5)).
 """
 
-import numpy as np
-
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import sum_ps
 
 LEAST_SHARE = 0.02
-
-MOST_LOST = 1.15
-"""Upper end of the interval, as a ratio of the loss: calm steps themselves wander by as much (2 cores, 2026-11-24).
-The lower end is the time that the threads waited, which is measured."""
 
 
 def find(view: FindingsView) -> list[Finding]:
@@ -37,7 +32,8 @@ def find(view: FindingsView) -> list[Finding]:
     crowded_ps = view.analysis.crowded_ps
     if crowded_ps is None:
         raise Unavailable("the run does not know what other programs did: it was recorded without looks at the machine")
-    lost_ps = view.lost_to_others_ps
+    parts = view.step_parts
+    lost_ps = parts.machine_ps
     total_ps = sum_ps(lost_ps)
     if total_ps < max(LEAST_SHARE * clock.wall_ps, 1):
         return []
@@ -48,8 +44,8 @@ def find(view: FindingsView) -> list[Finding]:
             title=f"other programs on the machine cost {format_ps(total_ps)}, {format_ratio(share)} of the run: "
             f"{format_count(count)} of {format_count(clock.n_steps)} steps waited for cores",
             claim=Claim("excess", lost_ps),
-            low_ps=sum_ps(np.minimum(crowded_ps, lost_ps)),
-            high_ps=round(MOST_LOST * total_ps),
+            low_ps=sum_ps(parts.least_ps),
+            high_ps=sum_ps(parts.most_ps),
             phase=view.phase_of_most(lost_ps),
             remedy="give the job cores of its own: stop what else runs there, reserve the machine, or pin both sides "
             "(taskset, numactl, a cgroup)",

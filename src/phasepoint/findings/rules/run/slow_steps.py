@@ -3,9 +3,9 @@
 **Formula.** A step's level is the median of the {NEIGHBOURS} steps around it of the same phase. A step is slow from
 {LEAST_RATIO:.0%} of its level on, and beyond {SIGMAS} robust standard deviations of its phase. Its loss is its duration
 less the mean of the ordinary steps there, and less the time that the next step catches up if the device was busy
-meanwhile. Its cause is what explains at least half of the loss: garbage collection, a checkpoint, compiling, waiting
-for input, other programs on the machine, a capture window. Those causes have rules of their own; this one claims the
-steps whose cause was not seen and, separately, those slowed by capturing.
+meanwhile. It is explained if causes that are known make at least half of the loss: garbage collection, a checkpoint, an
+evaluation, compiling, waiting for input, other programs on the machine, a capture window. Those causes have rules of
+their own; this one claims the steps whose cause was not seen and, separately, those slowed by capturing.
 
 **Thresholds.** {LEAST_RATIO:.0%} of the level: smaller excesses are not worth a search one by one. {SIGMAS} standard
 deviations: the tail of the ordinary distribution. {LEAST_SHARE:.1%} of the run's time: on a busy shared machine with
@@ -33,7 +33,7 @@ from phasepoint.core.statistics import median
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.evidence.expected import BLOCK, expect_steps, net_excess
 from phasepoint.findings.evidence.gc_pauses import long_pauses
-from phasepoint.findings.evidence.held_time import held_time
+from phasepoint.findings.evidence.held_time import read_evaluations, unnamed_time
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import sum_ps
@@ -49,7 +49,10 @@ MODEL_ERROR = 0.1
 
 LISTED = 20
 """Steps that the evidence names: a choice, as many as one looks up by hand."""
-_CAUSES = ("garbage collection", "a checkpoint", "compiling", "waiting for input", "other programs", "a capture window")
+_CAUSES = (
+    *("garbage collection", "a checkpoint", "an evaluation", "compiling", "waiting for input", "other programs"),
+    "a capture window",
+)
 _CAPTURED = _CAUSES.index("a capture window")
 _UNKNOWN = len(_CAUSES)
 
@@ -72,10 +75,10 @@ class SlowSteps:
 def find(view: FindingsView) -> list[Finding]:
     """Slow steps without a cause, and those slowed by capturing."""
     view.need_steps()
-    slow = find_slow_steps(view)
+    slow, room_ps = find_slow_steps(view), view.once(unnamed_time)
     found = []
     for cause in (_UNKNOWN, _CAPTURED):
-        claimed_ps = np.where(slow.cause == cause, slow.lost_ps, 0)
+        claimed_ps = np.where(slow.cause == cause, np.minimum(slow.lost_ps, room_ps), 0)
         if sum_ps(claimed_ps) >= max(LEAST_SHARE * view.clock.wall_ps, 1):
             found.append(_finding(view, slow, cause, claimed_ps))
     return found
@@ -101,7 +104,7 @@ def find_slow_steps(view: FindingsView) -> SlowSteps:
 
 
 def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
-    """`[n_steps]` the cause that explains most of each slow step's excess, where it explains half of it."""
+    """`[n_steps]` the cause that explains most of each slow step's excess, where all of them explain half of it."""
     clock, slow = view.clock, np.flatnonzero(is_slow)
     cause = np.full(clock.n_steps, -1, np.int64)
     if not len(slow):
@@ -112,15 +115,16 @@ def _causes(view: FindingsView, is_slow: Bools, excess_ps: Int64s) -> Int64s:
     explained = np.stack(
         [
             long_pauses(view).by_step[slow],
-            held_time(clock, view.checkpoint_stretches).by_step[slow],
+            view.step_parts.checkpoint_ps[slow],
+            view.once(read_evaluations).held.by_step[slow],
             clock.compile_ps[slow],
             np.maximum(clock.input_ps[slow] - usual_input_ps, 0),
-            view.lost_to_others_ps[slow],
+            view.step_parts.machine_ps[slow],
             (seen // 2 + 1) * (seen > 0),  # only where nothing else explains it
         ]
     )
     best = np.argmax(explained, axis=0)
-    enough = 2 * explained[best, np.arange(len(slow))] >= excess_ps[slow]
+    enough = 2 * explained.sum(axis=0) >= excess_ps[slow]
     cause[slow] = np.where(enough, best, _UNKNOWN)
     return cause
 
