@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from phasepoint.hlo.categories import WRAPPERS
 from phasepoint.hlo.cost import Cost, ModuleCost
-from phasepoint.hlo.module import Computation, Module
+from phasepoint.hlo.module import Computation, Instruction, Module
 
 _PLUMBING = frozenset(
     {"body", "branch", "checkpoint", "closed_call", "cond", "core_call", "custom_jvp_call", "custom_vjp_call"}
@@ -28,6 +28,10 @@ _FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "
 
 _NEVER_SERVING = frozenset({"constant", "parameter", "tuple"})
 """Opcodes whose values are not made for whoever reads them."""
+
+_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/]|[\\/]optimizers?\.py$")
+_OPTIMIZER_SCOPE = re.compile(r"(?:^|[/(])(?:optimizer|optax|apply_updates|apply_gradients|update(?:_params)?)(?=[/)])")
+"""Files and scopes that update parameters, whoever calls them."""
 
 _BRANCH = re.compile(r"branch_\d+(_fun)?")
 
@@ -67,6 +71,42 @@ def direction_of_op_name(op_name: str | None) -> str | None:
     if any(part.startswith("transpose(") for part in parts):
         return "backward"
     return "forward" if any(part.startswith("jvp(") for part in parts) else None
+
+
+def directions_of_module(module: Module) -> list[str | None]:
+    """Direction of each instruction of `module.computations`, in their order; None where it is not known.
+
+    Its own name decides: what `transpose` made is backward, what else `jvp` made forward. What neither made is the
+    optimizer's where a file or a scope of one says so, or where it reads, itself or through others, a result of the
+    backward pass: gradients become updates. A fusion without a name has the direction in which all named instructions
+    of its body agree; with one, it has that of its root, whatever else was fused into it. In a loop's body, what reads
+    the loop's state is not known to read a gradient.
+
+    Args:
+        module: the program.
+    """
+    found: list[str | None] = []
+    of_body: dict[Computation, str | None] = {}
+    for computation in module.computations:
+        known: dict[int, str | None] = {}
+        for one in computation.instructions:  # each stands behind what it reads
+            direction = direction_of_op_name(one.op_name) or _direction_of_source(one)
+            if not one.op_name and one.called:
+                direction = of_body[one.called[0]]
+            read = {known[id(operand)] for operand in one.operands}
+            if direction is None and one.opcode not in _NEVER_SERVING and read & {"backward", "optimizer"}:
+                direction = "optimizer"
+            known[id(one)] = direction
+        found += known.values()
+        named = {known[id(one)] for one in computation.instructions if one.opcode not in _NEVER_SERVING}
+        of_body[computation] = named.pop() if len(named) == 1 else None
+    return found
+
+
+def _direction_of_source(one: Instruction) -> str | None:
+    """`optimizer` where an optimizer's file or scope made it."""
+    is_update = (one.source and _OPTIMIZER_FILE.search(one.source[0])) or _OPTIMIZER_SCOPE.search(one.op_name)
+    return "optimizer" if is_update else None
 
 
 def layers_of_module(module: Module, cost: ModuleCost) -> list[str | None]:
