@@ -178,7 +178,7 @@ def measure(job: str, steps: int, alone: dict[str, dict[str, float]]) -> list[di
     with tempfile.TemporaryDirectory() as folder:
         script, out = Path(folder) / "job.py", str(Path(folder) / "run")
         script.write_text((TORCH if framework == "torch" else JAX) + LOOP)
-        command = [sys.executable, str(script), net, way, out, str(steps if way != "zero" else 40 * steps)]
+        command = [sys.executable, str(script), net, way, out, str(steps if way != "zero" else 10 * steps)]
         if way == "zero":
             command = [sys.executable, "-m", "phasepoint", "record", "--out", out, "--", *command]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
