@@ -4,13 +4,14 @@
 
 A PyTorch job has `record_function` around forward (with the loss), backward and the optimizer (with `zero_grad`); the
 marks stand in the captured steps. A JAX job calls three compiled functions, forward (which gives what backward needs,
-`jax.vjp`), backward and update, and times each by the clock, waiting for its end. Compared are, in shares of the steps' time:
+`jax.vjp`), backward and update, and times each by the clock, waiting for its end; XLA has one thread, for it tells the
+ends of ops that it hands to others late. Compared are, in shares of the steps' time:
 
 - `wall`: the pass by the mark's own clock against the anatomy's pass with the waits in its midst;
-- `work` (PyTorch): the operators' time inside the mark, counted from the spans one by one, against the pass alone.
+- `work` (PyTorch): operators' time inside the mark, counted from the spans one by one, against the pass alone.
 
-`jax/…/fused` is the same network as one compiled function; the parts of the job of three functions, timed apart, are its
-marks. It is no like for like: XLA fuses across passes and keeps what it wants, so its figures inform and are not judged.
+`jax/…/fused` is the same network as one compiled function; the parts of the job of three functions, timed apart, are
+its marks. It is no like for like: XLA fuses across passes and keeps what it wants, so this informs and is not judged.
 """
 
 import argparse
@@ -41,13 +42,14 @@ class Transformer(nn.Module):
         return self.out(self.layers(self.embed(x)).mean(1))
 x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
 if net == "cnn":
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10))
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10))
 elif net == "transformer":
     model, x = Transformer(), torch.randint(0, 1000, (32, 64))
 else:
     width = 1024 if net == "mlp" else 128
-    model, x = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)), torch.randn(32, width)
+    inner = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    model, x = nn.Sequential(*inner, nn.Linear(width, 10)), torch.randn(32, width)
 optimizer, loss_of = torch.optim.Adam(model.parameters(), 1e-3), nn.CrossEntropyLoss()
 def step():
     with mark("hand_forward"):
@@ -68,9 +70,10 @@ def dense(i, o):
     return {"w": jax.random.normal(next(keys), (i, o)) * 0.05, "b": jnp.zeros(o)}
 def linear(p, x):
     return x @ p["w"] + p["b"]
-x, y = jax.random.normal(next(keys), (64, 32, 32, 3)), jax.random.randint(next(keys), (64,), 0, 10)
+n = 512 if net == "mlp" else 64
+x, y = jax.random.normal(next(keys), (n, 32, 32, 3)), jax.random.randint(next(keys), (n,), 0, 10)
 if net == "mlp":
-    params, x = [dense(512, 1024), dense(1024, 1024), dense(1024, 10)], jax.random.normal(next(keys), (64, 512))
+    params, x = [dense(512, 1024), dense(1024, 1024), dense(1024, 10)], jax.random.normal(next(keys), (512, 512))
     def apply(p, x):
         for layer in p[:-1]:
             x = jax.nn.relu(linear(layer, x))
@@ -78,13 +81,15 @@ if net == "mlp":
 elif net == "cnn":
     params = [jax.random.normal(next(keys), s) * 0.1 for s in ((3, 3, 3, 16), (3, 3, 16, 32))] + [dense(32 * 64, 10)]
     def conv(x, w):
-        return jax.nn.relu(jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+        order = ("NHWC", "HWIO", "NHWC")
+        return jax.nn.relu(jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=order))
     def apply(p, x):
         return linear(p[2], conv(conv(x, p[0]), p[1]).reshape(len(x), -1))
 else:
     d, heads = 128, 4
     x = jax.random.randint(next(keys), (64, 64), 0, 1000)
-    layers = [{"qkv": dense(d, 3 * d), "out": dense(d, d), "up": dense(d, 4 * d), "down": dense(4 * d, d)} for _ in range(2)]
+    sizes = {"qkv": (d, 3 * d), "out": (d, d), "up": (d, 4 * d), "down": (4 * d, d)}
+    layers = [{name: dense(*size) for name, size in sizes.items()} for _ in range(2)]
     params = {"embed": jax.random.normal(next(keys), (1000, d)) * 0.05, "layers": layers, "head": dense(d, 10)}
     def norm(x):
         return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
@@ -153,9 +158,8 @@ def main() -> None:
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {datetime.date.today()}")
-    print(
-        "| job | captured steps | | forward | backward | optimizer | largest difference |\n|---|--:|---|--:|--:|--:|--:|"
-    )
+    print("| job | captured steps | | forward | backward | optimizer | largest difference |")
+    print("|---|--:|---|--:|--:|--:|--:|")
     rows, alone = [], {}
     for job in given.jobs:
         for row in measure(job, given.steps, alone):
@@ -181,7 +185,8 @@ def measure(job: str, steps: int, alone: dict[str, dict[str, float]]) -> list[di
         command = [sys.executable, str(script), net, way, out, str(steps if way != "zero" else 10 * steps)]
         if way == "zero":
             command = [sys.executable, "-m", "phasepoint", "record", "--out", out, "--", *command]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | flags)
         if done.returncode:
             raise SystemExit(f"{job}: {done.stderr[-2000:]}")
         return _compare(job, out, done.stdout, alone)

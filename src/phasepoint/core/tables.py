@@ -20,10 +20,11 @@ An instant in which several tracks work is charged to the first of these that is
 categories of a step partition its time: they add up to its duration to the picosecond.
 """
 
-STAGES = ("forward", "backward", "optimizer", "input", "to_device")
+STAGES = ("optimizer", "backward", "forward", "input", "to_device")
 """What time serves in a step of training, in the order in which concurrent work of one category is charged.
 
-The model's passes, the update of its parameters, making batches on the step's thread, copies from host to device.
+The update of the parameters, the model's passes, making batches on the step's thread, copies from host to device. The
+later pass goes first: the end of an asynchronous op may be told late, when the next pass runs already.
 """
 
 MOST_STEPS = 1 << 42

@@ -33,7 +33,7 @@ from phasepoint.sources.chrome.rows import sweep_slice
 from phasepoint.sources.chrome.scan import SLOTS
 from phasepoint.sources.chrome.spool import SpooledRows
 from phasepoint.sources.events.layers import DIRECTIONS, is_layer_mark
-from phasepoint.sources.events.stages import StagedTime, codes_of_kinds, give_to_forward, staged, stages_table
+from phasepoint.sources.events.stages import FORWARD, StagedTime, codes_of_kinds, give_to_forward, staged, stages_table
 from phasepoint.sources.events.step_bounds import StepBounds
 from phasepoint.sources.events.tables import (
     LEVEL_AND_CATEGORY,
@@ -178,7 +178,7 @@ class Slices:
         """Rows of `breakdowns` and of `stages`."""
         step, window = self._facts.bounds.step, self._facts.window
         wall_ps = np.stack([time.wall_ps for time in self._times])
-        if wall_ps[:, :, :, 0].any():
+        if wall_ps[:, :, :, FORWARD].any():
             give_to_forward(wall_ps)
         return {
             "breakdowns": breakdowns_table(self._devices, wall_ps.sum(axis=3), step, window),

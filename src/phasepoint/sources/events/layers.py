@@ -99,7 +99,7 @@ def _by_depth(above: Int64s) -> list[Int64s]:
 
 NONE = -1  # in the place of a row, layer, direction or text
 DIRECTIONS = STAGES[:4]
-FORWARD, BACKWARD, OPTIMIZER, INPUT = range(4)
+OPTIMIZER, BACKWARD, FORWARD, INPUT = range(4)
 
 NUMBERS = 1 << 20
 """Sequence numbers that are remembered per thread beyond the slice in which they stand: the newest."""

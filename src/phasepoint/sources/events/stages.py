@@ -35,9 +35,11 @@ HOST_CODE, MARK_CODE, N_CODES = (n * N_STAGES for n in (N_BUSY, N_BUSY + 1, N_BU
 host's work, then of events that are no work but have a stage: marks and waits."""
 
 _PASSES = 4
-"""The first stages, forward to input: a pause may lie within one of them."""
+"""The first stages, up to input: a pause may lie within one of them."""
 
 _TO_DEVICE = re.compile(r"(?:memcpy|copy).*?(?:h2d|htod|host_?to_?device)|infeed", re.IGNORECASE)
+
+FORWARD = STAGES.index("forward")
 
 _HOST = N_BUSY  # the categories of a pause: host, then idle
 _NONE = N_STAGES - 1  # no stage
@@ -203,7 +205,7 @@ def give_to_forward(wall_ps: Int64s) -> None:
     """
     updates = [STAGES.index("backward"), STAGES.index("optimizer")]
     rows = ~wall_ps[:, :, :N_BUSY, updates].any(axis=(0, 2, 3))
-    wall_ps[:, rows, :N_BUSY, 0] += wall_ps[:, rows, :N_BUSY, _NONE]
+    wall_ps[:, rows, :N_BUSY, FORWARD] += wall_ps[:, rows, :N_BUSY, _NONE]
     wall_ps[:, rows, :N_BUSY, _NONE] = 0
 
 
