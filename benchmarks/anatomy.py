@@ -184,7 +184,7 @@ def measure(job: str, steps: int, alone: dict[str, dict[str, float]]) -> list[di
         script.write_text((TORCH if framework == "torch" else JAX) + LOOP)
         command = [sys.executable, str(script), net, way, out, str(steps if way != "zero" else 10 * steps)]
         if way == "zero":
-            command = [sys.executable, "-m", "phasepoint", "record", "--out", out, "--", *command]
+            command = [sys.executable, "-m", "phasepoint", "record", "--budget", "0.1", "--out", out, "--", *command]
         flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "JAX_PLATFORMS": "cpu"}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | flags)
         if done.returncode:
@@ -202,6 +202,8 @@ def _compare(job: str, out: str, printed: str, alone: dict[str, dict[str, float]
     for row in run.table("stages").to_pylist():
         told[row["stage"], row["category"] in ("compute", "data_movement")] += row["wall_ps"]
     steps_ps = sum(told.values())
+    if not steps_ps:
+        raise SystemExit(f"{job}: no window was captured; give it more --steps")
     seen = {(row["window"], row["step"]) for row in run.table("breakdowns").to_pylist()}
     work = {name: told[name, True] / steps_ps for name in PASSES}
     wall = {name: (told[name, True] + told[name, False]) / steps_ps for name in PASSES}
