@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
-from phasepoint.hlo.layers import direction_of_op_name, layer_of_op_name
-from phasepoint.hlo.module import decode_module
+from phasepoint.hlo.layers import direction_of_op_name, directions_of_module, layer_of_op_name
+from phasepoint.hlo.module import decode_module, parse_module
 from phasepoint.hlo.schema import load_schema
 from phasepoint.hlo.shapes import read_shape
 from phasepoint.sources.events.programs import read_programs
@@ -409,3 +409,47 @@ def test_a_large_program_is_read_in_seconds():
 def test_more_messages_than_bytes_can_mean_are_refused_before_they_are_decoded(filled):
     with pytest.raises(SourceError, match=r"more than \d+ computations and instructions, .* made to fill the memory"):
         decode_module(filled * 500_000, "HloModuleProto")
+
+
+def directions(builder):
+    module = parse_module(builder.bytes())
+    names = [one.name for computation in module.computations for one in computation.instructions]
+    return dict(zip(names, directions_of_module(module), strict=True))
+
+
+def named(one, op_name, file=""):
+    one.metadata.op_name, one.metadata.source_file = op_name, file
+    return one
+
+
+def test_what_reads_a_gradient_is_the_optimizers_and_what_has_no_name_serves_its_readers():
+    builder = Builder()
+    entry = builder.computation("main")
+    given = builder.add(entry, "parameter", (8,), name="given")
+    plain = named(builder.add(entry, "add", (8,), [given], name="plain"), "jit(step)/add")
+    turned = builder.add(entry, "copy", (8,), [given], name="turned")
+    named(builder.add(entry, "multiply", (8,), [turned], name="forward"), "jit(step)/jvp(M)/mul")
+    gradient = named(builder.add(entry, "multiply", (8,), [given], name="gradient"), "jit(step)/transpose(jvp(M))/mul")
+    scaled = named(builder.add(entry, "multiply", (8,), [gradient], name="scaled"), "jit(step)/mul")
+    named(builder.add(entry, "add", (8,), [plain, scaled], name="updated"), "jit(step)/add")
+    named(builder.add(entry, "sqrt", (8,), [given], name="moment"), "jit(step)/sqrt", "/x/optax/_src/transform.py")
+    assert directions(builder) == {
+        "given": None,
+        "plain": None,
+        "turned": "forward",
+        "forward": "forward",
+        "gradient": "backward",
+        "scaled": "optimizer",
+        "updated": "optimizer",
+        "moment": "optimizer",
+    }
+
+
+def test_a_program_in_which_one_direction_is_known_has_it_throughout():
+    builder = Builder()
+    entry = builder.computation("main")
+    given = builder.add(entry, "parameter", (8,), name="given")
+    kept = builder.add(entry, "copy", (8,), [given], name="kept")
+    made = named(builder.add(entry, "tanh", (8,), [given], name="made"), "jit(f)/jvp(M)/tanh")
+    builder.add(entry, "tuple", [(8,), (8,)], [kept, made], name="all")
+    assert set(directions(builder).values()) == {"forward"}

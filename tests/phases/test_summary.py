@@ -113,6 +113,25 @@ def test_ops_of_a_step_whose_row_was_lost_do_not_count(path):
     assert sum(measure_phases(open_run(path))[1].column("calls").to_pylist()) == 4
 
 
+def test_the_anatomy_of_the_run_its_phase_and_its_hosts_closes(path):
+    walls = {"compute": 7 * MS, "host": 2 * MS, "idle": MS}
+    shares = (("compute", "forward", 3), ("compute", "backward", 4), ("host", "optimizer", 2), ("idle", None, 1))
+    for host in (0, 1):
+        stages = [
+            {"window": 0, "step": step, "device": "cpu:0", "category": category, "stage": stage, "wall_ps": ms * MS}
+            for step in range(10, 15)
+            for category, stage, ms in shares
+        ]
+        rows = {"windows": [window(0, 10)], "conversions": [conversion(0)], "breakdowns": breakdown(0, 10, walls)}
+        write_shard(path, host=host, steps=steps_of([10 * MS] * 30), rows=rows | {"stages": stages}, close_after_s=1)
+    summary = summarize_run(open_run(path))
+    found = {part.name: part.total_ps for part in summary.anatomy.parts if part.total_ps}
+    assert found == {"forward": 180 * MS, "backward": 240 * MS, "host": 120 * MS, "idle": 60 * MS}
+    assert {part.name: part.within_ps for part in summary.anatomy.parts if part.within_ps} == {"optimizer": 120 * MS}
+    assert [host.anatomy.total_ps for host in summary.hosts] == [300 * MS, 300 * MS]
+    assert summary.phases[0].anatomy.total_ps == summary.inside_ps == 600 * MS
+
+
 @pytest.fixture
 def path(tmp_path):
     return create_run(tmp_path / "run", command=["python", "train.py"], frameworks={"jax": "0.10.2"})

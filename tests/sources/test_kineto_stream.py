@@ -21,7 +21,8 @@ from phasepoint.sources.chrome.json_bytes import NO_NUMBER
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
 
 DATA = os.environ.get("PHASEPOINT_DATA", "")
-TABLES = ("spans", "ops", "breakdowns", "launches", "metrics", "collectives", "allocations", "counters", "accounts")
+TABLES = ("spans", "ops", "breakdowns", "stages", "launches", "metrics", "collectives", "allocations")
+TABLES += ("counters", "accounts")
 SLOT_NAMES = {slot: name for name, slot in reversed(scan.SLOTS.items())}
 
 texts = st.text(max_size=20) | st.sampled_from(

@@ -20,6 +20,13 @@ An instant in which several tracks work is charged to the first of these that is
 categories of a step partition its time: they add up to its duration to the picosecond.
 """
 
+STAGES = ("optimizer", "backward", "forward", "input", "to_device")
+"""What time serves in a step of training, in the order in which concurrent work of one category is charged.
+
+The update of the parameters, the model's passes, making batches on the step's thread, copies from host to device. The
+later pass goes first: the end of an asynchronous op may be told late, when the next pass runs already.
+"""
+
 MOST_STEPS = 1 << 42
 """53 days of steps of a microsecond; numbers of steps and windows together with those of sessions fit into int64."""
 
@@ -199,6 +206,24 @@ BREAKDOWNS = TableSpec(
     ("window", "step"),
 )
 
+STAGES_TABLE = TableSpec(
+    "stages",
+    "window × step × device × category × stage: the rows of breakdowns by what the time served; none where it is nil",
+    (
+        _id("window", "window number"),
+        _id("step", "step number"),
+        _name("device", "device whose time it is"),
+        _name("category", "one of compute, communication, data_movement, host, idle"),
+        _name(
+            "stage",
+            "forward, backward, optimizer, input (making batches) or to_device (copies); null where it is not known",
+            nullable=True,
+        ),
+        _ps("wall_ps", "wall time; over the stages it adds up to that of breakdowns"),
+    ),
+    ("window", "step"),
+)
+
 PROGRAMS = TableSpec(
     "programs",
     "compiled program",
@@ -240,6 +265,7 @@ INSTRUCTIONS = TableSpec(
         _text("op_name", "framework's name of the operation, with its scopes", nullable=True),
         _name("source_file", "file of the user's line", nullable=True),
         _count("source_line", "line in source_file", "", nullable=True),
+        _name("direction", "forward, backward or optimizer, null where unknown", nullable=True),
     ),
     ("program",),
 )
@@ -268,7 +294,7 @@ SPANS = TableSpec(
             "host's span that launched it, null for what was not launched or whose launch is missing",
             nullable=True,
         ),
-        _name("direction", "forward, backward or optimizer, null where unknown", nullable=True),
+        _name("direction", "forward, backward, optimizer or input, null where unknown", nullable=True),
         _name("shape", "types and shapes of what goes in, null where not recorded: f32[8,128], i64[8]", nullable=True),
         _count(
             "bytes", "bytes moved by a copy, a fill or a collective, null where not recorded", "bytes", nullable=True
@@ -481,6 +507,7 @@ TABLES: Mapping[str, TableSpec] = {
         CONVERSIONS,
         OPS,
         BREAKDOWNS,
+        STAGES_TABLE,
         PROGRAMS,
         INSTRUCTIONS,
         SPANS,

@@ -81,7 +81,7 @@ def read_captured(steps: StepSeries, windows: pa.Table, breakdowns: pa.Table) ->
     walls = np.zeros((len(row), len(CATEGORIES)), np.int64)
     # No part of a step lasts longer than the step: damaged times would else exceed 64 bits together.
     wall_ps = np.minimum(read_numbers(breakdowns, "wall_ps")[known], steps.dur_ps[of_row[known]])
-    np.add.at(walls, (index, _categories(breakdowns)[known]), wall_ps)
+    np.add.at(walls, (index, categories_of(breakdowns)[known]), wall_ps)
     # Devices that a step's rows name: distinct pairs of step and device.
     codes, names = encode_column(breakdowns.column("device").filter(pa.array(known)))
     pairs = np.unique(index * (len(names) + 1) + codes + 1)
@@ -123,7 +123,8 @@ def _weights(seen: StepSeries, window: Int64s, windows: pa.Table) -> Floats:
         return np.where(found > 0, 1 / found, np.nan)
 
 
-def _categories(breakdowns: pa.Table) -> Int64s:
+def categories_of(breakdowns: pa.Table) -> Int64s:
+    """`[n_rows]` number of the category of each row, in `core.tables.CATEGORIES`."""
     column = breakdowns.column("category").cast(pa.string())
     codes = pc.index_in(column, value_set=pa.array(CATEGORIES))
     if codes.null_count:

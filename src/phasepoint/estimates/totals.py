@@ -252,7 +252,10 @@ class Totals:
             counts: its windows and captured steps.
             notes: for the reader.
         """
-        members = self._members(phase)
+        return self.breakdown_of(self._members(phase), counts, notes)
+
+    def breakdown_of(self, members: list[int], counts: tuple[int, int], notes: tuple[str, ...]) -> Breakdown:
+        """The same of some strata."""
         total_ps = sum(self.strata[i].total_ps for i in members)
         seen = self.seen_parts[members].sum(axis=0)
         rest = self.rest.parts_ps[members].sum(axis=0)

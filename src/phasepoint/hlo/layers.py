@@ -9,11 +9,12 @@ that read their result, and have their layer if these agree.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from phasepoint.hlo.categories import WRAPPERS
 from phasepoint.hlo.cost import Cost, ModuleCost
-from phasepoint.hlo.module import Computation, Module
+from phasepoint.hlo.module import Computation, Instruction, Module
 
 _PLUMBING = frozenset(
     {"body", "branch", "checkpoint", "closed_call", "cond", "core_call", "custom_jvp_call", "custom_vjp_call"}
@@ -28,6 +29,10 @@ _FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "
 
 _NEVER_SERVING = frozenset({"constant", "parameter", "tuple"})
 """Opcodes whose values are not made for whoever reads them."""
+
+_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/]|[\\/]optimizers?\.py$")
+_OPTIMIZER_SCOPE = re.compile(r"(?:^|[/(])(?:optimizer|optax|apply_updates|apply_gradients|update(?:_params)?)(?=[/)])")
+"""Files and scopes that update parameters, whoever calls them."""
 
 _BRANCH = re.compile(r"branch_\d+(_fun)?")
 
@@ -67,6 +72,57 @@ def direction_of_op_name(op_name: str | None) -> str | None:
     if any(part.startswith("transpose(") for part in parts):
         return "backward"
     return "forward" if any(part.startswith("jvp(") for part in parts) else None
+
+
+def directions_of_module(module: Module) -> list[str | None]:
+    """Direction of each instruction of `module.computations`, in their order; None where it is not known.
+
+    Its own name decides: what `transpose` made is backward, what else `jvp` made forward; what an optimizer's file or
+    scope made is the optimizer's. A fusion without a name has the direction in which all instructions of its body
+    agree; with one, it has that of its root, whatever else was fused into it. What else the compiler made without a
+    name serves those that read it, if these agree. What is left and reads, itself or through others, a result of the
+    backward pass is the optimizer's: gradients become updates. In a loop's body, what reads the loop's state is not
+    known to read a gradient. A program in which but one direction is known has it throughout.
+
+    Args:
+        module: the program.
+    """
+    found: list[str | None] = []
+    of_body: dict[Computation, str | None] = {}
+    for computation in module.computations:
+        own = _directions_of_computation(computation, of_body)
+        told = zip(computation.instructions, own, strict=True)
+        named = {direction for one, direction in told if one.opcode not in _NEVER_SERVING}
+        of_body[computation] = named.pop() if len(named) == 1 else None
+        found += own
+    known = set(found) - {None}
+    return [known.pop()] * len(found) if len(known) == 1 else found
+
+
+def _directions_of_computation(computation: Computation, of_body: Mapping[Computation, str | None]) -> list[str | None]:
+    known: dict[int, str | None] = {}
+    readers: dict[int, set[str | None]] = {}
+    for one in reversed(computation.instructions):
+        direction = direction_of_op_name(one.op_name) or _direction_of_source(one)
+        if not one.op_name and one.called:
+            direction = of_body[one.called[0]]
+        if direction is None and not one.op_name and one.opcode not in _NEVER_SERVING:
+            read_by = readers.get(id(one), set())
+            direction = next(iter(read_by)) if len(read_by) == 1 else None
+        known[id(one)] = direction
+        for operand in one.operands:
+            readers.setdefault(id(operand), set()).add(direction)
+    for one in computation.instructions:  # each stands behind what it reads
+        if known[id(one)] is None and one.opcode not in _NEVER_SERVING:
+            reads = {known[id(operand)] for operand in one.operands}
+            known[id(one)] = "optimizer" if reads & {"backward", "optimizer"} else None
+    return [known[id(one)] for one in computation.instructions]
+
+
+def _direction_of_source(one: Instruction) -> str | None:
+    """`optimizer` where an optimizer's file or scope made it."""
+    is_update = (one.source and _OPTIMIZER_FILE.search(one.source[0])) or _OPTIMIZER_SCOPE.search(one.op_name)
+    return "optimizer" if is_update else None
 
 
 def layers_of_module(module: Module, cost: ModuleCost) -> list[str | None]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.estimates.anatomy import Anatomies, estimate_anatomy
 from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.accounting import StepAccount, account_time, split_steps
 from phasepoint.phases.clock.breakdown import ClockAccount
@@ -25,7 +26,7 @@ from phasepoint.summary.enough import find_shortfall, session_notes
 from phasepoint.summary.types import Shortfall
 
 TABLES_READ = (
-    *("steps", "windows", "conversions", "ops", "breakdowns"),
+    *("steps", "windows", "conversions", "ops", "breakdowns", "stages"),
     *("programs", "compilations", "hints", "checkpoints", "checkpoint_waits", "gaps", "counters", "machine"),
 )
 
@@ -47,6 +48,7 @@ class Analysis:
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
         estimates: whole-run totals by category and op, of the run and of every phase.
+        anatomies: what the steps' time served, of the run, of every phase and of every host.
         crowded_ps: as `crowded_time` gives it.
     """
 
@@ -56,6 +58,7 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
+    anatomies: Anatomies
     crowded_ps: Int64s | None
 
     def table(self, name: str) -> pa.Table:
@@ -115,7 +118,8 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
     estimates = estimate_totals(*sampled, result.labels, **more)
-    return Analysis(run, tables, clock, result, names, estimates, crowded_ps)
+    anatomies = estimate_anatomy(estimates.sampled, tables["stages"])
+    return Analysis(run, tables, clock, result, names, estimates, anatomies, crowded_ps)
 
 
 def _find_phases(

@@ -231,7 +231,11 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
     run, tables, clock = analysis.run, analysis.tables, analysis.clock
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
-    phases = summarize_phases(clock, result, estimates, checkpoints, steps=tables["steps"])
+    anatomies = analysis.anatomies
+    phases = tuple(
+        replace(phase, anatomy=anatomies.phases.get(phase.id))
+        for phase in summarize_phases(clock, result, estimates, checkpoints, steps=tables["steps"])
+    )
     account = analysis.account
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
     events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))
@@ -245,7 +249,10 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
     )
     host = reference_host(clock)
     elapsed_ps = sum(session.wall_ps for session in clock.of_host(host)) if host is not None else 0
-    hosts = compare_hosts(clock, tables["windows"], _waits_for_others(clock, estimates.seen))
+    waits = _waits_for_others(clock, estimates.seen)
+    hosts = tuple(
+        replace(one, anatomy=anatomies.hosts.get(one.host)) for one in compare_hosts(clock, tables["windows"], waits)
+    )
     not_enough = analysis.shortfall
     summary = RunSummary(
         version=SUMMARY_VERSION,
@@ -280,6 +287,7 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
         not_enough=not_enough,
         steps_from="; ".join(session_notes(run, "steps_from")) or None,
         steps_per_call=_steps_per_call(run),
+        anatomy=anatomies.run,
     )
     return _check_closure(summary)
 
@@ -366,6 +374,13 @@ def _check_closure(summary: RunSummary) -> RunSummary:
     """
     for breakdown in (summary.account, summary.categories, *(phase.breakdown for phase in summary.phases)):
         closed(breakdown)
+    for scope_ps, anatomy in (
+        (summary.inside_ps, summary.anatomy),
+        *((phase.total_ps, phase.anatomy) for phase in summary.phases),
+        *((host.inside_ps, host.anatomy) for host in summary.hosts),
+    ):
+        if anatomy is not None and closed(anatomy).total_ps != scope_ps:
+            raise AssertionError(f"an anatomy adds up to {anatomy.total_ps} ps, not to {scope_ps} ps")
     phases_ps = sum(phase.total_ps for phase in summary.phases)
     for what, found_ps, expected_ps in (
         ("phases", phases_ps, summary.inside_ps),

@@ -7,7 +7,7 @@ Every time is integer picoseconds, every share is a ratio 0–1, missing is None
 from dataclasses import dataclass
 
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Breakdown, ClockAccount, OpTime
+from phasepoint.phases.clock.breakdown import Anatomy, Breakdown, ClockAccount, OpTime
 from phasepoint.phases.clock.hosts import HostSummary
 
 SUMMARY_VERSION = 1
@@ -45,6 +45,7 @@ class PhaseSummary:
         top_ops: by self time, the largest first, `other` last; empty where nothing was captured.
         breakdown: total_ps by category.
         differs: what tells it from the largest phase of its kind, in words; None for that one, and for an only one.
+        anatomy: total_ps by what it served; None where no captured step tells.
     """
 
     id: int
@@ -72,6 +73,7 @@ class PhaseSummary:
     top_ops: tuple[OpTime, ...]
     breakdown: Breakdown
     differs: str | None = None
+    anatomy: Anatomy | None = None
 
 
 @dataclass(frozen=True)
@@ -329,6 +331,7 @@ class RunSummary:
         machines: machines that the processes ran on; `hosts` counts the processes.
         not_enough: why the run is no ground for a verdict, None where it is one.
         steps_from: what was taken for steps, in words; None where the job marked them, or nothing says so.
+        anatomy: inside_ps by what it served, with intervals; None where no captured step tells.
         steps_per_call: training steps in a recorded step, where it is a call of several; None elsewhere.
     """
 
@@ -364,3 +367,4 @@ class RunSummary:
     not_enough: Shortfall | None = None
     steps_from: str | None = None
     steps_per_call: int | None = None
+    anatomy: Anatomy | None = None

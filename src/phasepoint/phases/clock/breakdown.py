@@ -71,6 +71,35 @@ class ClockAccount(Breakdown):
     parts: tuple[AccountPart, ...]
 
 
+PASSES = ("forward", "backward", "optimizer")
+"""Parts of a step's anatomy between whose works the device may wait."""
+
+
+@dataclass(frozen=True)
+class AnatomyPart(PartTime):
+    """What a part of a step's time served: input, to_device, forward, backward, optimizer, other work, communication,
+    host, idle, compiling or unattributed.
+
+    Attributes:
+        within_ps: of forward, backward and optimizer: communication, host and idle time in the midst of it, told in
+            these parts. With it the pass is as long as a clock around it would tell.
+    """
+
+    within_ps: int
+
+
+@dataclass(frozen=True)
+class Anatomy(Breakdown):
+    """The time of steps by what it served, in the order of a step."""
+
+    parts: tuple[AnatomyPart, ...]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether any of it is known to serve a pass."""
+        return any(part.total_ps for part in self.parts if part.name in PASSES)
+
+
 @dataclass(frozen=True)
 class OpTime:
     """An op's self time over the run (or a phase), from the windows.

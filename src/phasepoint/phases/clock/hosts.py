@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_absolute_deviation_ps, median_ps
 from phasepoint.core.units import format_ps, format_ratio
+from phasepoint.phases.clock.breakdown import Anatomy
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 
 STRAGGLER_RATIO = 0.05
@@ -38,6 +39,7 @@ class HostSummary:
             None on a single host.
         straggler: whether it stands out from the other hosts.
         note: what to look at, None where nothing stands out.
+        anatomy: inside_ps by what it served; None where no captured step tells.
     """
 
     host: int
@@ -52,6 +54,7 @@ class HostSummary:
     slower: float | None
     straggler: bool
     note: str | None
+    anatomy: Anatomy | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from phasepoint.core.units import PS_PER_S, format_count
 from phasepoint.phases.clock.breakdown import Breakdown
 from phasepoint.report.tables import Table, TableColumn, cell_text
 from phasepoint.report.tables.text import markdown_table, markdown_text
+from phasepoint.report.words.anatomy import anatomy_lines
 from phasepoint.report.words.markup import Markup, element
 from phasepoint.report.words.wording import (
     category_name,
@@ -53,6 +54,7 @@ def summary_markdown(
     if summary.inside_ps:
         blocks.append(markdown_table(_categories(summary.categories)))
         blocks.append(markdown_text(estimate_basis(summary.categories)))
+        blocks += [markdown_text(f"{line} ({aside})") for line, aside in anatomy_lines(summary)]
     if summary.phases:
         blocks.append(markdown_table(_phases(summary.phases[:_MOST_PHASES])))
         more = len(summary.phases) - _MOST_PHASES

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.breakdown import Anatomy, Breakdown, PartTime
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.html import data_table
-from phasepoint.report.words.markup import Content, Markup, element, join, section, swatch
+from phasepoint.report.words.anatomy import anatomy_basis, anatomy_line, part_title, passes_line
+from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
 from phasepoint.report.words.palette import part_colour, phase_colours
 from phasepoint.report.words.wording import account_basis, category_name, estimate_basis, part_interval
 from phasepoint.summary.types import RunSummary
@@ -26,6 +27,29 @@ def time_section(summary: RunSummary) -> Markup:
         basis = estimate_basis(summary.categories)
         categories = section(title, basis, breakdown_table(summary.categories, colours, label=title))
     return element("div", account, categories, class_="columns", id="where-time-went")
+
+
+def anatomy_band(anatomy: Anatomy | None, name: str) -> Markup:
+    """The step as a band cut into its parts, in the order of a step, and below it what each is and how much."""
+    if anatomy is None or not anatomy.total_ps:
+        return Markup("")
+    parts = [part for part in anatomy.parts if part.total_ps]
+    shapes, at_ps = [], 0
+    for part in parts:
+        x, width = (_percent(time_ps, anatomy.total_ps) for time_ps in (at_ps, part.total_ps))
+        told = element("title", f"{part_title(part.name)}: {format_ps(part.total_ps)}, {format_ratio(part.share)}")
+        shapes.append(element("rect", told, x=x, y=0, width=width, height=18, fill=part_colour(part, {})))
+        at_ps += part.total_ps
+    label = f"Anatomy of a step of {name}: {anatomy_line(anatomy)}"
+    band = element("svg", *shapes, width="100%", height=18, role="img", aria_label=label)
+    keys = [
+        join([swatch(part_colour(part, {})), f" {part_title(part.name)} {format_ratio(part.share)}"]) for part in parts
+    ]
+    below = [element("p", join(keys, "  "))]
+    passes = passes_line(anatomy)
+    if passes:
+        below.append(element("p", passes, class_="dim"))
+    return element("div", heading("h3", "Anatomy of a step", anatomy_basis(anatomy)), band, *below, class_="anatomy")
 
 
 def breakdown_table(breakdown: Breakdown, of_phase: Mapping[int | None, str], *, label: str) -> Markup:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.phases.clock.breakdown import OpTime
-from phasepoint.report.html.breakdown import breakdown_table
+from phasepoint.report.html.breakdown import anatomy_band, breakdown_table
 from phasepoint.report.tables import Cell, Table, TableColumn
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
@@ -104,7 +104,7 @@ def _phase_block(
         spread = f"5 – 95 % {format_ps(phase.p05_ps)} – {format_ps(phase.p95_ps)}"
         label = f"Step times of {phase.name}: median {format_ps(phase.median_ps)}, {spread}"
         first.append(element("div", element("h3", "Step times"), _chart("histogram", phase, label)))
-    blocks: list[Content] = [element("div", *first, class_="columns")]
+    blocks: list[Content] = [anatomy_band(phase.anatomy, phase.name), element("div", *first, class_="columns")]
     if phase.top_ops:
         blocks += [element("h3", "Top ops"), _ops_table(phase.top_ops, phase.name)]
     if near is not None and details is not None:

@@ -4,8 +4,10 @@ The timeline's place on the page: heading, controls and legend; the script draws
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
+from phasepoint.phases.clock.hosts import HostSummary
 from phasepoint.replay.checkpoints import IndexedCheckpoint
 from phasepoint.report.tables import Cell, Table, TableColumn
 from phasepoint.report.tables.html import data_table
@@ -130,6 +132,15 @@ def _checkpoints(checkpoints: Sequence[CheckpointSummary] | Sequence[IndexedChec
     return element("details", title, data_table(Table(columns, checkpoints, "Checkpoints")))
 
 
+_OF_HOSTS = ("forward", "backward", "optimizer", "communication")
+"""Parts of the anatomy by which hosts are compared: a choice, what ranks share out among each other."""
+
+
+def _anatomy_share(name: str, host: HostSummary) -> float | None:
+    parts = host.anatomy.parts if host.anatomy else ()
+    return next((part.share for part in parts if part.name == name), None)
+
+
 def hosts_section(summary: RunSummary) -> Markup:
     """The hosts side by side, where there is more than one."""
     if len(summary.hosts) < 2:
@@ -142,6 +153,7 @@ def hosts_section(summary: RunSummary) -> Markup:
         TableColumn("input wait", lambda host: host.input_ps, "ps", "input_ps"),
         TableColumn("windows", lambda host: host.windows, "count"),
         TableColumn("slower", lambda host: Cell(slower_text(host.slower), host.slower), "ratio"),
+        *(TableColumn(name, partial(_anatomy_share, name), "ratio") for name in _OF_HOSTS),
         TableColumn("note", lambda host: host.note or ""),
     )
     title = hosts_title(summary)

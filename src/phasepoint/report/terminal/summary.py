@@ -16,6 +16,7 @@ from phasepoint.phases.clock.hosts import HostSummary
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.terminal.findings import render_first
+from phasepoint.report.words.anatomy import anatomy_lines
 from phasepoint.report.words.names import printable, share_bar, shorten
 from phasepoint.report.words.palette import part_colour, phase_colours, phase_keys
 from phasepoint.report.words.wording import (
@@ -184,6 +185,9 @@ def _print_time(summary: RunSummary, console: Console) -> None:
         console.print(_parts_table(summary, summary.categories, console.width))
         for note in summary.categories.notes:
             console.print(Text(f"  {printable(note)}", style="dim"))
+        for line, aside in anatomy_lines(summary):
+            console.print(Text(printable(line)))
+            console.print(Text(f"  {aside}", style="dim"))
 
 
 def _print_not_seen(summary: RunSummary, console: Console) -> None:

@@ -37,8 +37,13 @@ PART_COLOURS = {
     "checkpoint": "#009e73",
     "slower machine": "#b0413e",
     "outside steps": OUTSIDE_COLOUR,
+    "to_device": "#e69f00",
+    "forward": "#0072b2",
+    "backward": "#56b4e9",
+    "optimizer": "#b59f00",
+    "other work": "#4d9a8f",
 }
-"""Parts that are no phases: categories, and what the clock's account names beside phases."""
+"""Parts that are no phases: categories, what the clock's account names beside phases, parts of a step's anatomy."""
 
 CATEGORY_COLOURS = {name: PART_COLOURS[name] for name in ("compute", "communication", "data_movement", "host", "idle")}
 """Colour per category of work, for drawings of single events."""

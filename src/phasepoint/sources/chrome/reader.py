@@ -264,11 +264,11 @@ class KinetoReading:
         )
 
     def summary(self) -> dict[str, pa.Table]:
-        """The rest of `ops`, and `breakdowns` and `accounts`."""
+        """The rest of `ops`, and `breakdowns`, `stages` and `accounts`."""
         accounts = accounts_of(self.trace.gatherer.kinds, *self.trace.gatherer.counts, self.trace.unreadable)
         return {
             "ops": self._slices.ops(),
-            "breakdowns": self._slices.breakdowns(),
+            **self._slices.breakdowns(),
             "accounts": accounts_table(accounts, self._window),
         }
 
@@ -317,7 +317,7 @@ class KinetoFile(ReadFile):
         self.marked_steps = self.steps.num_rows if marked else 0
 
     def tables(self) -> Iterator[Mapping[str, pa.Table]]:
-        """Slice by slice, then the rest of `ops`, and `breakdowns` and `accounts`."""
+        """Slice by slice, then the rest of `ops`, and `breakdowns`, `stages` and `accounts`."""
         yield from self._reading.tables()
         yield self._reading.summary()
 

@@ -33,13 +33,13 @@ from phasepoint.sources.chrome.rows import sweep_slice
 from phasepoint.sources.chrome.scan import SLOTS
 from phasepoint.sources.chrome.spool import SpooledRows
 from phasepoint.sources.events.layers import DIRECTIONS, is_layer_mark
+from phasepoint.sources.events.stages import FORWARD, StagedTime, codes_of_kinds, give_to_forward, staged, stages_table
 from phasepoint.sources.events.step_bounds import StepBounds
 from phasepoint.sources.events.tables import (
     LEVEL_AND_CATEGORY,
     NO_ID,
     Kind,
     breakdowns_table,
-    category_walls,
     devices_of,
     kind_columns,
     nullable,
@@ -133,7 +133,9 @@ class Slices:
         self._nows = np.zeros(len(facts.tracks), np.int64)
         used = [kind for kind, fate in zip(facts.kinds, fates, strict=True) if fate in (Fate.SPAN, Fate.BEGIN)]
         self._devices = devices_of(used)
-        self._walls = np.zeros((len(self._devices), len(facts.bounds.step), 5), np.int64)
+        bounds = facts.bounds
+        self._times = [StagedTime(bounds.start_ps, bounds.end_ps) for _ in self._devices]
+        self._codes = [codes_of_kinds(facts.kinds, device) for device in self._devices]
         self._ops: list[NDArray[Any]] = []
         self._launches = Launches(("grid", "block", "shared", "bytes"))
         self._held: _Work | None = None
@@ -172,9 +174,16 @@ class Slices:
             },
         )
 
-    def breakdowns(self) -> pa.Table:
-        """SpooledRows of `breakdowns`."""
-        return breakdowns_table(self._devices, self._walls, self._facts.bounds.step, self._facts.window)
+    def breakdowns(self) -> dict[str, pa.Table]:
+        """Rows of `breakdowns` and of `stages`."""
+        step, window = self._facts.bounds.step, self._facts.window
+        wall_ps = np.stack([time.wall_ps for time in self._times])
+        if wall_ps[:, :, :, FORWARD].any():
+            give_to_forward(wall_ps)
+        return {
+            "breakdowns": breakdowns_table(self._devices, wall_ps.sum(axis=3), step, window),
+            "stages": stages_table(self._devices, wall_ps, step, window),
+        }
 
     def _prepare(self, rows: SpooledRows) -> _Work:
         """Number the spans of a slice and note the calls in it, before anything is made of the slice before."""
@@ -225,9 +234,9 @@ class Slices:
         work = work if self._held is None else _join(self._held, work)
         self._seen_rows += len(work["span"]) - first
         running, segments = self._sweep(work, first, _NEVER if until_ps is None else until_ps)
-        self._add_walls(work, segments, until_ps)
         self._resolve(work)
         self._layers.fill(work.columns, work.arguments, first, self._on_device[work["kind"]])
+        self._add_walls(work, segments, until_ps)
         tables = self._tables_of_instants(work)
         final = np.flatnonzero(~running & (work["span"] != NO_ID))
         if self._facts.keep_spans:
@@ -260,7 +269,7 @@ class Slices:
         work["parent"][first + within] = work["span"][own[within]]
         self._set_parents(work, first)
         work.columns |= {"below": below, "running": running}
-        return running != 0, (work["kind"][segments[0][:size]], segments[1][:size], segments[2][:size])
+        return running != 0, (segments[0][:size], segments[1][:size], segments[2][:size])
 
     def _set_parents(self, work: _Work, first: int) -> None:
         """Parents that the file gives by ids of their own, of Python's frames."""
@@ -279,11 +288,11 @@ class Slices:
         work["parent"][children[there]] = work["span"][named[place[there]]]
 
     def _add_walls(self, work: _Work, segments: tuple[NDArray[Any], Int64s, Int64s], until_ps: int | None) -> None:
-        bounds, low_ps = self._facts.bounds, self._low_ps
+        row, start_ps, end_ps = segments
+        kind, stage = work["kind"][row], work["direction"][row]
         high_ps = _NEVER if until_ps is None else until_ps
-        inside = np.flatnonzero((bounds.end_ps > low_ps) & (bounds.start_ps < high_ps))
-        low, high = np.maximum(bounds.start_ps[inside], low_ps), np.minimum(bounds.end_ps[inside], high_ps)
-        self._walls[:, inside] += category_walls(self._facts.kinds, segments, self._devices, low, high)
+        for time, codes in zip(self._times, self._codes, strict=True):
+            time.add((staged(codes[kind], stage), start_ps, end_ps), self._low_ps, high_ps)
         self._low_ps = high_ps
         self._cuts.append((high_ps, self._seen_rows))
 

@@ -19,6 +19,7 @@ def _empty(name: str) -> pa.Table:
 WINDOW_TABLES = (
     "ops",
     "breakdowns",
+    "stages",
     "spans",
     "programs",
     "instructions",
@@ -40,6 +41,7 @@ class Capture:
         spans: rows of `spans`; empty where the caller asked for none.
         ops: rows of `ops`.
         breakdowns: rows of `breakdowns`; for each step and device they add up to the step's duration exactly.
+        stages: rows of `stages`; for each step, device and category they add up to the row of `breakdowns`.
         programs: rows of `programs` for the programs that the capture describes.
         instructions: rows of `instructions` for the same programs.
         conversion: one row of `conversions`; events = spans + ignored + dropped.
@@ -53,6 +55,7 @@ class Capture:
     spans: pa.Table
     ops: pa.Table
     breakdowns: pa.Table
+    stages: pa.Table
     programs: pa.Table
     instructions: pa.Table
     conversion: pa.Table

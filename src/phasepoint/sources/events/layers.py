@@ -24,7 +24,9 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.compiled import compiled
 from phasepoint.core.dense import number_keys
 from phasepoint.core.nesting import depths, nest_spans
+from phasepoint.core.tables import STAGES
 from phasepoint.sources.events.rows import PlacedEvents
+from phasepoint.sources.events.stages import spread_down
 from phasepoint.sources.events.tables import NO_ID, Kind, text_column
 
 
@@ -96,8 +98,8 @@ def _by_depth(above: Int64s) -> list[Int64s]:
 
 
 NONE = -1  # in the place of a row, layer, direction or text
-DIRECTIONS = ("forward", "backward", "optimizer")
-FORWARD, BACKWARD, OPTIMIZER = range(3)
+DIRECTIONS = STAGES[:4]
+OPTIMIZER, BACKWARD, FORWARD, INPUT = range(4)
 
 NUMBERS = 1 << 20
 """Sequence numbers that are remembered per thread beyond the slice in which they stand: the newest."""
@@ -106,6 +108,7 @@ _MODULE = "nn.Module: "
 _BACKWARD = "autograd::engine::evaluate_function"
 _MARK = re.compile(r"phasepoint\.layer#([^|]*)\|.*")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#")
+_LOADER = "enumerate(DataLoader)#"
 _HIERARCHY = re.compile(r"(\w+)\((\w+)\)(?:::\w+)?")
 
 
@@ -175,10 +178,9 @@ class LayersOfRanges:
         self._names = names
         self._marks = np.array([self._code_of_mark(name) for name in names], np.int64)
         self._is_module = np.array([is_module_call(name) for name in names], np.bool_)
-        self._is_backward = np.array(
-            [name.startswith("autograd::engine::evaluate_function") for name in names], np.bool_
-        )
+        self._is_backward = np.array([name.startswith(_BACKWARD) for name in names], np.bool_)
         self._is_optimizer = np.array([_OPTIMIZER.match(name) is not None for name in names], np.bool_)
+        self._is_input = np.array([name.startswith(_LOADER) for name in names], np.bool_)
         self._full: dict[int, int] = {}
         self._children: dict[tuple[int, int], int] = {}
         self._forward = _ForwardLayers()
@@ -204,15 +206,16 @@ class LayersOfRanges:
             named = back[found != NONE]
             anchor = layer.copy()
             anchor[named] = found[found != NONE]
-            layer = _spread(rows.first, rows.parent, anchor)
+            layer = spread_down(rows.first, rows.parent, anchor)
         direction = np.full(len(kind), NONE, np.int64)
         direction[self._is_optimizer[kind]] = OPTIMIZER
+        direction[self._is_input[kind]] = INPUT
         direction[is_backward | self._is_backward[kind]] = BACKWARD
         direction[: rows.first] = rows.direction[: rows.first]
-        direction = _spread(rows.first, rows.parent, direction)
+        direction = spread_down(rows.first, rows.parent, direction)
         forward = (direction == NONE) & ((layer != NONE) | is_op)
         direction[own][forward[own]] = FORWARD
-        return layer, _spread(rows.first, rows.parent, direction)
+        return layer, spread_down(rows.first, rows.parent, direction)
 
     def _code(self, path: str) -> int:
         code = self._codes.setdefault(path, len(self.paths))
@@ -237,7 +240,7 @@ class LayersOfRanges:
         """Layers by the modules around each row."""
         modules = np.flatnonzero(is_module)
         if not len(modules):
-            spread: Int64s = _spread(rows.first, rows.parent, anchor)
+            spread: Int64s = spread_down(rows.first, rows.parent, anchor)
             return spread
         around = _nearest(rows.first, rows.parent, is_module | (anchor != NONE))
         above = rows.parent[modules]
@@ -301,17 +304,6 @@ class _ForwardLayers:
             if hits.total():
                 result[mine] = found[max(hits, key=lambda track: (hits[track], -track))]
         return result
-
-
-@compiled()
-def _spread(first, parent, anchor):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """`[n]` each row's own value, else that of the nearest row above that has one. A row stands behind its parent; one
-    that does not is taken to be at the top."""
-    result = anchor.copy()
-    for i in range(first, len(parent)):
-        if result[i] < 0 and 0 <= parent[i] < i:
-            result[i] = result[parent[i]]
-    return result
 
 
 @compiled()

@@ -19,7 +19,7 @@ from phasepoint.core.tables import TABLES, table_from_columns
 from phasepoint.hlo.categories import categories_of_module
 from phasepoint.hlo.cost import ModuleCost, cost_of_module
 from phasepoint.hlo.fingerprint import fingerprint_module
-from phasepoint.hlo.layers import layers_of_module
+from phasepoint.hlo.layers import directions_of_module, layers_of_module
 from phasepoint.hlo.module import Module, pack_hlo, parse_module
 from phasepoint.sources.events.capture import Capture
 from phasepoint.store import Run
@@ -88,6 +88,7 @@ def _instruction_rows(program: int, module: Module, cost: ModuleCost) -> Iterato
     costs = iter(cost.instructions)
     layers = iter(layers_of_module(module, cost))
     categories = iter(categories_of_module(module))
+    directions = iter(directions_of_module(module))
     for computation in module.computations:
         is_entry = computation is module.entry
         for one in computation.instructions:
@@ -111,6 +112,7 @@ def _instruction_rows(program: int, module: Module, cost: ModuleCost) -> Iterato
                 one.op_name or None,
                 file,
                 line,
+                next(directions),
             )
 
 

@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import number_keys, sum_by
-from phasepoint.core.intervals import EMPTY, IntervalSet, partition, union
 from phasepoint.core.nesting import Nesting, nest_spans
-from phasepoint.core.tables import CATEGORIES, TABLES, table_from_columns
+from phasepoint.core.tables import CATEGORIES, STAGES, TABLES, table_from_columns
 from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.stages import (
+    StagedTime,
+    codes_of_kinds,
+    give_to_forward,
+    staged,
+    stages_of_events,
+    stages_table,
+)
 from phasepoint.sources.events.step_bounds import StepBounds
 
 NO_ID = -1  # in the place of an event, a launch or a correlation id
@@ -140,12 +147,12 @@ def capture_of_events(
     step = step_of_events(events, bounds)
     spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty
     devices = devices_of(events.kinds)
-    segments = events.kind[nesting.segment_span], nesting.segment_start_ps, nesting.segment_end_ps
-    walls = category_walls(events.kinds, segments, devices, bounds.start_ps, bounds.end_ps)
+    wall_ps = _staged_walls(events, nesting, bounds, devices)
     return Capture(
         spans=spans,
         ops=_ops(events, nesting, bounds, step, window),
-        breakdowns=breakdowns_table(devices, walls, bounds.step, window),
+        breakdowns=breakdowns_table(devices, wall_ps.sum(axis=3), bounds.step, window),
+        stages=stages_table(devices, wall_ps, bounds.step, window),
         programs=TABLES["programs"].empty,
         instructions=TABLES["instructions"].empty,
         conversion=_conversion(events, nesting, window, problem=problem, cost_ps=cost_ps),
@@ -257,52 +264,40 @@ def _codes(texts: pa.Array | None, n_rows: int) -> Int64s:
     return np.asarray(coded.indices.fill_null(-1), np.int64)
 
 
+def _texts(texts: pa.Array) -> list[str]:
+    """The texts by the numbers of `_codes`."""
+    coded = texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
+    return list(coded.dictionary.to_pylist())
+
+
 def devices_of(kinds: Sequence[Kind]) -> list[str]:
     """The devices on which anything ran; the CPU where nothing but the host is known."""
     return sorted({kind.device for kind in kinds} - {"host"}) or ["cpu:0"]
 
 
-def category_walls(
-    kinds: Sequence[Kind],
-    segments: tuple[NDArray[Any], Int64s, Int64s],
-    devices: Sequence[str],
-    low_ps: Int64s,
-    high_ps: Int64s,
-) -> Int64s:
-    """Every instant to one category: what the device does first, else what the host does, else idle.
-
-    Args:
-        kinds: the kinds.
-        segments: `[n]` kind, start and end of the stretches of time, each charged to the innermost span of its track.
-        devices: the devices.
-        low_ps: `[n_windows]` starts of the windows, ps.
-        high_ps: `[n_windows]` their ends, ps.
-
-    Returns:
-        `[n_devices, n_windows, n_categories]` ps; over the categories they add up to `high - low`.
-    """
-
-    def busy(device: str, category: str | None) -> IntervalSet:
-        """When the device spends time of its own in a category (None: any): nested work counts where it is nested."""
-        wanted = np.array(
-            [kind.device == device and kind.works and category in (None, kind.category) for kind in kinds], np.bool_
-        )
-        if not wanted.any():
-            return EMPTY
-        chosen = wanted[segments[0]]
-        return union(segments[1][chosen], segments[2][chosen])
-
-    host = busy("host", None)
-    walls = np.zeros((len(devices), len(low_ps), len(CATEGORIES)), np.int64)
-    for i, device in enumerate(devices):
-        layers = [busy(device, category) for category in CATEGORIES[:3]]
-        wall_ps = partition([*layers, busy(device, "host"), host], low_ps, high_ps)
-        walls[i] = np.column_stack((wall_ps[:, :3], wall_ps[:, 3] + wall_ps[:, 4], wall_ps[:, 5]))
-    return walls
+def _staged_walls(events: TraceEvents, nesting: Nesting, bounds: StepBounds, devices: Sequence[str]) -> Int64s:
+    """`[n_devices, n_steps, n_categories, N_STAGES]` every instant to one category and stage."""
+    number = {stage: i for i, stage in enumerate(STAGES)}
+    names = events.columns.get("direction")
+    own = _codes(names, len(events.kind))
+    if names is not None:
+        own = np.array([*(number.get(text, -1) for text in _texts(names)), -1], np.int64)[own]
+    parent = np.where(events.parent == NO_ID, nesting.parent, events.parent)
+    stage = stages_of_events(own, parent, events.launch)[nesting.segment_span]
+    kind, stretches = events.kind[nesting.segment_span], (nesting.segment_start_ps, nesting.segment_end_ps)
+    walls = []
+    for device in devices:
+        time = StagedTime(bounds.start_ps, bounds.end_ps)
+        time.add((staged(codes_of_kinds(events.kinds, device)[kind], stage), *stretches))
+        walls.append(time.wall_ps)
+    wall_ps = np.stack(walls)
+    if (own >= 0).any():
+        give_to_forward(wall_ps)
+    return wall_ps
 
 
 def breakdowns_table(devices: Sequence[str], walls: Int64s, step: Int64s, window: int) -> pa.Table:
-    """Rows of `breakdowns` from `category_walls` of the steps."""
+    """Rows of `breakdowns` from the steps' time by device and category, `[n_devices, n_steps, n_categories]` ps."""
     n_devices, n_steps, n_categories = walls.shape
     n_rows = n_devices * n_steps * n_categories
     by_device, by_category = np.repeat(np.arange(n_devices), n_steps * n_categories), np.arange(n_rows) % n_categories

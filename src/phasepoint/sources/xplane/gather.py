@@ -302,7 +302,8 @@ class Described:
         events: the events.
         category: per kind, its category.
         layer: per kind, its module path, None where unknown.
-        direction: per kind, forward or backward, None where unknown.
+        direction: per kind, forward, backward or optimizer, None where unknown.
+        is_named: whether the framework's name of any operation is known.
         bounds: the steps.
         tails: `[n_tails, 2]` events that went on after they left their track: event, for how long in ps.
         tail_start_ps: `[n_tails]` when they left it.
@@ -314,6 +315,7 @@ class Described:
     category: Sequence[str]
     layer: Sequence[str | None]
     direction: Sequence[str | None]
+    is_named: bool
     bounds: StepBounds
     tails: Int64s
     tail_start_ps: Int64s

@@ -34,7 +34,7 @@ from phasepoint.sources.xplane.planes import hlo_protos, profile_start_unix_ns, 
 from phasepoint.sources.xplane.steps import Attribution, attribute_events, find_bounds
 from phasepoint.sources.xplane.tables import (
     account_for,
-    breakdowns_table,
+    breakdowns_tables,
     describe_devices,
     nest_events,
     ops_table,
@@ -104,6 +104,7 @@ def read_xplane(
         built.spans,
         built.ops,
         built.breakdowns,
+        built.stages,
         hlo.programs,
         hlo.instructions,
         conversion,
@@ -122,6 +123,7 @@ class _Built:
     spans: pa.Table
     ops: pa.Table
     breakdowns: pa.Table
+    stages: pa.Table
     misnested: int
     orphans: int
 
@@ -141,12 +143,12 @@ def _build(
     track, nesting, segments = nest_events(described, scratch)
     resolving = other.submit(_resolve, described, attributing, track, nesting, moved=moved)
     adding = other.submit(_add_up, resolving, beside)
-    breakdowns = breakdowns_table(described, segments)
+    of_steps = breakdowns_tables(described, segments)
     misnested, resolved = nesting.misnested, resolving.result()
     del nesting, segments  # their memory is that of the spans
     scratch.reset()
     spans = spans_table(resolved, scratch) if keep_spans else TABLES["spans"].empty
-    return _Built(spans, adding.result(), breakdowns, misnested, attributing.result().orphan_events)
+    return _Built(spans, adding.result(), *of_steps, misnested, attributing.result().orphan_events)
 
 
 def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) -> tuple[HloTables, list[str]]:
@@ -184,7 +186,9 @@ def _describe(events: Events, hlo: HloTables, *, window: int, offset_ps: int, bo
     opcodes = [row[0] if row else strip_clone_suffix(kind.op) for kind, row in zip(events.kinds, found, strict=True)]
     op_names = [(row[3] if row else None) or kind.op_name for kind, row in zip(events.kinds, found, strict=True)]
     layer = [_layer(kind, row[2] if row else None) for kind, row in zip(events.kinds, found, strict=True)]
-    direction = [direction_of_op_name(op_name) for op_name in op_names]
+    direction = [
+        (row[4] if row else None) or direction_of_op_name(op_name) for row, op_name in zip(found, op_names, strict=True)
+    ]
     tf = layers_and_directions(kind.tf_op for kind in events.kinds if kind.tf_op)
     for i, kind in enumerate(events.kinds):
         if kind.tf_op:
@@ -196,6 +200,7 @@ def _describe(events: Events, hlo: HloTables, *, window: int, offset_ps: int, bo
         category=[_category(kind, row[1] if row else None) for kind, row in zip(events.kinds, found, strict=True)],
         layer=layer,
         direction=direction,
+        is_named=any(op_names),
         bounds=bounds,
         tails=tails,
         tail_start_ps=events.start_ps[tails[:, 0]] + events.dur_ps[tails[:, 0]],
@@ -239,18 +244,18 @@ def _add_up(resolving: Future[Resolved], scratch: Scratch) -> pa.Table:
 
 def _known_instructions(
     kinds: Sequence[XPlaneKind], instructions: pa.Table
-) -> dict[tuple[int | None, str], tuple[str, str, str | None, str | None]]:
-    """Opcode, category, layer and `op_name` of the instructions that ran, by program and name."""
+) -> dict[tuple[int | None, str], tuple[str, str, str | None, str | None, str | None]]:
+    """Opcode, category, layer, `op_name` and direction of the instructions that ran, by program and name."""
     wanted = {(kind.program, kind.op) for kind in kinds if kind.program is not None}
-    names = ("program", "op", "opcode", "category", "layer", "op_name")
+    names = ("program", "op", "opcode", "category", "layer", "op_name", "direction")
     # A caller of many windows hands over all programs it knows; only the rows of those that ran become Python values.
     for name, values in (("program", {p for p, _ in wanted}), ("op", {op for _, op in wanted})):
         column = instructions.column(name)
         instructions = instructions.filter(pc.is_in(column, value_set=pa.array(sorted(values), column.type)))
     columns = [instructions.column(name).to_pylist() for name in names]
     return {
-        (program, op): (opcode, category, layer, op_name)
-        for program, op, opcode, category, layer, op_name in zip(*columns, strict=True)
+        (program, op): (opcode, category, layer, op_name, direction)
+        for program, op, opcode, category, layer, op_name, direction in zip(*columns, strict=True)
         if (program, op) in wanted
     }
 

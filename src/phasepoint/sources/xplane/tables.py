@@ -1,4 +1,4 @@
-"""Events with their steps and kinds → rows of `spans`, `ops` and `breakdowns`.
+"""Events with their steps and kinds → rows of `spans`, `ops`, `breakdowns` and `stages`.
 
 Which event encloses which, and the busy time that a step's breakdown is made of.
 
@@ -16,10 +16,18 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.dense import pair_room, sum_by_pair
-from phasepoint.core.intervals import IntervalSet, partition, union
 from phasepoint.core.nesting import Nesting, nest_spans
-from phasepoint.core.tables import CATEGORIES, table_from_columns
+from phasepoint.core.tables import CATEGORIES, STAGES, table_from_columns
 from phasepoint.sources.events.names import collectives_of_kernels
+from phasepoint.sources.events.stages import (
+    HOST_CODE,
+    MARK_CODE,
+    N_STAGES,
+    StagedTime,
+    give_to_forward,
+    stage_of_copy,
+    stages_table,
+)
 from phasepoint.sources.events.tables import Account, Kind, text_column
 from phasepoint.sources.xplane.decode import Scratch
 from phasepoint.sources.xplane.events import HAS_CORRELATION, HAS_RUN
@@ -150,7 +158,7 @@ def nest_events(described: Described, scratch: Scratch) -> tuple[NDArray[np.int3
         scratch: memory for what is put together here, the stretches among it.
     """
     events, n = described.events, len(described.events.kind)
-    label = _segment_labels(events.kinds, described.category)
+    label = _segment_labels(described)
     track = np.empty(n, np.int32)
     for i, (begin, end) in enumerate(pairwise(events.first.tolist())):
         track[begin:end] = i
@@ -182,23 +190,26 @@ def _of_kind(values: NDArray[Any], kind: NDArray[np.int32], scratch: Scratch) ->
 
 
 def working_devices(kinds: Sequence[XPlaneKind]) -> list[str]:
-    """The devices on which ops or kernels ran, sorted: a label's number is three times a device's place, and more."""
+    """The devices on which ops or kernels ran, sorted: labels follow a device's place."""
     return sorted({k.device for k in kinds if k.level in ("op", "kernel")} - {"host"})
 
 
-def _segment_labels(kinds: Sequence[XPlaneKind], category: Sequence[str]) -> NDArray[np.int16]:
-    """`[n_kinds]` which set of busy time a kind's own time falls into, -1 for none.
+def _segment_labels(described: Described) -> NDArray[np.int16]:
+    """`[n_kinds]` what a kind's own time is, -1 for none.
 
-    Three for each device (compute, communication, data movement; its ops and kernels), then the host's work; marks and
-    waits are no work.
+    For each device `HOST_CODE` codes of category and stage (its ops and kernels), then the host's work; marks and waits
+    are no work.
     """
+    kinds = described.events.kinds
     devices = working_devices(kinds)
     labels = np.full(len(kinds), -1, np.int16)
-    for i, (kind, one) in enumerate(zip(kinds, category, strict=True)):
+    for i, (kind, one, direction) in enumerate(zip(kinds, described.category, described.direction, strict=True)):
         if kind.level in ("op", "kernel") and kind.device != "host" and one in _BUSY:
-            labels[i] = 3 * devices.index(kind.device) + _BUSY.index(one)
+            copies = stage_of_copy(kind.name) if one == "data_movement" else N_STAGES - 1
+            stage = STAGES.index(direction) if direction in STAGES and copies == N_STAGES - 1 else copies
+            labels[i] = HOST_CODE * devices.index(kind.device) + N_STAGES * _BUSY.index(one) + stage
         elif (kind.device == "host" and kind.level != "model" and not is_wait(kind.name)) or kind.tf_op:
-            labels[i] = 3 * len(devices)
+            labels[i] = HOST_CODE * len(devices)
     return labels
 
 
@@ -283,22 +294,30 @@ def ops_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
     )
 
 
-def breakdowns_table(described: Described, segments: Segments) -> pa.Table:
-    """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture.
+def breakdowns_tables(described: Described, segments: Segments) -> tuple[pa.Table, pa.Table]:
+    """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture; and
+    of `stages`, the same time by what it served.
 
     Args:
         described: the events.
         segments: stretches of time, each with its label, from `nest_events`.
     """
-    bounds = described.bounds
-    sets = _busy_sets(described, segments)
+    bounds, (label, start_ps, end_ps) = described.bounds, segments
     devices = working_devices(described.events.kinds)
-    layers = [[*sets[3 * i : 3 * i + 3], sets[-1]] for i in range(len(devices))]
-    parts = [partition(of_device, bounds.start_ps, bounds.end_ps) for of_device in layers]
-    wall_ps = np.stack(parts, axis=1) if parts else np.empty((len(bounds.step), 0, len(CATEGORIES)), np.int64)
+    staged = np.zeros((len(devices), len(bounds.step), len(CATEGORIES), N_STAGES), np.int64)
+    for i in range(len(devices)):
+        code = label - np.int16(i * HOST_CODE)
+        code[(code < 0) | (code >= HOST_CODE)] = -1
+        code[label == len(devices) * HOST_CODE] = MARK_CODE - 1
+        time = StagedTime(bounds.start_ps, bounds.end_ps)
+        time.add((code, start_ps, end_ps))
+        staged[i] = time.wall_ps
+    if any(one for one in described.direction) or described.is_named:
+        give_to_forward(staged)
+    wall_ps = staged.sum(axis=3).transpose(1, 0, 2)
     device = np.arange(len(devices), dtype=np.int32)[:, None]
     category = np.arange(len(CATEGORIES), dtype=np.int32)
-    return table_from_columns(
+    breakdowns = table_from_columns(
         "breakdowns",
         {
             "window": np.full(wall_ps.size, described.window, np.int64),
@@ -308,6 +327,7 @@ def breakdowns_table(described: Described, segments: Segments) -> pa.Table:
             "wall_ps": wall_ps.ravel(),
         },
     )
+    return breakdowns, stages_table(devices, staged, bounds.step, described.window)
 
 
 def steps_table(described: Described) -> pa.Table:
@@ -370,12 +390,3 @@ def _program_column(kind: NDArray[np.int32], kinds: Sequence[XPlaneKind], into: 
 
 def _step_column(resolved: Resolved, step: NDArray[np.int32], into: Int64s) -> pa.Array:
     return _nullable(_take(np.append(resolved.bounds.step, 0), step, into), step >= 0)
-
-
-def _busy_sets(described: Described, segments: Segments) -> list[IntervalSet]:
-    """The time of each label: three for each device, then the host's."""
-    label, start_ps, end_ps = segments
-    sets, chosen = [], np.empty(len(label), np.bool_)
-    for i in range(3 * len(working_devices(described.events.kinds)) + 1):
-        sets.append(union(start_ps, end_ps, where=np.equal(label, i, out=chosen)))
-    return sets
