@@ -7,10 +7,13 @@ a piece of at least 100 µs in which the thread called nothing that the profiler
 a step whose work this thread executes itself: of at least 500 µs); what is left is **dispatch**: calls that launch
 work, and the Python between them. Waiting for input, collectives, checkpoints and long pauses of garbage collection are
 left out.
+
+Where every step was captured and the trace says which call launched each execution, the account of
+`findings/evidence/idle_account.py` takes the place of this: it knows every stretch, on every thread.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +22,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.evidence.gc_pauses import long_pause_times
+from phasepoint.findings.evidence.idle_account import IdleAccount, read_idle_account
 from phasepoint.findings.evidence.window_spans import (
     TinyWork,
     WindowSpans,
@@ -61,6 +65,7 @@ class HostTime:
         tiny: tiny executions.
         is_inline: whether the training thread executes the work itself.
         tiny_names: the tiny executions' names by how often they ran.
+        account: why the device was idle, stretch by stretch; None where that is not known.
     """
 
     row: Int64s
@@ -77,6 +82,7 @@ class HostTime:
     tiny: Int64s
     is_inline: bool
     tiny_names: tuple[str, ...]
+    account: IdleAccount | None = None
 
     @property
     def sync_ps(self) -> Int64s:
@@ -119,7 +125,32 @@ def read_host_time(view: FindingsView) -> HostTime:
         kept, 2, axis=1
     ).T
     times = (after, overlap, own, dispatch, small, issue, between)
-    return HostTime(row, window, *times, waits, launches, executions, all(inline), tuple(most))
+    found = HostTime(row, window, *times, waits, launches, executions, all(inline), tuple(most))
+    account = view.once(read_idle_account)
+    return found if account is None else _accounted(found, account)
+
+
+def _accounted(host: HostTime, account: IdleAccount) -> HostTime:
+    """The same with what the account knows of its steps, and no other step."""
+    kept = np.flatnonzero(np.isin(host.row, account.row))
+    at = np.searchsorted(account.row, host.row[kept])
+    dispatch_ps = np.zeros_like(account.launches) if account.has_few_launches else account.of("dispatch")
+    return replace(
+        host,
+        row=host.row[kept],
+        window=host.window[kept],
+        after_sync_ps=account.of("sync")[at],
+        overlap_ps=account.overlap_ps[at],
+        own_ps=account.of(*account.unexplained)[at],
+        dispatch_ps=dispatch_ps[at],
+        tiny_ps=host.tiny_ps[kept],
+        issue_ps=host.issue_ps[kept],
+        issue_idle_ps=host.issue_idle_ps[kept],
+        waits=account.waits[at],
+        launches=account.launches[at],
+        tiny=host.tiny[kept],
+        account=account,
+    )
 
 
 def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
@@ -135,6 +166,8 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
     is_first = np.diff(spans.window, prepend=-1) != 0
     kept &= ~is_first | np.append(is_first[1:], True)  # a window's only step is all there is of it
+    if view.once(read_idle_account) is not None or (view.is_fully_captured and is_first.sum() == 1):
+        kept[:] = True  # nothing is left to be estimated
     starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps]
     counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
     overlap = intersect(spans.waits, busy)

@@ -40,6 +40,8 @@ _WINDOWS = 'select host, attempt, "window", first_step, last_step, reason, proba
 
 def find(view: FindingsView) -> list[Finding]:
     """Too few steps, no windows, or too few of them: the first of these that holds."""
+    if view.is_fully_captured and view.analysis.shortfall is None:
+        return []
     if view.clock.n_steps < LEAST_STEPS:
         return [_few_steps(view)]
     windows = view.table("windows").num_rows
