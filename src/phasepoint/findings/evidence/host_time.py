@@ -28,6 +28,7 @@ from phasepoint.findings.evidence.window_spans import (
     WindowSpans,
     find_launch_rows,
     find_tiny_work,
+    need_device,
     read_window_spans,
 )
 from phasepoint.findings.finding import Unavailable
@@ -104,9 +105,10 @@ def read_host_time(view: FindingsView) -> HostTime:
     """Measure every window whose events were kept.
 
     Raises:
-        Unavailable: there is none, or none holds a step to judge by.
+        Unavailable: there is none, none holds a step to judge by, or the device is not in them.
     """
     view.need_windows()
+    need_device(view)
     sessions, texts = read_window_spans(view)
     columns: list[Int64s] = []
     counted = np.zeros(len(texts), np.int64)

@@ -261,7 +261,7 @@ def _why(gaps: IdleGaps, parts: IdleParts, host: HostSide) -> Int64s:
 
 
 def _at_work(host: HostSide) -> IntervalSet:
-    """When any thread of the host was in a call, and did not stand still in it: it may work for the one that launches."""
+    """When any thread of the host was in a call and did not stand still: it may work for the one that launches."""
     works = ~host.naming.idles[host.activity.row]
     return union(host.activity.times.start_ps[works], host.activity.times.end_ps[works])
 

@@ -58,7 +58,7 @@ def find(view: FindingsView) -> list[Finding]:
             remedy="load ahead in other processes: PyTorch DataLoader(num_workers=4, prefetch_factor=4, "
             "persistent_workers=True); JAX: grain worker processes, or a thread that puts the next batch on the device",
             evidence=(_waits(clock) if account is None else _loader_spans(account),),
-            confidence="high" if view.captured.row.size else "medium",
+            confidence="high" if view.captured.row.size and 2 * low_ps > total_ps else "medium",
             wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",
         )
     ]
