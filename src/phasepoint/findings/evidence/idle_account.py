@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet, covered_ps, intersect, overlaps, union
 from phasepoint.core.units import PS_PER_MS, PS_PER_US, format_ratio
 from phasepoint.estimates.captured import PARTS
@@ -248,7 +248,7 @@ def _why(gaps: IdleGaps, parts: IdleParts, host: HostSide) -> Int64s:
     """`[n_parts]` the reason of each part."""
     why = _SIMPLE[parts.cause]
     on_host = (parts.cause == HOST) | (parts.cause == LAUNCHING)
-    lasts = _longest_in_op(parts)
+    lasts = _longest_in_op(parts, on_host)
     synced = parts.gap[(parts.cause == SYNC) & (parts.start_ps <= gaps.start_ps[parts.gap] + SLACK_PS)]
     why[np.isin(parts.gap, synced) & (why == _DISPATCH)] = _SYNC
     why[np.isin(parts.cause, (LATENCY, DEPENDENCY, BETWEEN)) & (parts.dur_ps >= LATE_PS)] = _QUEUE
@@ -266,9 +266,11 @@ def _at_work(host: HostSide) -> IntervalSet:
     return union(host.activity.times.start_ps[works], host.activity.times.end_ps[works])
 
 
-def _longest_in_op(parts: IdleParts) -> Int64s:
-    """`[n_parts]` the longest part in its stretch that is in the same op, or in nothing, as this one."""
-    ops, number = np.unique(np.column_stack([parts.gap, parts.during]), axis=0, return_inverse=True)
-    longest = np.zeros(len(ops), np.int64)
-    np.maximum.at(longest, number.ravel(), parts.dur_ps)
-    return longest[number.ravel()]
+def _longest_in_op(parts: IdleParts, on_host: Bools) -> Int64s:
+    """`[n_parts]` the longest part of its stretch in which the host was in the same op, or in nothing; 0 elsewhere."""
+    longest = np.zeros(len(parts.gap), np.int64)
+    ops, number = np.unique(np.column_stack([parts.gap, parts.during])[on_host], axis=0, return_inverse=True)
+    of_op = np.zeros(len(ops), np.int64)
+    np.maximum.at(of_op, number.ravel(), parts.dur_ps[on_host])
+    longest[on_host] = of_op[number.ravel()]
+    return longest
