@@ -16,11 +16,12 @@ from full_traces import (
 )
 from planted_runs import MS
 
-from phasepoint.findings.evidence.idle_account import WHY, read_idle_account
+from phasepoint.findings.evidence.host_time import read_idle_account
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.judge import judge_analysis
 from phasepoint.findings.table import RULES, find_rule
 from phasepoint.findings.view import FindingsView
+from phasepoint.stack.work.idle_account import WHY
 from phasepoint.summary.analysis import analyse_run
 
 US = MS // 1000

@@ -9,7 +9,7 @@ work, and the Python between them. Waiting for input, collectives, checkpoints a
 left out.
 
 Where every step was captured and the trace says which call launched each execution, the account of
-`findings/evidence/idle_account.py` takes the place of this: it knows every stretch, on every thread.
+`stack/work/idle_account.py` takes the place of this: it knows every stretch, on every thread.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import EMPTY, IntervalSet, covered_ps, intersect, subtract, union, unite
 from phasepoint.core.units import PS_PER_US
 from phasepoint.findings.evidence.gc_pauses import long_pause_times
-from phasepoint.findings.evidence.idle_account import IdleAccount, read_idle_account
 from phasepoint.findings.evidence.window_spans import (
     TinyWork,
     WindowSpans,
@@ -34,6 +33,8 @@ from phasepoint.findings.evidence.window_spans import (
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.accounting import covered_time
+from phasepoint.stack.shard.shard import StackShard
+from phasepoint.stack.work.idle_account import IdleAccount, account_idle, join_accounts
 from phasepoint.summary.run_events import COMPILE_LEAST_PS
 
 OWN_PIECE_PS = 100 * PS_PER_US
@@ -99,6 +100,21 @@ class HostTime:
     def rest_ps(self) -> Int64s:
         """Idle during the loop's own code that is left where nothing waits any more."""
         return self.own_ps + self.after_sync_ps - self.sync_ps
+
+
+def read_idle_account(view: FindingsView) -> IdleAccount | None:
+    """Why devices were idle, exactly; None where a step was not captured, or no work of an accelerator is kept."""
+    if not view.is_fully_captured:
+        return None
+    shards = {(shard.host, shard.attempt): StackShard(view.analysis.run, shard) for shard in view.analysis.run.shards}
+    found = []
+    for session in view.clock.sessions:
+        shard = shards.get((session.host, session.attempt))
+        if shard is not None and session.end_row > session.first_row:
+            row = np.arange(session.first_row, session.end_row)
+            account = account_idle(shard, row, view.clock.start_ps[row], view.captured.parts_ps[row])
+            found += [] if account is None else [account]
+    return join_accounts(found)
 
 
 def read_host_time(view: FindingsView) -> HostTime:

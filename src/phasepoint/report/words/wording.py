@@ -147,16 +147,13 @@ def estimate_basis(breakdown: Breakdown) -> str:
     if not breakdown.windows:
         return "nothing was captured, so nothing can be attributed"
     if breakdown.basis == MEASURED:
-        return "measured in " + ("the only step" if breakdown.captured_steps == 1 else _all_steps(breakdown))
+        count = format_count(breakdown.captured_steps)
+        return "measured in the only step" if count == "1" else f"measured in all {count} steps"
     windows = format_counted(breakdown.windows, "capture window")
     steps = format_counted(breakdown.captured_steps, "captured step")
     few = "few: " if breakdown.basis == FEW else ""
     ends = f"± and ranges are {100 * breakdown.confidence:.0f} % intervals"
     return f"estimated from {few}{windows}, {steps}; {ends}"
-
-
-def _all_steps(breakdown: Breakdown) -> str:
-    return f"all {format_count(breakdown.captured_steps)} steps"
 
 
 def ops_title(breakdown: Breakdown, of: str) -> str:

@@ -6,7 +6,7 @@ that the launch takes to arrive. If the call had returned before the stretch beg
 queue: for other work (dependency), or just for its turn behind its predecessor (between executions).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -97,7 +97,10 @@ def split_gaps(gaps: IdleGaps, mine: Executions, host: HostSide, told: Bools) ->
     """
     lost = np.flatnonzero(~gaps.known)
     unknown = _parts(lost, UNKNOWN, np.full(len(lost), NONE), gaps.start_ps[lost], gaps.end_ps[lost])
-    return _join([unknown, *_before_launch(gaps, host), *_after_launch(gaps, mine, host, told)])
+    found = [unknown, *_before_launch(gaps, host), *_after_launch(gaps, mine, host, told)]
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in found]) for f in fields(IdleParts)}
+    some = columns["end_ps"] > columns["start_ps"]
+    return IdleParts(**{name: column[some].astype(np.int64) for name, column in columns.items()})
 
 
 def _before_launch(gaps: IdleGaps, host: HostSide) -> list[IdleParts]:
@@ -152,10 +155,3 @@ def _queue_cause(gaps: IdleGaps, mine: Executions, host: HostSide, told: Bools) 
 
 def _parts(gap: Int64s, cause: int, during: Int64s, start_ps: Int64s, end_ps: Int64s) -> IdleParts:
     return IdleParts(gap, np.full(len(gap), cause), during, start_ps, end_ps)
-
-
-def _join(parts: list[IdleParts]) -> IdleParts:
-    names = ("gap", "cause", "during", "start_ps", "end_ps")
-    columns = [np.concatenate([getattr(part, name) for part in parts]).astype(np.int64) for name in names]
-    some = columns[4] > columns[3]
-    return IdleParts(*(column[some] for column in columns))

@@ -24,16 +24,18 @@ of it), or the code must run between two steps.
 **Source.** Device and training thread in the windows; `phasepoint stack RUN --analysis idle-causes` lists stretches.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.idle_account import HELD_PS, IdleAccount
 from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, worth_telling
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
+from phasepoint.stack.work.idle_account import HELD_PS, IdleAccount
 
 LEAST_SHARE = 0.04
 KNOWN_TOLD = WELL_KNOWN
@@ -85,8 +87,9 @@ def _reasons(host: HostTime, account: IdleAccount) -> list[tuple[str, int]]:
     return sorted(left.items(), key=lambda item: -item[1])
 
 
-def _told(why: str, ps: int, account: IdleAccount) -> str:
-    most = next((name for name, lasted in account.during[why] if 2 * lasted >= ps), None)
+def _told(why: str, ps: int, during: Sequence[tuple[str, int]]) -> str:
+    """The sentence of a reason, with the op or call that most of its time went on in, where there is such a one."""
+    most = next((name for name, lasted in during if 2 * lasted >= ps), None)
     return _TOLD[why][0].format(ps=format_ps(ps), names=f" (most of it in {most})" if most else "")
 
 
@@ -100,7 +103,7 @@ def _finding(view: FindingsView, host: HostTime, lost: RunTime, idle_ps: Int64s)
     remedy = _OWN_CODE
     if (account := host.account) is not None:
         reasons = _reasons(host, account)
-        told = [_told(why, ps, account) for why, ps in reasons[:2] if ps >= _LEAST_TOLD * lost.total_ps]
+        told = [_told(why, ps, account.during[why]) for why, ps in reasons[:2] if ps >= _LEAST_TOLD * lost.total_ps]
         title, remedy = f"{account.busy_text}; {'; '.join(told)}", _TOLD[reasons[0][0]][1]
     return Finding(
         code="DEVICE-IDLE",

@@ -28,11 +28,11 @@ from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.host_time import OWN_PIECE_PS, HostTime, read_host_time
-from phasepoint.findings.evidence.idle_account import FEW_LAUNCHES
 from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, without_slowdown, worth_telling
 from phasepoint.findings.evidence.window_spans import LEAST_ROW
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
+from phasepoint.stack.work.idle_account import FEW_LAUNCHES
 
 LEAST_SHARE = 0.04
 KNOWN_TOLD = WELL_KNOWN

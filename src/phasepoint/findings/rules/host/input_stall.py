@@ -24,10 +24,11 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.units import format_counted, format_ps, format_ratio
 from phasepoint.estimates.captured import INPUT
-from phasepoint.findings.evidence.idle_account import IdleAccount, read_idle_account
+from phasepoint.findings.evidence.host_time import read_idle_account
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import RunClock, sum_ps
+from phasepoint.stack.work.idle_account import IdleAccount
 
 LEAST_SHARE = 0.02
 

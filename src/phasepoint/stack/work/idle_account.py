@@ -17,7 +17,7 @@ was in until then (stack/shard/idle_gaps.py). From that:
 Of several devices the mean is taken, as in the breakdown of a step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -27,8 +27,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.intervals import IntervalSet, covered_ps, intersect, overlaps, union
 from phasepoint.core.units import PS_PER_MS, PS_PER_US, format_ratio
 from phasepoint.estimates.captured import PARTS
-from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.steps import SessionClock, sum_ps
+from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.stack.shard.executions import Executions, read_executions
 from phasepoint.stack.shard.hierarchy import NONE
 from phasepoint.stack.shard.host_activity import HostSide, read_host
@@ -138,20 +137,8 @@ class IdleAccount:
 _OF_STEPS = [f.name for f in fields(IdleAccount) if f.name != "during"]
 
 
-def read_idle_account(view: FindingsView) -> IdleAccount | None:
-    """The account; None where a step was not captured, or no work of an accelerator is in the trace."""
-    if not view.is_fully_captured:
-        return None
-    shards = {(shard.host, shard.attempt): shard for shard in view.analysis.run.shards}
-    found = []
-    for session in view.clock.sessions:
-        shard = shards.get((session.host, session.attempt))
-        if shard is not None and session.end_row > session.first_row:
-            found.append(_of_session(view, session, StackShard(view.analysis.run, shard)))
-    return _join([one for one in found if one is not None])
-
-
-def _join(found: list[IdleAccount]) -> IdleAccount | None:
+def join_accounts(found: Sequence[IdleAccount]) -> IdleAccount | None:
+    """Those of several shards as one; None of none."""
     if not found:
         return None
     joined = {name: np.concatenate([getattr(one, name) for one in found]) for name in _OF_STEPS}
@@ -174,14 +161,22 @@ class _Sums(dict[str, dict[str, int]]):
         return {why: tuple(sorted(self.get(why, {}).items(), key=lambda item: (-item[1], item[0]))) for why in WHY}
 
 
-def _of_session(view: FindingsView, session: SessionClock, shard: StackShard) -> IdleAccount | None:
+def account_idle(shard: StackShard, row: Int64s, start_ps: Int64s, parts_ps: Int64s) -> IdleAccount | None:
+    """The account of a shard; None where no accelerator worked.
+
+    Args:
+        shard: whose events were all kept.
+        row: `[n]` rows of the clock: all steps of the shard, in order.
+        start_ps: `[n]` when each began.
+        parts_ps: `[n, len(PARTS)]` what the time of each went into.
+    """
     executions, names = shard.once(read_executions), shard.table("spans")["name"].cast(pa.string())
     devices = [device for device in executions.devices if not device.startswith("cpu:")]
     if not devices:
         return None
     host = shard.once(read_host)
-    dur_ps = view.clock.dur_ps[session.rows]
-    steps = IntervalSet(view.clock.start_ps[session.rows], view.clock.start_ps[session.rows] + dur_ps)
+    dur_ps = parts_ps.sum(axis=1)
+    steps = IntervalSet(start_ps, start_ps + dur_ps)
     found = [_of_device(executions.of(device), host, steps) for device in devices]
     idle_ps = sum((one.idle_ps for one in found), np.zeros((len(dur_ps), len(WHY)), np.int64)) // len(devices)
     waits = np.flatnonzero(host.naming.waits)
@@ -189,11 +184,10 @@ def _of_session(view: FindingsView, session: SessionClock, shard: StackShard) ->
     work = union(executions.start_ps, executions.end_ps)
     sums = _Sums()
     for one in found:
-        for (why, row), ps in one.during.items():
-            sums.add(WHY[why], names[row].as_py(), ps // len(devices))
-    parts_ps = view.captured.parts_ps[session.rows]
+        for (why, span), ps in one.during.items():
+            sums.add(WHY[why], names[span].as_py(), ps // len(devices))
     return IdleAccount(
-        row=np.arange(session.first_row, session.end_row),
+        row=row,
         busy_ps=dur_ps - idle_ps.sum(axis=1),
         communication_ps=parts_ps[:, PARTS.index("communication")],
         movement_ps=parts_ps[:, PARTS.index("data_movement")],
