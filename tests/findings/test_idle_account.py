@@ -64,7 +64,7 @@ def test_busy_and_idle_add_up_to_the_step_and_busy_is_that_of_the_breakdown(writ
         (launched_one_by_one, {"dispatch": 8_940, "end": 60}),
         (started_slowly, {"start": 400_000, "held": 90_000, "own": 7_994, "dispatch": 6, "end": 2_000}),
         (waited_for_data, {"input": 3_960, "dispatch": 40}),
-        (held_by_others, {"queue": 5_979, "dispatch": 21}),
+        (held_by_others, {"queue": 5_979, "dispatch": 21, "between": 49}),
         (nothing_launched_it, {"unknown": 2_900, "end": 100}),
     ],
 )

@@ -38,11 +38,11 @@ def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> 
         wins = [_win(finding, taken.get(finding.claim.part), left_ps, outside_ps) for finding in waiting]
         best = max(range(len(waiting)), key=lambda i: (wins[i][0].sum() + wins[i][1], -i))
         finding, (by_step, between_ps) = waiting.pop(best), wins[best]
+        there_ps = int(dur_ps[finding.claim.by_step > 0].sum()) + (outside_ps if finding.claim.outside_ps else 0)
         part = finding.claim.part
         taken[part] = np.maximum(taken.get(part, np.zeros_like(dur_ps)), finding.claim.by_step)
         left_ps -= by_step
         outside_ps -= between_ps
-        there_ps = int(dur_ps[finding.claim.by_step > 0].sum()) + (outside_ps if finding.claim.outside_ps else 0)
         ranked.append(_ranked(finding, int(by_step.sum()) + between_ps, wall_ps, min(there_ps, wall_ps)))
     return tuple(ranked)
 
