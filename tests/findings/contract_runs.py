@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from device_runs import instruction, view_of_ops
+from full_traces import ONE_STEP_RUNS
 from planted_runs import EPOCH_NS, MS, capture, counter, noisy_steps, steps_of, view_of, write_host
 from planted_spans import US, Timeline, busy_step, captured_run
 
@@ -225,6 +226,7 @@ RUNS = (
     *(nothing, no_steps, one_step, instant_steps, no_windows, made, clocked_causes, late_host),
     *(programs_ops, framework_ops, slow_host, busy_device),
     *(kineto_ranks, xplane, nsys, chrome, rocprof, jaeger, otel),
+    *ONE_STEP_RUNS,
 )
 """Every sort of run, by the function that writes it into a folder."""
 

@@ -45,7 +45,8 @@ def rooms(view):
         "SLOW-MACHINE": parts.machine_ps,
         "EVAL-SHARE": parts.rest_ps,
         "SLOW-STEPS": unnamed,
-        "input": parts.input_ps,
+        # A trace that was imported has no waits by the clock: its loader's time is of what is left.
+        "input": parts.input_ps if view.clock.input_known else parts.rest_ps,
         "compiling": parts.compile_ps + parts.rest_ps,
         "checkpoint": parts.checkpoint_ps,
         "idle": unnamed,

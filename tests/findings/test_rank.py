@@ -44,6 +44,14 @@ def test_what_may_win_nothing_comes_last():
     assert [(f.code, f.saved_ps, f.low_ps) for f in found] == [("B", 20, 18), ("A", 360, 0)]
 
 
+def test_no_interval_goes_beyond_the_steps_that_are_claimed():
+    dur = np.full(4, 100, np.int64)
+    (found,) = rank_findings([finding("A", "idle", [90, 0, 0, 0], spread=2.0)], dur, 500)
+    assert (found.low_ps, found.saved_ps, found.high_ps) == (0, 90, 100)
+    (between,) = rank_findings([finding("B", "outside", [0] * 4, outside_ps=60, spread=2.0)], dur, 500)
+    assert (between.low_ps, between.high_ps) == (0, 100)  # 500 of the run less 400 of its steps
+
+
 def test_nothing_to_rank():
     assert rank_findings([], np.array([1], np.int64), 1) == ()
     assert rank_findings([finding("A", "input", [0])], np.array([0], np.int64), 0)[0].share == 0

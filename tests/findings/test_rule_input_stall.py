@@ -26,14 +26,14 @@ def test_without_windows_the_whole_wait_is_claimed(tmp_path, share):
     assert (found.claim.part, found.confidence) == ("input", "medium")
 
 
-@pytest.mark.parametrize("idle", [0.05, 0.1, 0.3])
-def test_what_the_device_works_through_is_not_claimed(tmp_path, idle):
+@pytest.mark.parametrize(("idle", "confidence"), [(0.05, "medium"), (0.1, "high"), (0.3, "high")])
+def test_what_the_device_works_through_is_not_claimed(tmp_path, idle, confidence):
     steps = waiting(0.3)
     view = view_of(tmp_path, (steps, capture(steps, lambda step: {"compute": 1 - idle}, every=60)))
     (found,) = find(view)
     check_finding(view, found)
     assert within(found.claim.total_ps, idle * steps["dur_ps"].sum(), 0.05)
-    assert found.confidence == "high"
+    assert found.confidence == confidence  # high where the interval keeps to its upper half
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,6 +12,7 @@ from run_tables import MS, captured_tables, noisy_run, steps_table
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.estimates import estimate_totals
+from phasepoint.phases.clock.breakdown import ESTIMATED, FEW, MEASURED
 
 
 def parts_of(breakdown):
@@ -162,6 +163,62 @@ def test_ops_are_estimated_with_their_counts_and_close_with_other():
     assert sum(op.self_ps for op in found.ops) == sum((o + 1) * 10**7 for o in range(15)) * n
     assert sum(op.share for op in found.ops) == pytest.approx(1)
     assert found.ops == found.phase_ops[0]
+
+
+def ops_of_windows(chosen):
+    """One op that takes 6 of 10 ms of each captured step."""
+    steps = [(w, s) for w, first, n in chosen for s in range(first, first + n)]
+    window, step = (list(column) for column in zip(*steps, strict=True))
+    n = len(steps)
+    columns = {"window": window, "step": step, "op": ["dot"] * n, "category": ["compute"] * n, "count": [2] * n}
+    return pa.table({**columns, "self_ps": [6 * MS] * n})
+
+
+@pytest.mark.parametrize(
+    ("windows", "probability", "basis", "count"),
+    [
+        (2, 0.01, FEW, 20),  # ten captured steps, two executions each
+        (3, 0.01, ESTIMATED, 200),
+        (8, None, FEW, 80),  # all by choice
+        (8, [0.01] * 3 + [None] * 5, ESTIMATED, 200),
+        (12, None, ESTIMATED, 200),  # by choice, but more than half of the time
+        (20, None, MEASURED, 200),
+    ],
+)
+def test_few_windows_by_chance_tell_of_their_own_steps_alone(windows, probability, basis, count):
+    n = 100
+    parts = np.tile([8 * MS, 0, 0, 0, 2 * MS], (n, 1))
+    chosen = [(i, 5 * i, 5) for i in range(windows)]
+    tables = captured_tables(parts, chosen, probability=probability)
+    found = estimate_totals(
+        steps_table(np.full(n, 10 * MS)), *tables, np.zeros(n, np.int64), ops=ops_of_windows(chosen)
+    )
+    (op,) = found.ops
+    assert found.categories.basis == found.phases[0].basis == basis
+    assert (op.count, op.self_ps) == (count, count // 2 * 6 * MS)
+    assert {part.basis for part in found.categories.parts} <= {
+        "unattributed",
+        "measured" if basis == MEASURED else ESTIMATED,
+    }
+    if basis != ESTIMATED:
+        assert op.low_ps == op.self_ps == op.high_ps
+
+
+def test_an_op_takes_no_more_than_there_is():
+    """Three windows that differ as much as they can: the interval ends at what the other steps lasted."""
+    n = 30
+    parts = np.tile([8 * MS, 0, 0, 0, 2 * MS], (n, 1))
+    chosen = [(0, 0, 1), (1, 10, 1), (2, 20, 1)]
+    ops = pa.table(
+        {"window": [0, 1, 2], "step": [0, 10, 20], "op": ["a", "b", "b"], "category": ["compute"] * 3, "count": [1] * 3,
+         "self_ps": [8 * MS] * 3}
+    )  # fmt: skip
+    found = estimate_totals(
+        steps_table(np.full(n, 10 * MS)), *captured_tables(parts, chosen), np.zeros(n, int), ops=ops
+    )
+    for op in found.ops:
+        seen_ps = 8 * MS * (1 if op.op == "a" else 2)
+        assert 0 <= op.low_ps <= op.self_ps <= op.high_ps <= seen_ps + 27 * 10 * MS
 
 
 def test_hosts_are_added():

@@ -1,10 +1,11 @@
 """Names from evidence alone."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from phasepoint.phases.detection.detect import find_return_period
-from phasepoint.phases.detection.naming import PhaseEvidence, RanOps, name_phases
+from phasepoint.phases.detection.detect import detect_phases, find_return_period
+from phasepoint.phases.detection.naming import KnownOfJob, PhaseEvidence, RanOps, name_phases
 
 
 def phase(number, **changes):
@@ -125,3 +126,54 @@ def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
     assert [named.name for named in name_phases([main, phase(1, **forward)])] == ["train", "eval"]
     named = name_phases([main, phase(1, **forward), phase(2, hint="eval")])
     assert [phase.name for phase in named] == ["train-1", "train-2", "eval"]
+
+
+FORWARD = frozenset(f"aten::op{i}" for i in range(8))
+
+
+@pytest.mark.parametrize(
+    ("ran", "known", "name"),
+    [
+        (RanOps(), KnownOfJob(), "train"),  # nothing was captured
+        (RanOps(FORWARD, None, trains=True, tells=8), KnownOfJob(imported=True), "train"),
+        (RanOps(FORWARD, None, tells=8), KnownOfJob(), "inference"),
+        (RanOps(FORWARD, None, tells=8), KnownOfJob(updates=True), "train"),
+        (RanOps(frozenset({"aten::mm"}), None, tells=7), KnownOfJob(), "train"),  # too few ops to tell
+        (RanOps(frozenset({"aten::mm"}), None, tells=7), KnownOfJob(imported=True), "main"),
+        (RanOps(frozenset({"fusion.1"}), frozenset({1})), KnownOfJob(imported=True, goes_back=True), "train"),
+        (RanOps(frozenset({"fusion.1"}), frozenset({1})), KnownOfJob(imported=True, goes_back=False), "inference"),
+        (RanOps(frozenset({"gemm"})), KnownOfJob(imported=True), "main"),  # kernels alone
+        (RanOps(frozenset({"gemm"})), KnownOfJob(), "train"),
+    ],
+)
+def test_what_the_job_does_names_its_usual_steps(ran, known, name):
+    usual, other = phase(0, n_steps=900, total_ps=90_000, ran=ran), phase(1, ran=RanOps())
+    found = name_phases([usual, other], known)
+    assert (found[0].kind, found[0].name) == (name, f"{name}-1")  # the other phase's steps are of the same job
+    assert found[1].kind == name
+
+
+def test_one_phase_that_goes_back_is_enough_and_the_jobs_own_names_stay():
+    mine = RanOps(FORWARD, None, tells=8)
+    back = mine._replace(trains=True)
+    assert name_phases([phase(0, total_ps=9_000, ran=mine), phase(1, ran=back)])[0].kind == "train"
+    assert name_phases([phase(0, ran=mine, hint="train")])[0].name == "train"
+
+
+@pytest.mark.parametrize(
+    ("names", "trains"),
+    [
+        (["aten::mm", "autograd::engine::evaluate_function: AddmmBackward0"], True),
+        (["aten::mm", "Optimizer.step#SGD.step"], True),
+        (["aten::_foreach_add_"], True),
+        (["void at::native::(anonymous namespace)::layer_norm_grad_input_kernel<float>"], True),
+        (["igemm_bwd_gtcx2_nhwc_bf16"], True),
+        (["te_fused_attn_backward_ffi.18"], True),
+        (["aten::_foreach_copy_", "triton_poi_fused_silu_2", "aten::set_grad_enabled"], False),
+        (["vllm/compilation/optimizer_pass.py(12): run"], False),
+    ],
+)
+def test_ops_and_kernels_that_tell_of_training(names, trains):
+    ops = pa.table({"step": [0] * len(names), "op": names, "count": [1] * len(names), "self_ps": [1000] * len(names)})
+    result = detect_phases(pa.table({"step": [0], "dur_ps": [10_000]}), ops, known=KnownOfJob(imported=True))
+    assert result.phases[0].name == ("train" if trains else "main")

@@ -38,7 +38,7 @@ def test_what_the_steps_are_says_whether_each_updates(tmp_path, monkeypatch, ste
     asked = []
     detect = analysis.detect_phases
     monkeypatch.setattr(
-        analysis, "detect_phases", lambda *args, updates, **kwargs: asked.append(updates) or detect(*args, **kwargs)
+        analysis, "detect_phases", lambda *args, known, **kwargs: asked.append(known.updates) or detect(*args, **kwargs)
     )
     path = create_run(tmp_path / "run", command=["python", "train.py"])
     shard = open_shard(path, 0, epoch_unix_ns=1, notes={} if steps_from is None else {"steps_from": steps_from})

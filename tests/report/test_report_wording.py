@@ -7,8 +7,19 @@ from sample_summary import sample_summary
 
 from phasepoint.core.units import PS_PER_MS, PS_PER_S, format_counted, parse_ratio
 from phasepoint.phases.clock.accounting import RecordingCost
+from phasepoint.phases.clock.breakdown import FEW, MEASURED, Breakdown, PartTime
 from phasepoint.report.words.recorded_line import processes_text, recorded_line, tally_of
-from phasepoint.report.words.wording import cost_line, headline, hosts_title, steps_line
+from phasepoint.report.words.wording import (
+    cost_line,
+    estimate_basis,
+    headline,
+    hosts_title,
+    interval_text,
+    not_seen_lines,
+    ops_title,
+    part_interval,
+    steps_line,
+)
 from phasepoint.summary.types import Recorded, Shortfall
 
 COST = RecordingCost(0, 0, 0, 0, 0, 8 * PS_PER_MS, 0.008, 0.01, True)
@@ -80,3 +91,66 @@ def test_a_cost_with_holes_is_the_least_that_it_may_be():
     over = replace(COST, share=0.02, complete=False, within_budget=False)
     assert "over the budget of 1.0 %" in cost_line(over)
     assert cost_line(replace(holes, total_ps=0)).startswith("What recording cost is not known.")
+
+
+@pytest.mark.parametrize(
+    ("total", "low", "high", "text"),
+    [
+        (100, 100, 100, ""),
+        (100, 90, 104, "± 10.0 s"),
+        (100, 50, 150, "± 50.0 s"),  # half of the value: the last that ± tells
+        (100, 49, 110, "49.0 s – 110 s"),
+        (3, 0, 25, "0 s – 25.0 s"),
+    ],
+)
+def test_an_interval_that_is_wide_is_told_by_its_ends(total, low, high, text):
+    assert interval_text(*(value * PS_PER_S for value in (total, low, high))) == text
+
+
+@pytest.mark.parametrize(
+    ("basis", "windows", "steps", "text", "title"),
+    [
+        (MEASURED, 1, 1, "measured in the only step", "Top ops of train, by self time"),
+        (MEASURED, 1, 3, "measured in all 3 steps", "Top ops of train, by self time"),
+        (
+            *(FEW, 2, 10, "estimated from few: 2 capture windows, 10 captured steps; ± and ranges are 95 % intervals"),
+            "Ops in the 10 captured steps of train: too few windows to tell of the others",
+        ),
+        (
+            *(
+                "estimated",
+                8,
+                40,
+                "estimated from 8 capture windows, 40 captured steps; ± and ranges are 95 % intervals",
+            ),
+            "Top ops of train, by self time",
+        ),
+    ],
+)
+def test_how_a_breakdown_is_known(basis, windows, steps, text, title):
+    breakdown = Breakdown(PS_PER_S, (), windows, steps, basis=basis)
+    assert estimate_basis(breakdown) == text
+    assert ops_title(breakdown, "train") == title
+    assert estimate_basis(Breakdown(PS_PER_S, ())) == "nothing was captured, so nothing can be attributed"
+
+
+def test_what_was_measured_in_full_has_no_interval():
+    assert part_interval(PartTime("compute", PS_PER_S, PS_PER_S, PS_PER_S, 1.0, MEASURED)) == "measured"
+
+
+@pytest.mark.parametrize(
+    ("steps", "captured", "text"),
+    [
+        (1, 1, "The only step was captured in full."),
+        (3, 3, "All 3 steps were captured in full."),
+        (3, 0, "No step was captured in full; the step clock saw 3 steps."),
+    ],
+)
+def test_steps_that_were_captured_in_full(steps, captured, text):
+    seen = replace(sample_summary().not_seen, steps=steps, captured_steps=captured)
+    assert not_seen_lines(seen)[0] == text
+
+
+def test_nobody_knows_what_an_imported_trace_cost():
+    told = cost_line(replace(COST, total_ps=0, imported=True))
+    assert told == "What recording cost is not known: the trace was recorded by another profiler and imported."

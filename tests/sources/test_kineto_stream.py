@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import struct
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
@@ -88,7 +89,7 @@ def test_the_scanner_agrees_with_a_decoder(trace, ascii_only, indent):
                 assert json.loads(piece.texts[row[column]]) == event[key]
         assert row[scan.PHASE] == (ord(event["ph"]) if "ph" in event else scan.NONE)
         for key, column, known in (("ts", scan.START, scan.KNOWS_START), ("dur", scan.DUR, scan.KNOWS_DUR)):
-            near = key in event and abs(event[key]) < 4_611_686_018_427  # 2^62 ps
+            near = key in event and abs(Decimal(repr(event[key]))) * 1_000_000 < 2**62  # ps; JSON has the repr
             assert bool(row[scan.STATE] & known) == near
             if near:
                 assert row[column] == round(event[key] * 1_000_000) or abs(row[column] / event[key] / 1e6 - 1) < 1e-15

@@ -258,3 +258,28 @@ def test_random_cpu_traces_match_the_oracle(rows, inline):
             spans, lambda s: categories.get(s.op, "compute"), low, high, "cpu:0",
             lambda s: s.step is not None or "Wait" in s.name,
         )  # fmt: skip
+
+
+def started_space():
+    """Starting the profiler takes 2 s; a frame stands around it; a step follows 1 ms later."""
+    space, second = new_space(), 10**12
+    environment(space, 1_700_000_000_000_000_000)
+    host = PlaneBuilder(space, "/host:CPU", timestamp_ns=0)
+    host.event("python", "$contextlib.py:130 __enter__", 0, 2 * second + 500 * US)
+    host.event("python", "$profiler.py:91 start_trace", 100 * US, 2 * second - 100 * US)
+    host.event("python", "phasepoint.step", 2 * second + 1000 * US, 90 * US, step_num=7)
+    return space
+
+
+def test_times_of_an_import_begin_when_the_profiler_had_started():
+    capture = read(started_space())
+    spans = {s["name"]: (s["start_ps"], s["dur_ps"]) for s in capture.spans.to_pylist()}
+    assert spans["$contextlib.py:130 __enter__"] == (0, 500 * US)
+    assert spans["$profiler.py:91 start_trace"] == (0, 0)
+    assert spans["phasepoint.step"] == (1000 * US, 90 * US)
+    assert capture.start_unix_ns == 1_700_000_002_000_000_000
+
+
+def test_times_of_a_recording_count_from_its_session_however_long_the_profiler_started():
+    capture = read(started_space(), epoch_unix_ns=1_700_000_000_000_000_000)
+    assert find_steps(capture)["start_ps"].to_pylist() == [2 * 10**12 + 1000 * US]

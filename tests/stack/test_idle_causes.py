@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from stack_runs import NS, ShardOf, kernel, run_of, span
 
 from phasepoint.stack.analyses.table import analyse, find_analysis
-from phasepoint.stack.analyses.timelines.idle_causes import CAUSES, idle_causes
+from phasepoint.stack.analyses.timelines.idle_causes import idle_causes
+from phasepoint.stack.shard.idle_gaps import CAUSES
 
 HOST = {"device": "host", "track": "main", "category": "host", "level": "runtime"}
 

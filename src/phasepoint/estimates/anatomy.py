@@ -21,7 +21,7 @@ from phasepoint.core.statistics import apportion
 from phasepoint.core.tables import CATEGORIES, STAGES
 from phasepoint.estimates.captured import PARTS, Captured, Sampled, categories_of
 from phasepoint.estimates.cells import fit_cells
-from phasepoint.estimates.totals import Totals, half_widths, predict_rest
+from phasepoint.estimates.totals import Totals, count_windows, half_widths, predict_rest
 from phasepoint.phases.clock.accounting import closed
 from phasepoint.phases.clock.breakdown import PASSES, Anatomy, AnatomyPart, Breakdown
 from phasepoint.phases.clock.steps import StepSeries, read_numbers
@@ -130,8 +130,7 @@ def _of_each(totals: Totals, sampled: Sampled, name: str, ids: Sequence[int]) ->
 
 
 def _anatomy(totals: Totals, sampled: Sampled, members: list[int]) -> Anatomy:
-    mine = np.isin(sampled.of_captured, members)
-    counts = len(np.unique(sampled.cluster[mine])), int(mine.sum())
+    counts = count_windows(sampled, members=members)
     whole = totals.breakdown_of(members, counts, ())
     seen, rest = (of[members].sum(axis=0) for of in (totals.seen_extra, totals.rest.extra))
     likely = (seen + rest).reshape(-1, _N_STAGES)

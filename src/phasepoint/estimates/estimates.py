@@ -25,7 +25,7 @@ from phasepoint.estimates.captured import (
 )
 from phasepoint.estimates.cells import Fit, fit_cells
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
-from phasepoint.estimates.totals import Totals, predict_rest
+from phasepoint.estimates.totals import Totals, count_windows, predict_rest
 from phasepoint.phases.clock.breakdown import Breakdown, OpTime
 from phasepoint.phases.clock.steps import StepSeries, read_series, sum_ps
 
@@ -113,12 +113,13 @@ def estimate_totals(
     totals = Totals(sample.strata, fit, rest, _seen_parts(sample), extra.of_stratum, extra.keys, confidence)
     seen_ps = sum_ps(sample.steps.dur_ps[sample.captured.row])
     notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
-    phases = renumber(labels)[0].tolist()
+    counts = {phase: count_windows(sample, phase) for phase in (None, *renumber(labels)[0].tolist())}
+    ops_of = {phase: totals.top_ops(phase, TOP_OPS, basis=one.basis) for phase, one in counts.items()}
     return Estimates(
-        categories=totals.breakdown(None, _counts(sample, None), notes),
-        phases={phase: totals.breakdown(phase, _counts(sample, phase), ()) for phase in phases},
-        ops=totals.top_ops(None, TOP_OPS),
-        phase_ops={phase: totals.top_ops(phase, TOP_OPS) for phase in phases},
+        categories=totals.breakdown(None, counts[None], notes),
+        phases={phase: totals.breakdown(phase, one, ()) for phase, one in counts.items() if phase is not None},
+        ops=ops_of[None],
+        phase_ops={phase: ops for phase, ops in ops_of.items() if phase is not None},
         sampled=sample,
     )
 
@@ -128,12 +129,6 @@ def _seen_parts(sample: Sampled) -> Int64s:
     seen = np.zeros((len(sample.strata), len(PARTS)), np.int64)
     np.add.at(seen, sample.of_captured, sample.captured.parts_ps)
     return seen
-
-
-def _counts(sample: Sampled, phase: int | None) -> tuple[int, int]:
-    """Windows and captured steps of a phase, or of the run."""
-    mine = np.isin(sample.of_captured, [i for i, s in enumerate(sample.strata) if phase in (None, s.phase)])
-    return len(np.unique(sample.cluster[mine])), int(mine.sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
 from phasepoint.core.statistics import apportion, satterthwaite_freedom, t_quantile
-from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED, Stratum
+from phasepoint.estimates.captured import COMPILING, INPUT, N_WORK, PARTS, UNATTRIBUTED, Sampled, Stratum
 from phasepoint.estimates.cells import (
     BASE,
     BOUND_PRIOR,
@@ -27,9 +27,55 @@ from phasepoint.estimates.cells import (
 )
 from phasepoint.estimates.op_columns import OpKey
 from phasepoint.phases.clock.accounting import closed
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.clock.breakdown import ESTIMATED, FEW, MEASURED, Breakdown, OpTime, PartTime
 
 N_WAITS = len(PARTS) - N_WORK
+
+
+LEAST_BY_CHANCE = 3
+"""Windows that chance opened from which on they tell of other steps: with two, the scatter rests on one difference, and
+a 95 % interval is 12.7 standard errors wide to each side (Student's t, one degree of freedom); with three, 4.3."""
+MOSTLY_CAPTURED = 0.5
+"""Ratio of the time from which on it does not matter how the windows were opened: most of it was seen."""
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """How a phase, or the run, was captured.
+
+    Attributes:
+        windows: windows with a step of it.
+        by_chance: those of them that chance opened.
+        steps: captured steps.
+        seen_ratio: their part of its time.
+    """
+
+    windows: int
+    by_chance: int
+    steps: int
+    seen_ratio: float
+
+    @property
+    def basis(self) -> str:
+        """How its breakdown is known: the one place that says how many windows are few."""
+        if self.steps and self.seen_ratio == 1:
+            return MEASURED
+        return FEW if self.by_chance < LEAST_BY_CHANCE and self.seen_ratio < MOSTLY_CAPTURED else ESTIMATED
+
+
+def count_windows(sample: Sampled, phase: int | None = None, *, members: Sequence[int] | None = None) -> WindowCounts:
+    """How a phase, the run (None), or some strata (`members`) were captured."""
+    if members is None:
+        members = [i for i, s in enumerate(sample.strata) if phase in (None, s.phase)]
+    strata = [sample.strata[i] for i in members]
+    mine = np.isin(sample.of_captured, members)
+    total_ps, rest_ps = (sum(getattr(s, name) for s in strata) for name in ("total_ps", "rest_ps"))
+    return WindowCounts(
+        windows=len(np.unique(sample.cluster[mine])),
+        by_chance=len(np.unique(sample.cluster[mine & ~np.isnan(sample.captured.weight)])),
+        steps=int(mine.sum()),
+        seen_ratio=1 - rest_ps / total_ps if total_ps else float(mine.any()),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,17 +290,17 @@ class Totals:
     op_keys: Sequence[OpKey]
     confidence: float
 
-    def breakdown(self, phase: int | None, counts: tuple[int, int], notes: tuple[str, ...]) -> Breakdown:
+    def breakdown(self, phase: int | None, counts: WindowCounts, notes: tuple[str, ...]) -> Breakdown:
         """The time of a phase, or of the run, by parts that add up to it.
 
         Args:
             phase: its id; None for the run.
-            counts: its windows and captured steps.
+            counts: how it was captured.
             notes: for the reader.
         """
         return self.breakdown_of(self._members(phase), counts, notes)
 
-    def breakdown_of(self, members: list[int], counts: tuple[int, int], notes: tuple[str, ...]) -> Breakdown:
+    def breakdown_of(self, members: list[int], counts: WindowCounts, notes: tuple[str, ...]) -> Breakdown:
         """The same of some strata."""
         total_ps = sum(self.strata[i].total_ps for i in members)
         seen = self.seen_parts[members].sum(axis=0)
@@ -268,31 +314,47 @@ class Totals:
             low_ps = min(max(int(seen[index]), time_ps - half[index]), time_ps)
             high_ps = max(min(time_ps + half[index], most_ps[index]), time_ps)
             share = time_ps / total_ps if total_ps else 0.0
-            basis = UNATTRIBUTED if name == UNATTRIBUTED else "estimated"
+            basis = UNATTRIBUTED if name == UNATTRIBUTED else MEASURED if counts.basis == MEASURED else ESTIMATED
             parts.append(PartTime(name, time_ps, low_ps, high_ps, share, basis))
-        return closed(Breakdown(total_ps, tuple(parts), *counts, self.confidence, notes))
+        of_windows = (counts.windows, counts.steps, self.confidence)
+        return closed(Breakdown(total_ps, tuple(parts), *of_windows, notes, counts.basis))
 
-    def top_ops(self, phase: int | None, n_top: int) -> tuple[OpTime, ...]:
-        """The largest ops of a phase, or of the run, by self time, and `other`; empty where none was captured."""
+    def top_ops(self, phase: int | None, n_top: int, *, basis: str = ESTIMATED) -> tuple[OpTime, ...]:
+        """The largest ops of a phase, or of the run, by self time, and `other`; empty where none was captured.
+
+        Args:
+            phase: its id; None for the run.
+            n_top: how many.
+            basis: of its breakdown; with few windows the ops of the captured steps alone.
+        """
         members, n = self._members(phase), len(self.op_keys)
         if not n:
             return ()
         seen = self.seen_extra[members].sum(axis=0)
-        rest = np.rint(self.rest.extra[members].sum(axis=0))
+        rest = np.rint(self.rest.extra[members].sum(axis=0)) * (basis != FEW)
         total = [int(a) + int(b) for a, b in zip(seen, rest, strict=True)]
-        half = half_widths(self.fit, members, self.confidence)[len(PARTS) :]
+        half = [0] * len(seen) if basis == FEW else half_widths(self.fit, members, self.confidence)[len(PARTS) :]
+        most_ps = self._most_of_ops(members, seen[:n])
         all_ps = sum(total[:n])
         order = sorted((i for i in range(n - 1) if total[i]), key=lambda i: (-total[i], self.op_keys[i].op))[:n_top]
-        listed = [_op_time(self.op_keys[i], total[n + i], total[i], (int(seen[i]), half[i]), all_ps) for i in order]
+        listed = [
+            _op_time(self.op_keys[i], total[n + i], total[i], (int(seen[i]), half[i], most_ps), all_ps) for i in order
+        ]
         left = [i for i in range(n) if i not in order]
         other_ps = sum(total[i] for i in left)
         if other_ps:
             summed = np.zeros(len(PARTS) + 2 * n)
             summed[[len(PARTS) + i for i in left]] = 1
-            half_ps = half_widths(self.fit, members, self.confidence, summed=summed)[0]
-            known = (sum(int(seen[i]) for i in left), half_ps)
+            half_ps = 0 if basis == FEW else half_widths(self.fit, members, self.confidence, summed=summed)[0]
+            known = (sum(int(seen[i]) for i in left), half_ps, most_ps)
             listed.append(_op_time(OpKey(OTHER, "mixed", None, None), None, other_ps, known, all_ps))
         return tuple(listed)
+
+    def _most_of_ops(self, members: Sequence[int], seen: Int64s) -> int:
+        """What the other steps can add to an op at most: all their time, on as many threads as ops ran side by side."""
+        rest_ps = sum(self.strata[i].rest_ps for i in members)
+        seen_ps = sum(self.strata[i].total_ps for i in members) - rest_ps
+        return int(rest_ps * max(float(seen.sum()) / max(seen_ps, 1), 1.0))
 
     def _most(self, members: Sequence[int], seen: Int64s, total_ps: int) -> list[int]:
         """What each part can be at most: `input` and `compiling` are parts of waits that the clock measured."""
@@ -306,9 +368,9 @@ class Totals:
         return [i for i, stratum in enumerate(self.strata) if phase is None or stratum.phase == phase]
 
 
-def _op_time(key: OpKey, count: int | None, self_ps: int, known: tuple[int, int], all_ps: int) -> OpTime:
-    """`known`: the part that was captured, and half the interval."""
-    seen_ps, half_ps = known
+def _op_time(key: OpKey, count: int | None, self_ps: int, known: tuple[int, int, int], all_ps: int) -> OpTime:
+    """`known`: the part that was captured, half the interval, and what the other steps can add at most."""
+    seen_ps, half_ps, most_ps = known
     return OpTime(
         op=key.op,
         category=key.category,
@@ -317,6 +379,6 @@ def _op_time(key: OpKey, count: int | None, self_ps: int, known: tuple[int, int]
         count=count,
         self_ps=self_ps,
         low_ps=min(max(seen_ps, self_ps - half_ps), self_ps),
-        high_ps=self_ps + half_ps,
+        high_ps=max(min(self_ps + half_ps, seen_ps + most_ps), self_ps),
         share=self_ps / all_ps if all_ps else 0.0,
     )

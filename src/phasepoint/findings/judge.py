@@ -41,11 +41,12 @@ def rank_findings(findings: Sequence[Finding], dur_ps: Int64s, wall_ps: int) -> 
         wins = [_win(finding, taken.get(finding.claim.part), left_ps, outside_ps) for finding in waiting]
         best = max(range(len(waiting)), key=lambda i: (_is_sure(waiting[i]), wins[i][0].sum() + wins[i][1], -i))
         finding, (by_step, between_ps) = waiting.pop(best), wins[best]
+        there_ps = int(dur_ps[finding.claim.by_step > 0].sum()) + (outside_ps if finding.claim.outside_ps else 0)
         part = finding.claim.part
         taken[part] = np.maximum(taken.get(part, np.zeros_like(dur_ps)), finding.claim.by_step)
         left_ps -= by_step
         outside_ps -= between_ps
-        ranked.append(_ranked(finding, int(by_step.sum()) + between_ps, wall_ps))
+        ranked.append(_ranked(finding, int(by_step.sum()) + between_ps, wall_ps, min(there_ps, wall_ps)))
     return tuple(ranked)
 
 
@@ -60,10 +61,12 @@ def _win(finding: Finding, taken: Int64s | None, left_ps: Int64s, outside_ps: in
     return np.minimum(mine, left_ps), min(finding.claim.outside_ps, outside_ps)
 
 
-def _ranked(finding: Finding, saved_ps: int, wall_ps: int) -> RankedFinding:
+def _ranked(finding: Finding, saved_ps: int, wall_ps: int, there_ps: int) -> RankedFinding:
+    """`there_ps`: the time of the steps, and between them, in which it claims any: nothing wins more."""
     alone_ps = finding.claim.total_ps
     scale = saved_ps / alone_ps if alone_ps else 0.0
     low_ps, high_ps = min(int(finding.low_ps * scale), saved_ps), max(round(finding.high_ps * scale), saved_ps)
+    low_ps, high_ps = max(low_ps, 0), max(min(high_ps, there_ps), saved_ps)
     return RankedFinding(
         code=finding.code,
         title=_sentence(finding.title),

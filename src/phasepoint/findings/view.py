@@ -71,6 +71,11 @@ class FindingsView(Once):
         """The captured steps, with what each one's time went into."""
         return self.analysis.estimates.seen
 
+    @property
+    def is_fully_captured(self) -> bool:
+        """Whether every step was captured: what is told of them was measured, and nothing estimated."""
+        return 0 < self.clock.n_steps == len(self.captured.row)
+
     @cached_property
     def usual_ps(self) -> Int64s:
         """`[n_steps]` the median step time of each row's phase."""
@@ -99,10 +104,15 @@ class FindingsView(Once):
         return self.analysis.names.get(int(np.bincount(self.labels, claimed_ps).argmax()))
 
     def need_steps(self, least: int = LEAST_STEPS) -> None:
-        """Raises `Unavailable` where the run has fewer steps."""
+        """Raises `Unavailable` where the run has fewer steps: for rules that compare steps with each other."""
         if self.clock.n_steps < least:
             found = format_counted(self.clock.n_steps, "step was", "steps were")
             raise Unavailable(f"{found} recorded; at least {least} are needed to compare them")
+
+    def need_estimate(self) -> None:
+        """Raises `Unavailable` where steps are too few to estimate others by; where all were captured, one will do."""
+        if not self.is_fully_captured:
+            self.need_steps()
 
     def need_windows(self, least: int = 1) -> None:
         """Raises `Unavailable` where fewer windows were captured and converted."""

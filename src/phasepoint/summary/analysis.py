@@ -17,8 +17,9 @@ from phasepoint.phases.clock.breakdown import ClockAccount
 from phasepoint.phases.clock.checkpoint_folders import join_folders
 from phasepoint.phases.clock.machine import crowded_time, machine_loss
 from phasepoint.phases.clock.marked_checkpoints import measure_marks
-from phasepoint.phases.clock.steps import RunClock, StepSeries, last_seen_ps, read_clock
+from phasepoint.phases.clock.steps import RunClock, StepSeries, is_imported, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
+from phasepoint.phases.detection.naming import LEAST_TELLING, KnownOfJob
 from phasepoint.phases.detection.result import PhaseResult, Segments
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.store import Run
@@ -134,7 +135,16 @@ def _find_phases(
     steps = steps.append_column("saved_ps", pa.array(split_steps(clock, tables).checkpoint_ps))
     sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
     updates = bool(sources) and all(map(_UPDATES.match, sources))
-    return detect_phases(steps, ops_of_steps(clock, tables["ops"]), method=method, updates=updates)
+    ops = ops_of_steps(clock, tables["ops"])
+    imported = is_imported(tables["windows"])
+    known = KnownOfJob(updates, imported, _goes_back(run) if imported else None)
+    return detect_phases(steps, ops, method=method, known=known)
+
+
+def _goes_back(run: Run) -> bool | None:
+    """Whether an operation of the compiled programs belongs to a backward pass, by the names that JAX gives them."""
+    names = [name for name in pc.unique(run.table("instructions").column("op_name")).to_pylist() if name]
+    return any("transpose(" in name for name in names) if len(names) >= LEAST_TELLING else None
 
 
 def ops_of_steps(series: StepSeries, ops: pa.Table) -> pa.Table:

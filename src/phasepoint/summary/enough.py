@@ -15,7 +15,7 @@ from phasepoint.core.arrays import Bools
 from phasepoint.core.intervals import covered_ps
 from phasepoint.core.units import PS_PER_S, format_counted, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import recording_cost, split_stretches, unexplained_outside
-from phasepoint.phases.clock.steps import LAST_SEEN, RunClock, last_seen_ps, read_clock, sum_ps
+from phasepoint.phases.clock.steps import LAST_SEEN, RunClock, is_imported, last_seen_ps, read_clock, sum_ps
 from phasepoint.store import Run
 from phasepoint.summary.types import GapSummary, NotSeen, Recorded, Shortfall
 
@@ -120,8 +120,6 @@ RECORD_THE_LOOP = (
 _NOT_WRITTEN = ("recorder-off", "lost-part")
 """Gaps that say that rows are missing: the recorder gave up, or a part could not be written or read."""
 
-_IMPORTED = "imported"
-
 
 def find_shortfall(run: Run, clock: RunClock, tables: Mapping[str, pa.Table]) -> Shortfall | None:
     """Why a run is no ground for a verdict, the gravest reason first; None where it is one.
@@ -135,7 +133,7 @@ def find_shortfall(run: Run, clock: RunClock, tables: Mapping[str, pa.Table]) ->
         No steps; most time outside steps; rows that could not be written or read; killed; too few steps. Imported
         traces are as long as they are: of them only the first and the third are asked.
     """
-    imported = _IMPORTED in tables["windows"].column("reason").to_pylist()
+    imported = is_imported(tables["windows"])
     if not clock.n_steps:
         return _no_steps(clock, [*_unwritten(tables["gaps"]), *session_notes(run, "steps_unfollowed")])
     outside_ps, total_ps = (0, 0) if imported else outside_time(clock, tables)

@@ -10,6 +10,7 @@ from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import encode_rows
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
+from phasepoint.findings.evidence.window_spans import need_device
 from phasepoint.findings.view import FindingsView
 
 _KEYS = ("host", "attempt", "device", "program", "op", "level", "category", "layer")
@@ -55,7 +56,12 @@ class DeviceOps:
 
 
 def read_device_ops(view: FindingsView) -> DeviceOps:
-    """Ops and kernels on devices in captured steps; of several windows that saw a step, the first."""
+    """Ops and kernels on devices in captured steps; of several windows that saw a step, the first.
+
+    Raises:
+        Unavailable: the device is not in the trace.
+    """
+    need_device(view)
     ops, captured = view.table("ops"), view.captured
     on_device = pc.and_(
         pc.not_equal(ops.column("device").cast(pa.string()), "host"),

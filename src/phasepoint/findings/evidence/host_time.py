@@ -7,10 +7,13 @@ a piece of at least 100 µs in which the thread called nothing that the profiler
 a step whose work this thread executes itself: of at least 500 µs); what is left is **dispatch**: calls that launch
 work, and the Python between them. Waiting for input, collectives, checkpoints, what the job named an evaluation, and
 long pauses of garbage collection are left out.
+
+Where every step was captured and the trace says which call launched each execution, the account of
+`stack/work/idle_account.py` takes the place of this: it knows every stretch, on every thread.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,11 +28,14 @@ from phasepoint.findings.evidence.window_spans import (
     WindowSpans,
     find_launch_rows,
     find_tiny_work,
+    need_device,
     read_window_spans,
 )
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.accounting import covered_time
+from phasepoint.stack.shard.shard import StackShard
+from phasepoint.stack.work.idle_account import IdleAccount, account_idle, join_accounts
 from phasepoint.summary.run_events import COMPILE_LEAST_PS
 
 OWN_PIECE_PS = 100 * PS_PER_US
@@ -62,6 +68,7 @@ class HostTime:
         tiny: tiny executions.
         is_inline: whether the training thread executes the work itself.
         tiny_names: the tiny executions' names by how often they ran.
+        account: why the device was idle, stretch by stretch; None where that is not known.
     """
 
     row: Int64s
@@ -78,6 +85,7 @@ class HostTime:
     tiny: Int64s
     is_inline: bool
     tiny_names: tuple[str, ...]
+    account: IdleAccount | None = None
 
     @property
     def sync_ps(self) -> Int64s:
@@ -95,13 +103,29 @@ class HostTime:
         return self.own_ps + self.after_sync_ps - self.sync_ps
 
 
+def read_idle_account(view: FindingsView) -> IdleAccount | None:
+    """Why devices were idle, exactly; None where a step was not captured, or no work of an accelerator is kept."""
+    if not view.is_fully_captured:
+        return None
+    shards = {(shard.host, shard.attempt): StackShard(view.analysis.run, shard) for shard in view.analysis.run.shards}
+    found = []
+    for session in view.clock.sessions:
+        shard = shards.get((session.host, session.attempt))
+        if shard is not None and session.end_row > session.first_row:
+            row = np.arange(session.first_row, session.end_row)
+            account = account_idle(shard, row, view.clock.start_ps[row], view.captured.parts_ps[row])
+            found += [] if account is None else [account]
+    return join_accounts(found)
+
+
 def read_host_time(view: FindingsView) -> HostTime:
     """Measure every window whose events were kept.
 
     Raises:
-        Unavailable: there is none, or none holds a step to judge by.
+        Unavailable: there is none, none holds a step to judge by, or the device is not in them.
     """
     view.need_windows()
+    need_device(view)
     sessions, texts = read_window_spans(view)
     columns: list[Int64s] = []
     counted = np.zeros(len(texts), np.int64)
@@ -120,7 +144,32 @@ def read_host_time(view: FindingsView) -> HostTime:
         kept, 2, axis=1
     ).T
     times = (after, overlap, own, dispatch, small, issue, between)
-    return HostTime(row, window, *times, waits, launches, executions, all(inline), tuple(most))
+    found = HostTime(row, window, *times, waits, launches, executions, all(inline), tuple(most))
+    account = view.once(read_idle_account)
+    return found if account is None else _accounted(found, account)
+
+
+def _accounted(host: HostTime, account: IdleAccount) -> HostTime:
+    """The same with what the account knows of its steps, and no other step."""
+    kept = np.flatnonzero(np.isin(host.row, account.row))
+    at = np.searchsorted(account.row, host.row[kept])
+    dispatch_ps = np.zeros_like(account.launches) if account.has_few_launches else account.of("dispatch")
+    return replace(
+        host,
+        row=host.row[kept],
+        window=host.window[kept],
+        after_sync_ps=account.of("sync")[at],
+        overlap_ps=account.overlap_ps[at],
+        own_ps=account.of(*account.unexplained)[at],
+        dispatch_ps=dispatch_ps[at],
+        tiny_ps=host.tiny_ps[kept],
+        issue_ps=host.issue_ps[kept],
+        issue_idle_ps=host.issue_idle_ps[kept],
+        waits=account.waits[at],
+        launches=account.launches[at],
+        tiny=host.tiny[kept],
+        account=account,
+    )
 
 
 def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
@@ -136,6 +185,8 @@ def _measure(view: FindingsView, spans: WindowSpans, tiny: TinyWork) -> Int64s:
     kept = clock.compile_ps[rows] < COMPILE_LEAST_PS
     is_first = np.diff(spans.window, prepend=-1) != 0
     kept &= ~is_first | np.append(is_first[1:], True)  # a window's only step is all there is of it
+    if view.once(read_idle_account) is not None or (view.is_fully_captured and is_first.sum() == 1):
+        kept[:] = True  # nothing is left to be estimated
     starts = [spans.waits.start_ps, spans.start_ps[spans.is_launch], tiny.start_ps]
     counts = [np.searchsorted(np.sort(s), high) - np.searchsorted(np.sort(s), low) for s in starts]
     overlap = intersect(spans.waits, busy)

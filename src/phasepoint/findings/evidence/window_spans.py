@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column, renumber
 from phasepoint.core.intervals import EMPTY, IntervalSet, subtract, union, unite
-from phasepoint.core.units import PS_PER_US
+from phasepoint.core.units import PS_PER_US, format_counted
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import read_numbers
@@ -96,6 +97,37 @@ def read_window_spans(view: FindingsView) -> tuple[list[WindowSpans], list[str]]
             "wait are converted by phasepoint convert RUN"
         )
     return found, columns.names
+
+
+_GIVES_WORK = r"^(cuda|cu|hip|mtia)\w*(Launch|Memcpy)|record_stream|pin_memory"
+"""Calls and ops that there are only where a device other than the processor works: CUDA, HIP, MTIA; PyTorch's."""
+
+
+def unseen_device(view: FindingsView) -> str | None:
+    """What a fully captured run lacks whose host gave work to a device that is not in it; None where nothing lacks."""
+    if not view.is_fully_captured:
+        return None
+    spans = view.table("spans")
+    device = spans.column("device").cast(pa.string())
+    if not pc.all(pc.or_(pc.equal(device, "host"), pc.starts_with(device, "cpu:"))).as_py():
+        return None
+    names = spans.column("name").cast(pa.string())
+    calls = pc.value_counts(names.filter(pc.match_substring_regex(names, _GIVES_WORK)).combine_chunks())
+    if not len(calls):
+        return None
+    name, count = max(((one["values"], one["counts"]) for one in calls.to_pylist()), key=lambda one: (one[1], one[0]))
+    return f"the job gave work to a device ({format_counted(count, 'call')} of {name}), and none of it is in the trace"
+
+
+def need_device(view: FindingsView) -> None:
+    """Raises `Unavailable` where the device is not in the trace: what the host did meanwhile says nothing of it."""
+    if lacks := view.once(unseen_device):
+        raise Unavailable(f"{lacks}: {RECORD_DEVICE}")
+
+
+RECORD_DEVICE = (
+    "record the device's activities too (torch.profiler with ProfilerActivity.CUDA; hardware counters may replace them)"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from phasepoint.core.encoding import renumber
 from phasepoint.core.intervals import IntervalSet, covered_ps, partition, subtract, union
 from phasepoint.phases.clock.breakdown import AccountPart, Breakdown, ClockAccount
 from phasepoint.phases.clock.machine import MachineLoss
-from phasepoint.phases.clock.steps import RunClock, SessionClock, read_numbers, sum_ps
+from phasepoint.phases.clock.steps import RunClock, SessionClock, is_imported, read_numbers, sum_ps
 
 _PREFIX = "recorder.cost."
 """Counters of the recorder's account: one per purpose, in ps, written when it changed and when the recording ends."""
@@ -51,6 +51,7 @@ class RecordingCost:
         wait_ps: what windows of other ranks held this one up by.
         killed_sessions: sessions that ended without closing; their cost is known up to their last flush.
         complete: whether every session has its account; where not, total_ps and share are the least they may be.
+        imported: whether another profiler recorded it, whose cost nothing says.
     """
 
     start_ps: int
@@ -68,6 +69,7 @@ class RecordingCost:
     wait_ps: int = 0
     complete: bool = True
     killed_sessions: int = 0
+    imported: bool = False
 
 
 def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budget: float | None) -> RecordingCost:
@@ -98,6 +100,7 @@ def recording_cost(clock: RunClock, windows: pa.Table, counters: pa.Table, budge
         within_budget=_within(share, budget, complete),
         complete=complete,
         killed_sessions=sum(session.state == "killed" for session in clock.sessions),
+        imported=is_imported(windows),
     )
 
 

@@ -13,7 +13,8 @@ class PartTime:
         low_ps: lower end of the 95 % interval; equal to total_ps where the time was measured, not estimated.
         high_ps: upper end of it.
         share: total_ps as a ratio of the total it is part of (0 where that is 0).
-        basis: `measured` (exact, by the step clock), `estimated` (from capture windows) or `unattributed`.
+        basis: `measured` (exact, by the step clock or because every step was captured), `estimated` (from capture
+            windows) or `unattributed`.
     """
 
     name: str
@@ -38,6 +39,10 @@ class AccountPart(PartTime):
     phase: int | None
 
 
+MEASURED, ESTIMATED, FEW = "measured", "estimated", "few windows"
+"""How a breakdown is known: every step was captured; from windows; from so few that they tell of themselves alone."""
+
+
 @dataclass(frozen=True)
 class Breakdown:
     """A total and its parts, which add up to it to the picosecond.
@@ -50,6 +55,7 @@ class Breakdown:
         captured_steps: steps in those windows.
         confidence: of the intervals, 0.95.
         notes: what widened the intervals or is left out, in words; empty where nothing did.
+        basis: `measured`, `estimated`, or `few windows`: then ops of the same scope are those of its captured steps.
     """
 
     total_ps: int
@@ -58,6 +64,7 @@ class Breakdown:
     captured_steps: int = 0
     confidence: float = 0.95
     notes: tuple[str, ...] = ()
+    basis: str = ESTIMATED
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Anatomy(Breakdown):
 
 @dataclass(frozen=True)
 class OpTime:
-    """An op's self time over the run (or a phase), from the windows.
+    """An op's self time over the run (or a phase), from the windows; where these are few, over their steps alone.
 
     Attributes:
         op: name as the profiler gives it; `other` for all ops that are not listed one by one.

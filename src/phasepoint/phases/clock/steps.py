@@ -208,6 +208,11 @@ def read_clock(steps: pa.Table, shards: Sequence[Shard], last_seen_ps: dict[tupl
     return RunClock(**vars(series), sessions=_sessions(series, shards, last_seen_ps))
 
 
+def is_imported(windows: pa.Table) -> bool:
+    """Whether the rows of `windows` are of a trace that another profiler recorded."""
+    return "imported" in windows.column("reason").to_pylist()
+
+
 def sum_ps(values: Int64s) -> int:
     """The exact sum of non-negative picoseconds, beyond int64 where need be (107 days add up to that)."""
     if len(values) and int(values.max()) <= _INT64_MAX // _BLOCK:

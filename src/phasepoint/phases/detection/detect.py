@@ -9,14 +9,14 @@ import pyarrow as pa
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.encoding import first_rows, renumber
 from phasepoint.core.statistics import median
-from phasepoint.phases.detection.naming import PhaseEvidence, RanOps, name_phases
+from phasepoint.phases.detection.naming import KnownOfJob, PhaseEvidence, RanOps, name_phases
 from phasepoint.phases.detection.result import Labelling, Phase, PhaseResult, Segments, TopOp
 from phasepoint.phases.detection.table import DEFAULT_METHOD, find_method
 from phasepoint.phases.detection.vectors import DistinctSteps, OpVectors, read_ops, read_steps
 
 
 def detect_phases(
-    steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD, updates: bool = False
+    steps: pa.Table, ops: pa.Table | None = None, *, method: str = DEFAULT_METHOD, known: KnownOfJob | None = None
 ) -> PhaseResult:
     """Find the phases of a run: classes of steps that behave alike.
 
@@ -30,7 +30,7 @@ def detect_phases(
         ops: rows of the captured steps only: `step`, `op`, `count`, `self_ps` (ps); optionally `category`, `level`,
             `host`, `attempt`. Rows whose step is null are work outside the steps and take no part.
         method: a key of `METHODS`.
-        updates: whether each step is known to have updated the parameters: then none evaluates.
+        known: what is known of the job as a whole, for the names of its phases.
 
     Returns:
         Labels per row of `steps` `[n_steps]`, segments, phases, and notes on what limits them.
@@ -51,7 +51,7 @@ def detect_phases(
     vectors = read_ops(ops, series)
     labelling = label(series, vectors)
     labelling = _renumber(labelling)
-    phases = describe_phases(series, vectors, labelling, updates=updates)
+    phases = describe_phases(series, vectors, labelling, known or KnownOfJob())
     order = np.argsort(series.row, kind="stable").astype(np.int64)
     slow = np.zeros(series.n_steps, bool) if labelling.slow is None else labelling.slow
     lost = np.zeros(series.n_steps) if labelling.lost is None else labelling.lost
@@ -134,12 +134,19 @@ _REGULAR = 0.25
 """A return is on time within this part of the median distance between returns."""
 
 
-_TRAINS = re.compile(r"backward|optimi[sz]er|_foreach_|_fused_|addcdiv", re.IGNORECASE)
-"""Ops of PyTorch's that run in a backward pass or update parameters."""
+_TRAINS = re.compile(
+    r"backward|\b[dw]grad|_grad_(input|weight|kernel)|grad_(weight|bias)|[_:]bwd|bwd_|optimi[sz]er|_foreach_(?!copy)"
+    r"|_fused_(adam|sgd|adagrad)|addcdiv|multi_tensor_(adam|sgd|lamb)",
+    re.IGNORECASE,
+)
+"""Ops and kernels of a backward pass or an optimizer: PyTorch, cuDNN, MIOpen, Triton, Transformer Engine."""
+
+_TELLS = re.compile(r"^(aten|torch|c10d|autograd)::")
+"""Ops of a framework whose backward pass and optimizers show by their names."""
 
 
 def describe_phases(
-    series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling, *, updates: bool = False
+    series: DistinctSteps, vectors: OpVectors | None, labelling: Labelling, known: KnownOfJob
 ) -> tuple[Phase, ...]:
     """A `Phase` per label, in order of label.
 
@@ -147,7 +154,7 @@ def describe_phases(
         series: the run's steps.
         vectors: ops of the captured steps, null where there are none.
         labelling: labels numbered from 0 without gaps.
-        updates: as in `detect_phases`.
+        known: as in `detect_phases`.
     """
     labels = labelling.labels
     n_phases = int(labels.max()) + 1
@@ -160,10 +167,10 @@ def describe_phases(
     in_order = np.argsort(labels, kind="stable")
     members = np.split(in_order, np.cumsum(np.bincount(labels))[:-1])
     evidence = [
-        _evidence(series, labelling, number, members[number], tops[number], ran=ran[number], updates=updates)
+        _evidence(series, labelling, number, members[number], tops[number], ran=ran[number], updates=known.updates)
         for number in range(n_phases)
     ]
-    names = name_phases(evidence)
+    names = name_phases(evidence, known)
     seen = [member[captured[member]] for member in members]
     return tuple(
         replace(
@@ -225,7 +232,8 @@ def _ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> list[Ran
     for row, of_programs in zip(ops.reshape(n_phases, n_ops), keys.reshape(n_phases, n_keys), strict=True):
         names = frozenset(vectors.names[op] for op in np.flatnonzero(row))
         key = frozenset(np.flatnonzero(of_programs).tolist()) if vectors.knows_programs else None
-        found.append(RanOps(names, key, any(map(_TRAINS.search, names))))
+        ops_alone = [name for name in names if ".py(" not in name]  # a frame of Python may be called anything
+        found.append(RanOps(names, key, any(map(_TRAINS.search, ops_alone)), sum(map(bool, map(_TELLS.match, names)))))
     return found
 
 

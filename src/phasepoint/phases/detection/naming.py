@@ -1,7 +1,8 @@
 """From a phase's evidence to its name.
 
 Rules are tried in order; the first that holds names the phase. Several phases of one sort are numbered in
-order of appearance. The longest phase that nothing else explains is `train`: that is what the job is for.
+order of appearance. The longest phase that nothing else explains is `train`: that is what the job is for, unless its
+ops are known and say otherwise (`job_of`).
 
 A name that says why a step lasts as it does needs evidence of its own: compiling that was measured, a checkpoint that
 was written in it, ops that only go forward, a wait that was timed. Where there is none, the name says what was seen:
@@ -23,11 +24,13 @@ class RanOps(NamedTuple):
         names: of all ops; empty where nothing was captured.
         keys: of ops and their programs, None where programs are not known.
         trains: whether they hold an op of a backward pass or of an optimizer.
+        tells: names of ops among which those of a backward pass or of an optimizer would show.
     """
 
     names: frozenset[str] = frozenset()
     keys: frozenset[int] | None = None
     trains: bool = False
+    tells: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +92,9 @@ class PhaseName(NamedTuple):
     """What a phase is, what it is called, and why.
 
     Attributes:
-        kind: what this package takes it to be: compile, train, drift, input stall, checkpoint, eval, warm-up, or slow
-            or short where nothing says why; `named` where the job's own name says none of train and eval.
+        kind: what this package takes it to be: compile, train, inference, main, drift, input stall, checkpoint, eval,
+            warm-up, or slow or short where nothing says why; `named` where the job's own name says none of train and
+            eval.
         name: for the reader; unique in the run. The job may have given it, so it says nothing of the kind.
         why: the evidence it rests on.
     """
@@ -100,6 +104,46 @@ class PhaseName(NamedTuple):
     why: str
 
 
+LEAST_TELLING = 8
+"""Distinct ops of a framework from which on none of a backward pass means that there is none: a single linear layer
+trained in PyTorch shows 30 (MI250, trace of two steps), a matrix product that is timed by itself 2."""
+
+TRAIN, INFERENCE, MAIN = "train", "inference", "main"
+"""What a job does in its usual steps: train; only go forward; something that its ops do not tell."""
+
+
+@dataclass(frozen=True)
+class KnownOfJob:
+    """What is known of a job as a whole when its phases are named.
+
+    Attributes:
+        updates: whether each of its steps is known to have updated the parameters.
+        imported: whether its steps come from a trace of anything; the recorder follows jobs that train.
+        goes_back: whether its programs' operations belong to a backward pass; None where their names do not tell.
+    """
+
+    updates: bool = False
+    imported: bool = False
+    goes_back: bool | None = None
+
+
+def job_of(ran: Sequence[RanOps], known: KnownOfJob) -> str:
+    """What the job does.
+
+    It trains if an op of a backward pass or of an optimizer ran. It only goes forward if enough ops ran by which
+    training would show and none of these did. Else a recorded job trains, and what an imported one does is not known.
+
+    Args:
+        ran: what the captured steps of each phase ran.
+        known: of the job.
+    """
+    if known.updates or known.goes_back or any(one.trains for one in ran):
+        return TRAIN
+    if known.goes_back is False or max(one.tells for one in ran) >= LEAST_TELLING:
+        return INFERENCE
+    return MAIN if known.imported and any(one.names for one in ran) else TRAIN
+
+
 NAMED = "named"
 """Kind of a phase that the job named, by words of its own."""
 
@@ -107,13 +151,14 @@ Rule = Callable[[PhaseEvidence, PhaseEvidence], tuple[str, str] | None]
 """A phase and the run's main phase → (kind, why), or null where the rule does not hold."""
 
 
-def name_phases(evidence: Sequence[PhaseEvidence]) -> tuple[PhaseName, ...]:
+def name_phases(evidence: Sequence[PhaseEvidence], known: KnownOfJob | None = None) -> tuple[PhaseName, ...]:
     """Kind, name and reason of every phase, in the order given; names are unique."""
+    job = job_of([phase.ran for phase in evidence], known or KnownOfJob())
     main = max(evidence, key=_main_rank)
     # A job that names its evaluation itself leaves nothing to guess: what it did not name is no evaluation.
     names_eval = any(phase.hint is not None and phase.hint.startswith("eval") for phase in evidence)
     rules = [rule for rule in _RULES if not (names_eval and rule is _eval)]
-    named = [_name(phase, main, rules) for phase in evidence]
+    named = [_by_job(_name(phase, main, rules), phase, job) for phase in evidence]
     sorts = [phase.name for phase in named]
     seen: dict[str, int] = {}
     result = []
@@ -121,6 +166,14 @@ def name_phases(evidence: Sequence[PhaseEvidence]) -> tuple[PhaseName, ...]:
         seen[name] = seen.get(name, 0) + 1
         result.append(PhaseName(kind, f"{name}-{seen[name]}" if sorts.count(name) > 1 else name, why))
     return tuple(result)
+
+
+def _by_job(named: PhaseName, phase: PhaseEvidence, job: str) -> PhaseName:
+    """Usual steps of a job that does not train are called by what it does, unless the job named them."""
+    if job == TRAIN or named.kind != TRAIN or phase.hint is not None:
+        return named
+    why = "no op of a backward pass or of an optimizer" if job == INFERENCE else "what it does cannot be known"
+    return PhaseName(job, job, f"{named.why}; {why}")
 
 
 def _main_rank(phase: PhaseEvidence) -> tuple[bool, int, int]:

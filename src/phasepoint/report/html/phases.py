@@ -10,7 +10,7 @@ from phasepoint.report.tables.html import data_table
 from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
 from phasepoint.report.words.names import shorten
 from phasepoint.report.words.palette import phase_colours
-from phasepoint.report.words.wording import category_name, interval_text, period_text
+from phasepoint.report.words.wording import category_name, interval_text, ops_title, period_text
 from phasepoint.summary.details import PhaseDetails, ReportDetails
 from phasepoint.summary.roofline import RooflinePoint
 from phasepoint.summary.types import PhaseSummary, RunSummary
@@ -75,7 +75,7 @@ def near_section(summary: RunSummary, details: ReportDetails | None) -> Markup:
         for index, phase in enumerate(shown)
     ]
     if not shown and summary.top_ops:
-        blocks = [element("h3", "Top ops of the whole run"), _ops_table(summary.top_ops, "the whole run")]
+        blocks = [element("h3", ops_title(summary.categories, "")), _ops_table(summary.top_ops, "the whole run")]
     if not blocks:
         return _NOTHING
     missing = [phase.name for phase in summary.phases if not phase.top_ops]
@@ -106,7 +106,7 @@ def _phase_block(
         first.append(element("div", element("h3", "Step times"), _chart("histogram", phase, label)))
     blocks: list[Content] = [anatomy_band(phase.anatomy, phase.name), element("div", *first, class_="columns")]
     if phase.top_ops:
-        blocks += [element("h3", "Top ops"), _ops_table(phase.top_ops, phase.name)]
+        blocks += [element("h3", ops_title(phase.breakdown, phase.name)), _ops_table(phase.top_ops, phase.name)]
     if near is not None and details is not None:
         blocks += [_layers(phase, near), _roofline(phase, near, details), _trace(phase, near)]
     attributes = {"open": "open"} if is_open else {}

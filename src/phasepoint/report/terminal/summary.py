@@ -11,7 +11,7 @@ from rich.text import Text
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
 from phasepoint.findings.finding import Findings
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime, PartTime
+from phasepoint.phases.clock.breakdown import FEW, MEASURED, Breakdown, OpTime, PartTime
 from phasepoint.phases.clock.hosts import HostSummary
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
@@ -29,6 +29,7 @@ from phasepoint.report.words.wording import (
     hosts_title,
     interval_text,
     not_seen_lines,
+    ops_title,
     part_interval,
     period_text,
     slower_text,
@@ -241,7 +242,8 @@ def _phases_table(summary: RunSummary, width: int, *, coloured: bool) -> rich.ta
 
 def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int) -> rich.table.Table:
     """Parts of the wall time by the clock, or categories of the time inside steps, each with its interval."""
-    colours, of_steps = phase_colours(summary.phases), breakdown is summary.categories
+    colours = phase_colours(summary.phases)
+    of_steps = breakdown is summary.categories and summary.categories.basis != MEASURED
     bar_width = max(width - 62, 12)  # what the other columns take, and the least that shows a difference
 
     def bar(part: PartTime) -> Text:
@@ -263,12 +265,12 @@ def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int) -> rich.
 
 
 def _ops_tables(summary: RunSummary, width: int) -> Iterator[tuple[str, rich.table.Table]]:
-    """Title and table of the top ops: of the largest phases where they were captured, else of the run."""
-    captured = [phase for phase in summary.phases if phase.top_ops]
+    """Title and table of the top ops: of the largest phases that windows tell of, else of the run."""
+    captured = [phase for phase in summary.phases if phase.top_ops and phase.breakdown.basis != FEW]
     for phase in captured[:_OPS_OF_PHASES]:
-        yield f"Top ops of {shorten(phase.name, 40)}, by self time", _ops_table(phase.top_ops, width)
+        yield ops_title(phase.breakdown, shorten(phase.name, 40)), _ops_table(phase.top_ops, width)
     if not captured and summary.top_ops:
-        yield "Top ops, by self time", _ops_table(summary.top_ops, width)
+        yield ops_title(summary.categories, ""), _ops_table(summary.top_ops, width)
 
 
 def _ops_table(ops: Sequence[OpTime], width: int) -> rich.table.Table:

@@ -11,7 +11,7 @@ from typing import Any
 
 from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import RecordingCost
-from phasepoint.phases.clock.breakdown import Breakdown, ClockAccount, PartTime
+from phasepoint.phases.clock.breakdown import FEW, MEASURED, Breakdown, ClockAccount, PartTime
 from phasepoint.phases.detection.table import DEFAULT_METHOD
 from phasepoint.replay.checkpoints import IndexedCheckpoint, refusal
 from phasepoint.report.words.names import printable
@@ -87,9 +87,15 @@ def category_name(name: str) -> str:
     return CATEGORY_NAMES.get(name, name)
 
 
+WIDE = 0.5
+"""Ratio of a value beyond which its interval is told by both ends: `± 22 s` of 3.6 s says nothing of the lower one."""
+
+
 def interval_text(total_ps: int, low_ps: int, high_ps: int) -> str:
-    """`35.1 s ± 412 ms`; the wider side where the interval is lopsided, nothing where it was measured."""
+    """`± 412 ms`, by the wider side; `1.2 s – 9.8 s` where that is more than half of it; nothing if it was measured."""
     margin = max(total_ps - low_ps, high_ps - total_ps)
+    if margin > WIDE * total_ps:
+        return f"{format_ps(low_ps)} – {format_ps(high_ps)}"
     return f"± {format_ps(margin)}" if margin else ""
 
 
@@ -146,9 +152,27 @@ def estimate_basis(breakdown: Breakdown) -> str:
     """What an estimate rests on."""
     if not breakdown.windows:
         return "nothing was captured, so nothing can be attributed"
+    if breakdown.basis == MEASURED:
+        count = format_count(breakdown.captured_steps)
+        return "measured in the only step" if count == "1" else f"measured in all {count} steps"
     windows = format_counted(breakdown.windows, "capture window")
     steps = format_counted(breakdown.captured_steps, "captured step")
-    return f"estimated from {windows}, {steps}; ± is a {100 * breakdown.confidence:.0f} % interval"
+    few = "few: " if breakdown.basis == FEW else ""
+    ends = f"± and ranges are {100 * breakdown.confidence:.0f} % intervals"
+    return f"estimated from {few}{windows}, {steps}; {ends}"
+
+
+def ops_title(breakdown: Breakdown, of: str) -> str:
+    """What a table of ops is headed with, by how the same scope's breakdown is known.
+
+    Args:
+        breakdown: of the phase, or of the run.
+        of: the phase's name; empty for the run.
+    """
+    if breakdown.basis != FEW:
+        return f"Top ops of {of}, by self time" if of else "Top ops, by self time"
+    steps = format_counted(breakdown.captured_steps, "captured step")
+    return f"Ops in the {steps}{f' of {of}' if of else ''}: too few windows to tell of the others"
 
 
 def not_seen_lines(seen: NotSeen) -> list[str]:
@@ -179,6 +203,9 @@ def _stretches_line(stretches: int) -> str:
 def _captured_line(seen: NotSeen) -> str:
     if not seen.captured_steps:
         return f"No step was captured in full; the step clock saw {format_counted(seen.steps, 'step')}."
+    if seen.captured_steps == seen.steps:
+        count = format_count(seen.steps)
+        return "The only step was captured in full." if seen.steps == 1 else f"All {count} steps were captured in full."
     return (
         f"Captured in full: {format_count(seen.captured_steps)} of {format_counted(seen.steps, 'step')} "
         f"({small_ratio(seen.captured_step_share)} of the steps, {small_ratio(seen.captured_time_share)} of their "
@@ -200,6 +227,8 @@ _NO_ACCOUNT = f"What recording cost is not known. {_REST}"
 
 def cost_line(cost: RecordingCost) -> str:
     """What recording cost the job, against the budget."""
+    if cost.imported:
+        return "What recording cost is not known: the trace was recorded by another profiler and imported."
     if not cost.total_ps:
         return "No cost was measured: no window was captured." if cost.complete else _NO_ACCOUNT
     if cost.share is None:

@@ -219,7 +219,8 @@ class KinetoReading:
         is_marked = bool(len(bounds.step))
         if whole and not is_marked:
             ends_ps = (first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
-            bounds = order_bounds(*(np.array([value], np.int64) for value in (0, *ends_ps)))
+            step, start, end = (np.array([value], np.int64) for value in (0, *ends_ps))
+            bounds = StepBounds(step, start, end, is_whole=True)
         self.bounds = bounds
         has_device = gatherer.has_device
         self._window = window

@@ -323,7 +323,7 @@ class Slices:
 
     def _step_of(self, work: _Work, rows: Int64s) -> Int64s:
         index = self._facts.bounds.index_at(work["cause"][rows]).astype(np.int64)
-        return np.where(self._is_orphan(work, rows), -1, index)
+        return index if self._facts.bounds.is_whole else np.where(self._is_orphan(work, rows), -1, index)
 
     def _add_ops(self, work: _Work, rows: Int64s) -> None:
         self.orphans += int(np.count_nonzero(self._is_orphan(work, rows)))

@@ -166,10 +166,11 @@ def capture_of_events(
 def step_of_events(events: TraceEvents, bounds: StepBounds) -> Int64s:
     """Index of each event's step: the one in which it began; for work of a device that in which it was launched.
 
-    Work whose launch is not in the capture was launched before it, so in no captured step.
+    Work whose launch is not in the capture was launched before it, so in no captured step; where no step is marked, the
+    whole capture is one, with all its work.
     """
     cause_ps = np.where(events.launch == NO_ID, events.start_ps, events.start_ps[events.launch])
-    return np.where(events.orphan, -1, bounds.index_at(cause_ps))
+    return np.where(events.orphan & (not bounds.is_whole), -1, bounds.index_at(cause_ps))
 
 
 def steps_table(bounds: StepBounds) -> pa.Table:

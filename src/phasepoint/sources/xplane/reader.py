@@ -31,7 +31,7 @@ from phasepoint.sources.xplane.events import LIMIT_PS
 from phasepoint.sources.xplane.gather import Described, Events, Resolved, XPlaneKind, gather_events
 from phasepoint.sources.xplane.lines import category_of_type, is_control_flow, layers_and_directions
 from phasepoint.sources.xplane.planes import hlo_protos, profile_start_unix_ns, read_planes
-from phasepoint.sources.xplane.steps import Attribution, attribute_events, find_bounds
+from phasepoint.sources.xplane.steps import Attribution, attribute_events, find_bounds, skip_profiler_start
 from phasepoint.sources.xplane.tables import (
     account_for,
     breakdowns_tables,
@@ -70,7 +70,7 @@ def read_xplane(
     Args:
         data: a serialized XSpace.
         window: the window's number.
-        epoch_unix_ns: the session's epoch, Unix ns; None counts times from the profile's start.
+        epoch_unix_ns: the session's epoch, Unix ns; None counts times from the profile's start, once it had started.
         steps: rows of `steps` from the step clock, for captures that hold no marks of the recorder.
         keep_spans: whether to build `spans`; aggregates do not need them.
         read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers.
@@ -90,6 +90,9 @@ def read_xplane(
     with ThreadPoolExecutor(1) as other:  # compiled loops and Arrow run beside each other
         reading = other.submit(_read_hlo, read_hlo, hlo_protos(buffer, planes), window)
         events = gather_events(buffer, planes, profile_start_ns, scratch)
+        if epoch_unix_ns is None:
+            skipped_ns = skip_profiler_start(events)
+            profile_start_ns = None if profile_start_ns is None else profile_start_ns + skipped_ns
         hlo, hlo_problems = reading.result()
         bounds = find_bounds(events, steps, offset_ps) if holds_steps else no_bounds()
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)

@@ -38,7 +38,7 @@ ROW_TOLD = str(LEAST_ROW)
 
 def find(view: FindingsView) -> list[Finding]:
     """Stretches of tiny executions."""
-    view.need_steps()
+    view.need_estimate()
     host = view.once(read_host_time)
     if host.is_host_bound:
         return []

@@ -32,11 +32,12 @@ from phasepoint.findings.evidence.over_run import WELL_KNOWN, confidence_of, wit
 from phasepoint.findings.evidence.window_spans import LEAST_ROW
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
+from phasepoint.stack.work.idle_account import FEW_LAUNCHES
 
 LEAST_SHARE = 0.04
 KNOWN_TOLD = WELL_KNOWN
 LEAST_SHARE_INLINE = 0.12
-LEAST_LAUNCHES = 20
+LEAST_LAUNCHES = FEW_LAUNCHES
 MOST_RATIO = 3.0
 PIECE_TOLD = format_ps(OWN_PIECE_PS)
 ROW_TOLD = str(LEAST_ROW)
@@ -44,29 +45,44 @@ ROW_TOLD = str(LEAST_ROW)
 
 def find(view: FindingsView) -> list[Finding]:
     """Idle time while work is launched."""
-    view.need_steps()
+    view.need_estimate()
     host = view.once(read_host_time)
     launches = float(np.median(host.launches))
     if launches < LEAST_LAUNCHES:
         return []
     least = LEAST_SHARE_INLINE if host.is_inline else LEAST_SHARE
     lost = worth_telling(view, without_slowdown(view, host, _issuing(host)), least)
-    return [] if lost is None else [_finding(view, lost, launches)]
+    return [] if lost is None else [_finding(view, host, lost, launches)]
 
 
 def _issuing(host: HostTime) -> Int64s:
     """`[n]` time of each captured step that goes into issuing work, at most `MOST_RATIO` times the median."""
+    if host.account is not None:
+        return host.dispatch_ps
     time_ps = host.dispatch_ps + host.issue_ps if host.is_host_bound else host.dispatch_ps
     return np.minimum(time_ps, int(MOST_RATIO * median_ps(time_ps)))
 
 
-def _finding(view: FindingsView, lost: RunTime, launches: float) -> Finding:
+def _title(host: HostTime, lost: RunTime, share: float, launches: float) -> str:
+    count = format_count(round(launches))
+    if host.account is None:
+        return (
+            f"the device waits {format_ps(lost.total_ps)} for the host to issue work, {format_ratio(share)} of the "
+            f"run: {count} launches a step"
+        )
+    each_ps = lost.total_ps // max(int(host.launches.sum()), 1)
+    return (
+        f"{host.account.busy_text}; for {format_ps(lost.total_ps)}, {format_ratio(share)} of the run, it waits for the "
+        f"host, which launches piece by piece: {count} times a step, with {format_ps(each_ps)} of idle before each"
+    )
+
+
+def _finding(view: FindingsView, host: HostTime, lost: RunTime, launches: float) -> Finding:
     share = lost.total_ps / view.clock.wall_ps
     return Finding(
         code="HOST-DISPATCH",
-        title=f"the device waits {format_ps(lost.total_ps)} for the host to issue work, {format_ratio(share)} of the "
-        f"run: {format_count(round(launches))} launches a step",
-        claim=Claim("idle", lost.by_step),
+        title=_title(host, lost, share, launches),
+        claim=Claim("idle" if host.account is None else "host", lost.by_step),
         low_ps=lost.low_ps,
         high_ps=lost.high_ps,
         phase=view.phase_of_most(lost.by_step),

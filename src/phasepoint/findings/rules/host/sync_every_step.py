@@ -38,7 +38,7 @@ LEAST_OF_STEP = 0.02
 
 def find(view: FindingsView) -> list[Finding]:
     """Waits for the device that let it run empty."""
-    view.need_steps()
+    view.need_estimate()
     host = view.once(read_host_time)
     dur_ps = view.clock.dur_ps[host.row]
     if float(np.mean(host.sync_ps >= LEAST_OF_STEP * dur_ps)) < LEAST_STEPS_SHARE:

@@ -118,7 +118,7 @@ def _find_often(view: FindingsView, saves: pa.Table, everything: HeldTime, early
             title=f"{_told(saves)} held the job for {format_ps(early.total_ps)}, {share} of the run{_interval(saves)}: "
             "as long as each needs",
             claim=claim,
-            low_ps=0,
+            low_ps=max(claim.total_ps - error_ps, 0),
             high_ps=early.total_ps + error_ps,
             phase=view.phase_of_most(half_ps),
             remedy="save half as often",

@@ -5,7 +5,8 @@ breakdown.
 (`docs/estimates.md`), is compared with the wanted width. The width of an interval from n windows is proportional to t(n
 − 1) / √n, with the quantile t of Student's distribution; this gives the number of windows needed, and how much more
 time or budget. Less than {FIRST_WINDOWS} windows are never enough: from so few, the scatter itself is not known. No
-time is claimed: capturing more wins no time.
+time is claimed: capturing more wins no time. A run whose every step was captured needs no windows; of an imported one
+it is told where the host gave work to a device that the trace does not hold.
 
 **Thresholds.** A half width of {MOST_HALF:.0%} of the run: beyond that, a category reported as a tenth may be nothing
 or a fifth, which changes what is worth doing first. {LEAST_STEPS} steps: with fewer, no step can be called unusual.
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.statistics import t_quantile
 from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
+from phasepoint.findings.evidence.window_spans import RECORD_DEVICE, unseen_device
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.breakdown import PartTime
@@ -40,6 +42,8 @@ _WINDOWS = 'select host, attempt, "window", first_step, last_step, reason, proba
 
 def find(view: FindingsView) -> list[Finding]:
     """Too few steps, no windows, or too few of them: the first of these that holds."""
+    if view.is_fully_captured and view.analysis.shortfall is None:
+        return [] if view.once(unseen_device) is None else [_no_device(view)]
     if view.clock.n_steps < LEAST_STEPS:
         return [_few_steps(view)]
     windows = view.table("windows").num_rows
@@ -55,6 +59,14 @@ def find(view: FindingsView) -> list[Finding]:
 def _half(view: FindingsView, part: PartTime) -> float:
     """Half the width of a part's interval, as a ratio of the steps' time."""
     return (part.high_ps - part.low_ps) / 2 / max(view.analysis.estimates.categories.total_ps, 1)
+
+
+def _no_device(view: FindingsView) -> Finding:
+    spans = (
+        "select name, count(*) as calls, sum(dur_ps) as dur_ps from spans group by name order by dur_ps desc limit 20"
+    )
+    longest = Evidence("what the host did, the longest first, is all that is known", "spans", spans)
+    return _finding(view, f"{view.once(unseen_device)}: what limits it is not known", RECORD_DEVICE, longest)
 
 
 def _few_steps(view: FindingsView) -> Finding:
