@@ -58,6 +58,17 @@ def answer(rule, view):
 
 
 @of_every_rule
+def test_the_first_clause_of_a_remedy_stands_alone(rule, view):
+    """The verdict says it as the next step."""
+    found = answer(rule, view)
+    for finding in found if isinstance(found, list) else ():
+        first = finding.remedy.split("; ", 1)[0]
+        assert first.count("(") == first.count(")"), first
+        assert first.count('"') % 2 == 0, first
+        assert 10 < len(first) <= 170, first
+
+
+@of_every_rule
 def test_it_finds_something_or_nothing_or_says_what_it_lacks(rule, view, second_view, clock_as_read):
     found = answer(rule, view)
     assert told(found) == told(answer(rule, second_view))

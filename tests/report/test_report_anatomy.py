@@ -12,7 +12,7 @@ from phasepoint.report.terminal.summary import render_summary
 from phasepoint.report.words.anatomy import anatomy_basis, anatomy_lines
 
 LINE = (
-    "Anatomy of a step of train: input 20 % · copies to device 1 % · forward 21 % · backward 34 % · optimizer 9 % · "
+    "Anatomy of train steps: input 20 % · copies to device 1 % · forward 21 % · backward 34 % · optimizer 9 % · "
     "communication – · host 5 % · idle 8 % · not attributed 2 %"
 )
 ASIDE = (
@@ -25,7 +25,7 @@ def test_a_line_for_each_phase_that_was_captured():
     lines = list(anatomy_lines(sample_summary()))
     assert lines[0] == (LINE, ASIDE)
     assert [line.partition(":")[0] for line, _ in lines] == [
-        f"Anatomy of a step of {name}" for name in ("train", "eval", "compile")
+        f"Anatomy of {name} steps" for name in ("train", "eval", "compile")
     ]
 
 
@@ -37,7 +37,7 @@ def test_few_windows_are_told_as_what_they_are():
 def test_a_run_without_stages_says_so():
     summary = sample_summary(anatomy=None)
     assert list(anatomy_lines(summary)) == [
-        ("Anatomy of a step: not known", "the captures were converted before stages were told apart")
+        ("Anatomy of the steps: not known", "the captures were converted before stages were told apart")
     ]
     nothing = replace(summary.categories, windows=0, captured_steps=0)
     assert not list(anatomy_lines(replace(summary, categories=nothing)))

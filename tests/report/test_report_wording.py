@@ -113,7 +113,7 @@ def test_an_interval_that_is_wide_is_told_by_its_ends(total, low, high, text):
         (MEASURED, 1, 1, "measured in the only step", "Top ops of train, by self time"),
         (MEASURED, 1, 3, "measured in all 3 steps", "Top ops of train, by self time"),
         (
-            *(FEW, 2, 10, "estimated from few: 2 capture windows, 10 captured steps; ± and ranges are 95 % intervals"),
+            *(FEW, 2, 10, "shares by 2 capture windows, 10 captured steps: too few to say how long"),
             "Ops in the 10 captured steps of train: too few windows to tell of the others",
         ),
         (

@@ -26,7 +26,7 @@ from phasepoint.estimates.captured import (
 from phasepoint.estimates.cells import Fit, fit_cells
 from phasepoint.estimates.op_columns import OpColumns, OpKey, read_op_columns
 from phasepoint.estimates.totals import Totals, count_windows, predict_rest
-from phasepoint.phases.clock.breakdown import Breakdown, OpTime
+from phasepoint.phases.clock.breakdown import FEW, Breakdown, OpTime
 from phasepoint.phases.clock.steps import StepSeries, read_series, sum_ps
 
 TOP_OPS = 10
@@ -112,8 +112,10 @@ def estimate_totals(
     rest = predict_rest(fit, sample.strata)
     totals = Totals(sample.strata, fit, rest, _seen_parts(sample), extra.of_stratum, extra.keys, confidence)
     seen_ps = sum_ps(sample.steps.dur_ps[sample.captured.row])
-    notes = (*borrowing_notes(fit, sample.strata, names or {}), *_slowdown_notes(windows, seen_ps))
     counts = {phase: count_windows(sample, phase) for phase in (None, *renumber(labels)[0].tolist())}
+    notes = _slowdown_notes(windows, seen_ps)
+    if counts[None].basis != FEW:  # else nothing is said of how long
+        notes = (*borrowing_notes(fit, sample.strata, names or {}), *notes)
     ops_of = {phase: totals.top_ops(phase, TOP_OPS, basis=one.basis) for phase, one in counts.items()}
     return Estimates(
         categories=totals.breakdown(None, counts[None], notes),

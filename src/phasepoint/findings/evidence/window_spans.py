@@ -126,7 +126,7 @@ def need_device(view: FindingsView) -> None:
 
 
 RECORD_DEVICE = (
-    "record the device's activities too (torch.profiler with ProfilerActivity.CUDA; hardware counters may replace them)"
+    "record the device's activities too (torch.profiler with ProfilerActivity.CUDA); hardware counters may replace them"
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.core.units import PS_PER_S, format_count
-from phasepoint.phases.clock.breakdown import Breakdown
+from phasepoint.phases.clock.breakdown import FEW, Breakdown
 from phasepoint.report.tables import Table, TableColumn, cell_text
 from phasepoint.report.tables.text import markdown_table, markdown_text
 from phasepoint.report.words.anatomy import anatomy_lines
@@ -82,12 +82,14 @@ def _findings(findings: Mapping[str, Any]) -> str:
 
 
 def _categories(breakdown: Breakdown) -> Table:
-    columns = (
+    columns: tuple[TableColumn, ...] = (
         TableColumn("steps' time", lambda part: category_name(part.name)),
         TableColumn("share", lambda part: part.share, "ratio"),
         TableColumn("time", lambda part: part.total_ps, "ps"),
         TableColumn("95 % interval", part_interval),
     )
+    if breakdown.basis == FEW:  # too few windows to say how long
+        columns = columns[:2]
     return Table(columns, [part for part in breakdown.parts if part.total_ps])
 
 

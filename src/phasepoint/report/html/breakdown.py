@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from phasepoint.core.units import format_ps, format_ratio
-from phasepoint.phases.clock.breakdown import Anatomy, Breakdown, PartTime
+from phasepoint.phases.clock.breakdown import FEW, Anatomy, Breakdown, PartTime
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.html import data_table
-from phasepoint.report.words.anatomy import anatomy_basis, anatomy_line, part_title, passes_line
+from phasepoint.report.words.anatomy import anatomy_basis, anatomy_line, anatomy_title, part_title, passes_line
 from phasepoint.report.words.markup import Content, Markup, element, heading, join, section, swatch
 from phasepoint.report.words.palette import part_colour, phase_colours
 from phasepoint.report.words.wording import account_basis, category_name, estimate_basis, part_interval
@@ -40,7 +40,7 @@ def anatomy_band(anatomy: Anatomy | None, name: str) -> Markup:
         told = element("title", f"{part_title(part.name)}: {format_ps(part.total_ps)}, {format_ratio(part.share)}")
         shapes.append(element("rect", told, x=x, y=0, width=width, height=18, fill=part_colour(part, {})))
         at_ps += part.total_ps
-    label = f"Anatomy of a step of {name}: {anatomy_line(anatomy)}"
+    label = f"{anatomy_title(name)}: {anatomy_line(anatomy)}"
     band = element("svg", *shapes, width="100%", height=18, role="img", aria_label=label)
     keys = [
         join([swatch(part_colour(part, {})), f" {part_title(part.name)} {format_ratio(part.share)}"]) for part in parts
@@ -49,20 +49,21 @@ def anatomy_band(anatomy: Anatomy | None, name: str) -> Markup:
     passes = passes_line(anatomy)
     if passes:
         below.append(element("p", passes, class_="dim"))
-    return element("div", heading("h3", "Anatomy of a step", anatomy_basis(anatomy)), band, *below, class_="anatomy")
+    return element("div", heading("h3", anatomy_title(name), anatomy_basis(anatomy)), band, *below, class_="anatomy")
 
 
 def breakdown_table(breakdown: Breakdown, of_phase: Mapping[int | None, str], *, label: str) -> Markup:
-    """Parts with bars; the column of intervals only where something is estimated."""
+    """Parts with bars; times only where windows are enough, and intervals only where something is estimated."""
     parts = [part for part in breakdown.parts if part.total_ps]
     shown, rest = parts[:_MOST_PARTS], parts[_MOST_PARTS:]
     columns = [
         TableColumn("part", lambda part: join([swatch(part_colour(part, of_phase)), " ", category_name(part.name)])),
         TableColumn("", lambda part: _bar(part, breakdown.total_ps, part_colour(part, of_phase))),
         TableColumn("share", lambda part: part.share, "ratio"),
-        TableColumn("time", lambda part: part.total_ps, "ps", "total_ps"),
     ]
-    if any(part.basis == "estimated" for part in shown):
+    if breakdown.basis != FEW:
+        columns.append(TableColumn("time", lambda part: part.total_ps, "ps", "total_ps"))
+    if breakdown.basis != FEW and any(part.basis == "estimated" for part in shown):
         columns.append(TableColumn("95 % interval", part_interval, "", "interval"))
     notes: list[Content] = [element("p", note, class_="dim") for note in breakdown.notes]
     if rest:

@@ -244,16 +244,21 @@ def _parts_table(summary: RunSummary, breakdown: Breakdown, width: int) -> rich.
     """Parts of the wall time by the clock, or categories of the time inside steps, each with its interval."""
     colours = phase_colours(summary.phases)
     of_steps = breakdown is summary.categories and summary.categories.basis != MEASURED
+    is_few = breakdown.basis == FEW
     bar_width = max(width - 62, 12)  # what the other columns take, and the least that shows a difference
 
     def bar(part: PartTime) -> Text:
         return Text(share_bar(part.share, bar_width).ljust(bar_width), part_colour(part, colours))
 
+    def interval(part: PartTime) -> str:
+        told = (of_steps and not is_few) or (not of_steps and part.basis != "measured")
+        return part_interval(part) if told else ""
+
     columns = (
         TableColumn("", lambda part: category_name(part.name), width=24),
         TableColumn("", bar),
-        TableColumn("", lambda part: part.total_ps, "ps"),
-        TableColumn("", lambda part: Text(part_interval(part) if of_steps or part.basis != "measured" else "", "dim")),
+        TableColumn("", lambda part: "" if is_few else part.total_ps, "ps"),
+        TableColumn("", lambda part: Text(interval(part), "dim")),
         TableColumn("", lambda part: part.share, "ratio"),
     )
     parts = [part for part in breakdown.parts if part.total_ps]

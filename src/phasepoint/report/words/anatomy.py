@@ -23,6 +23,11 @@ _MOST_LINES = 3
 _UNTOLD = "which pass the device's work serves is not known: no ranges of autograd, marks of modules or names of HLO"
 
 
+def anatomy_title(phase: str) -> str:
+    """What the line and the band are called."""
+    return f"Anatomy of {phase} steps"
+
+
 def part_title(name: str) -> str:
     """A part as people write it."""
     return _NAMES.get(name, name)
@@ -55,13 +60,13 @@ def anatomy_lines(summary: RunSummary) -> Iterator[tuple[str, str]]:
     """What is said of the run's anatomy, and in smaller letters of what it rests on and how long the passes are."""
     if summary.anatomy is None:
         if summary.categories.windows:
-            yield "Anatomy of a step: not known", "the captures were converted before stages were told apart"
+            yield "Anatomy of the steps: not known", "the captures were converted before stages were told apart"
         return
     phases = [phase for phase in summary.phases if phase.anatomy is not None][:_MOST_LINES]
     for phase in phases:
         anatomy = phase.anatomy
         if anatomy is not None:
-            told = f"Anatomy of a step of {phase.name}: {anatomy_line(anatomy)}"
+            told = f"{anatomy_title(phase.name)}: {anatomy_line(anatomy)}"
             asides = (anatomy_basis(anatomy), passes_line(anatomy) if anatomy.is_told else _UNTOLD)
             yield told, "; ".join(aside for aside in asides if aside)
 

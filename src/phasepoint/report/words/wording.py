@@ -157,9 +157,9 @@ def estimate_basis(breakdown: Breakdown) -> str:
         return "measured in the only step" if count == "1" else f"measured in all {count} steps"
     windows = format_counted(breakdown.windows, "capture window")
     steps = format_counted(breakdown.captured_steps, "captured step")
-    few = "few: " if breakdown.basis == FEW else ""
-    ends = f"± and ranges are {100 * breakdown.confidence:.0f} % intervals"
-    return f"estimated from {few}{windows}, {steps}; {ends}"
+    if breakdown.basis == FEW:
+        return f"shares by {windows}, {steps}: too few to say how long"
+    return f"estimated from {windows}, {steps}; ± and ranges are {100 * breakdown.confidence:.0f} % intervals"
 
 
 def ops_title(breakdown: Breakdown, of: str) -> str:

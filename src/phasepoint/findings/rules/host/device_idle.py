@@ -47,9 +47,9 @@ _OWN_CODE = (
     "process, or do it every 50 steps; issue the next step before looking at the last one's result"
 )
 _FIRST_USE = (
-    "do before the loop what loads, allocates or chooses on first use (a step on dummy data; for short jobs "
-    "CUDA_MODULE_LOADING=EAGER, torch.backends.cudnn.benchmark = False), copy from pinned memory, or trace later "
-    "steps: torch.profiler.schedule(wait=5, warmup=2, active=3)"
+    "do one step on dummy data before the loop, so that what loads, allocates or chooses on first use is over; trace "
+    "later steps: torch.profiler.schedule(wait=5, warmup=2, active=3); for short jobs CUDA_MODULE_LOADING=EAGER, "
+    "torch.backends.cudnn.benchmark = False; copy from pinned memory"
 )
 _TOLD = {
     "start": ("{ps} pass before its first kernel{names}: the program starts", _FIRST_USE),
