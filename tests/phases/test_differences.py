@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from phasepoint.phases.clock.breakdown import OpTime
+from phasepoint.phases.clock.breakdown import FEW, OpTime
 from phasepoint.phases.detection.detect import detect_phases
 from phasepoint.summary.differences import tell_differences
 
 MS = 10**9
-NO_OPS = SimpleNamespace(phase_ops={})
+NO_OPS = SimpleNamespace(phase_ops={}, phases={})
 
 
 def run_of(*stretches, batch=None):
@@ -62,8 +62,11 @@ def test_the_op_that_explains_most(slower_ps, half_ps, told):
         0: (op("aten::mm", 500 * MS, layer="Net/Linear_0"), op("other", 4000 * MS)),
         1: (op("aten::mm", 200 * slower_ps, 200 * half_ps, layer="Net/Linear_0"), op("other", 2000 * MS)),
     }
-    found = tell_differences(result, steps, SimpleNamespace(phase_ops=ops))
+    known, few = ({i: SimpleNamespace(basis=basis) for i in ops} for basis in ("estimated", FEW))
+    found = tell_differences(result, steps, SimpleNamespace(phase_ops=ops, phases=known))
     assert found == {1: f"2.0 × as long, from step 500 on{told}"}
+    by_few = tell_differences(result, steps, SimpleNamespace(phase_ops=ops, phases=few))
+    assert by_few == {1: "2.0 × as long, from step 500 on"}, "ops of the captured steps alone tell nothing of a step"
 
 
 def test_stretches_that_return():

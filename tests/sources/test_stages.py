@@ -232,6 +232,17 @@ def test_stages_are_those_of_every_instant(drawn, slice_rows):
         assert stages_of(reading.capture()) == stages_of(capture)
 
 
+def test_an_execution_hands_nothing_down_to_one_that_it_encloses():
+    """In slices as in one piece; a random trace showed that what was held from the slice before did."""
+    drawn = [(1, 0, 38, "forward"), (1, 80, 22, "backward"), (1, 102, 43, "kernel"), (1, 104, 41, "nccl")]
+    data = json.dumps({"traceEvents": made_trace(drawn)}).encode()
+    whole = stages_of(read_kineto(data, window=0))
+    assert whole["gpu:0", 2, "communication", None] == 16_000_000
+    with KinetoReading(PlainBytes(data), slice_rows=4) as reading:
+        reading.set_window(0)
+        assert stages_of(reading.capture()) == whole
+
+
 @pytest.mark.data
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/kineto")
 @pytest.mark.parametrize("name", ["mi250_toy", "nccl_rank", "a100_alexnet", "cpu_only_rank"])

@@ -16,7 +16,7 @@ from phasepoint.core.arrays import Floats
 from phasepoint.core.statistics import median
 from phasepoint.core.units import format_count, format_ps
 from phasepoint.estimates.estimates import Estimates
-from phasepoint.phases.clock.breakdown import OpTime
+from phasepoint.phases.clock.breakdown import FEW, OpTime
 from phasepoint.phases.detection.result import Phase, PhaseResult
 
 LEAST_RATIO = 1.02
@@ -82,6 +82,8 @@ def _by_op(phase: Phase, usual: Phase, estimates: Estimates) -> str:
     rise_ps = phase.median_ps - usual.median_ps
     if rise_ps <= 0:
         return ""
+    if any(p.id not in estimates.phases or estimates.phases[p.id].basis == FEW for p in (phase, usual)):
+        return ""  # then the ops are those of the captured steps alone
     mine, its = (_per_step(estimates.phase_ops.get(p.id, ()), p.n_steps) for p in (phase, usual))
     grown = {}
     for op, (time_ps, half_ps) in mine.items():

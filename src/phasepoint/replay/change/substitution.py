@@ -1,5 +1,6 @@
 """One phase exchanged: its steps as they were, its replays, and what its whole time becomes and goes into."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from phasepoint.core.units import format_counted, format_ps
 from phasepoint.estimates.captured import COMPILING, PARTS
 from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.estimates.totals import OTHER
-from phasepoint.phases.clock.breakdown import OpTime
+from phasepoint.phases.clock.breakdown import FEW, OpTime
 from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.replay.change.clean_steps import CleanSteps, MadeReplay, StepMeans, mean_steps
 from phasepoint.replay.change.ratio import SLOW_RATIO, ChangeRatio, compare_steps, without_slow
@@ -295,12 +296,23 @@ def compare_ops(original: Analysis, phases: Sequence[int], replayed: Estimates, 
         replayed: of `estimate_replay`.
         raised: steps of the phases under the change over the replay's steps of them.
     """
-    listed = [op for phase in phases for op in original.estimates.phase_ops.get(phase, ())]
-    before, after = _by_name(listed, 1.0), _by_name(replayed.phase_ops.get(1, ()), raised)
+    before: Counter[tuple[str, str]] = Counter()
+    for phase in phases:
+        before.update(_by_name(original.estimates.phase_ops.get(phase, ()), _of_all_steps(original.estimates, phase)))
+    after = _by_name(replayed.phase_ops.get(1, ()), raised * _of_all_steps(replayed, 1))
     if not before or not after:
         return ()
     keys = sorted(before.keys() | after.keys(), key=lambda key: (-max(before.get(key, 0), after.get(key, 0)), key))
     return tuple(OpChange(*key, before.get(key), after.get(key)) for key in keys[:_OPS])
+
+
+def _of_all_steps(estimates: Estimates, phase: int) -> float:
+    """Time of a phase over that of the steps which its ops are told of: with few windows the captured ones alone."""
+    if phase not in estimates.phases or estimates.phases[phase].basis != FEW:
+        return 1.0
+    strata = [stratum for stratum in estimates.sampled.strata if stratum.phase == phase]
+    total_ps = sum(stratum.total_ps for stratum in strata)
+    return total_ps / max(total_ps - sum(stratum.rest_ps for stratum in strata), 1)
 
 
 def _category_times(estimates: Estimates, phase: int, names: Sequence[str]) -> Floats:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.tables import array_of, table_spec
+from phasepoint.phases.clock.breakdown import FEW
 from phasepoint.store import Run
 from phasepoint.summary.roofline import PHASE_OPS, measure_phases
 from phasepoint.summary.types import RunSummary
@@ -63,7 +64,9 @@ def csv_tables(run: Run, summary: RunSummary) -> dict[str, pa.Table]:
 
 
 def _estimated(summary: RunSummary) -> pa.Table:
-    rows = [(phase.id, phase.name, op) for phase in summary.phases for op in phase.top_ops]
+    """Of the phases that have windows enough: the ops of the others are of their captured steps alone."""
+    known = [phase for phase in summary.phases if phase.breakdown.basis != FEW]
+    rows = [(phase.id, phase.name, op) for phase in known for op in phase.top_ops]
     return pa.table(
         {
             "phase": pa.array([phase for phase, _, _ in rows], pa.int64()),

@@ -384,6 +384,9 @@ class SliceLayers:
             on_device: `[n]` whether each ran on a device.
         """
         rows = np.arange(len(on_device))
+        # What an execution has from its launch is not handed down to what it encloses: in one piece it is not either.
+        held = {name: columns[name][:first].copy() for name in ("layer", "direction")}
+        handed = {name: np.where(on_device, NONE, columns[name]) for name in held}
         layer, direction = self._torch.find(
             LayerRows(
                 first=first,
@@ -393,16 +396,17 @@ class SliceLayers:
                 sequence=arguments.column("Sequence number", rows),
                 forward_thread=arguments.column("Fwd thread id", rows),
                 hierarchy=np.maximum(arguments.column("Module Hierarchy", rows), NONE),
-                layer=columns["layer"],
-                direction=columns["direction"],
+                **handed,
             )
         )
+        layer[:first], direction[:first] = held["layer"], held["direction"]
         self._remember(columns, np.stack((columns["span"], layer, direction)), first, on_device)
         launched = np.flatnonzero(on_device & (columns["launch"] >= 0))
         if len(launched) and self._calls.shape[1]:
             place = np.minimum(np.searchsorted(self._calls[0], columns["launch"][launched]), self._calls.shape[1] - 1)
             there = self._calls[0, place] == columns["launch"][launched]
             layer[launched[there]], direction[launched[there]] = self._calls[1:, place[there]]
+            layer[:first], direction[:first] = held["layer"], held["direction"]
         columns["layer"], columns["direction"] = layer, direction
 
     def _remember(

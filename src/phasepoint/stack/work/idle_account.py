@@ -241,6 +241,8 @@ def _of_device(mine: Executions, host: HostSide, steps: IntervalSet) -> _DeviceI
 def _why(gaps: IdleGaps, parts: IdleParts, host: HostSide) -> Int64s:
     """`[n_parts]` the reason of each part."""
     why = _SIMPLE[parts.cause]
+    if not len(gaps.start_ps):
+        return why
     on_host = (parts.cause == HOST) | (parts.cause == LAUNCHING)
     lasts = _longest_in_op(parts, on_host)
     synced = parts.gap[(parts.cause == SYNC) & (parts.start_ps <= gaps.start_ps[parts.gap] + SLACK_PS)]
@@ -249,7 +251,7 @@ def _why(gaps: IdleGaps, parts: IdleParts, host: HostSide) -> Int64s:
     silent = np.flatnonzero(on_host & (parts.during == NONE) & (lasts >= OWN_PS))
     why[silent[2 * covered_ps(_at_work(host), parts.start_ps[silent], parts.end_ps[silent]) < lasts[silent]]] = _OWN
     why[on_host & (parts.during != NONE) & (lasts >= HELD_PS)] = _HELD
-    first = (parts.gap == 0) & (len(gaps.start_ps) > 0) & (gaps.end_ps[0] - gaps.start_ps[0] >= START_PS)
+    first = (parts.gap == 0) & (gaps.end_ps[0] - gaps.start_ps[0] >= START_PS)
     why[first & (why != _INPUT)] = _START
     return why
 
