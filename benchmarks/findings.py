@@ -193,7 +193,9 @@ def _saving(cause: Cause, plan: Plan, figures: dict[str, Any], turns: dict[str, 
     return turns["more_s"] * scale, turns["more_spread_s"] * scale
 
 
-def record_cause(bench: Bench, cause: Cause, cases: Sequence[tuple[str, bool, float]]) -> Iterator[Path]:
+def record_cause(
+    bench: Bench, cause: Cause, cases: Sequence[tuple[str, bool, float]], *, controls: bool = True
+) -> Iterator[Path]:
     """The jobs of one cause, and a control of each sort where it has controls of its own."""
     for sort in dict.fromkeys(case[:2] for case in cases):
         kept = [bench.keep / cause.code / job_name(*case, planted=True) for case in cases if case[:2] == sort]
@@ -206,7 +208,7 @@ def record_cause(bench: Bench, cause: Cause, cases: Sequence[tuple[str, bool, fl
         plans = [with_repeats(cause, plan, unit_s) for plan in plans]
         for plan in plans:
             yield record_job(bench, cause, plan)
-        if not cause.shared:
+        if controls and not cause.shared:
             yield record_job(bench, cause, replace(plans[-1], planted=False))
 
 

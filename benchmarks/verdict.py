@@ -110,9 +110,9 @@ def record(bench: Bench, only: Sequence[str]) -> Iterator[Path]:
 
 
 def planted(bench: Bench, code: str, sort: tuple[str, bool]) -> Iterator[Path]:
-    """The jobs of a cause at both strengths, without the control that it may have of its own."""
+    """The jobs of a cause at both strengths."""
     cause = next(c for c in CAUSES if c.code == code and any(case[:2] == sort for case in c.cases))
-    yield from record_cause(bench, replace(cause, shared=True), [(*sort, strength) for strength in STRENGTHS])
+    yield from record_cause(bench, cause, [(*sort, strength) for strength in STRENGTHS], controls=False)
 
 
 def beside(bench: Bench, sort: tuple[str, bool]) -> Iterator[Path]:
