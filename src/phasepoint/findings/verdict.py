@@ -23,7 +23,7 @@ LEAST_BOUND = 0.05
 """Share of the run from which a finding is its bound: below, nobody sees the change in the bill (a choice)."""
 
 LEAST_LOW = 1 / 3
-"""Where the lower end of what is won is a smaller part of it, the ends are told and no figure between: as for findings."""
+"""Where the lower end of what is won is a smaller part of it, only the ends are told, as findings do."""
 
 MOST_ALSO = 2
 """Further bounds that the sentence names: a choice, it is read at a glance. `bounds` holds all."""
