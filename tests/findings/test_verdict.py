@@ -55,9 +55,11 @@ def test_several_bounds_are_several(tmp_path):
     assert [bound.code for bound in verdict.bounds] == ["INPUT-STALL", "SLOW-MACHINE", "DEVICE-IDLE"]
 
 
-def test_a_guess_is_told_as_one(tmp_path):
-    verdict = write_verdict(steady(tmp_path), [replace(STALL, confidence="low")])
-    assert verdict.advice.endswith("; that should win something between 20.0 s and 31.0 s.")
+@pytest.mark.parametrize("vague", [{"confidence": "low"}, {"low_ps": 8 * S}])
+def test_a_guess_is_told_as_one(tmp_path, vague):
+    verdict = write_verdict(steady(tmp_path), [replace(STALL, **vague)])
+    low = "8.00 s" if "low_ps" in vague else "20.0 s"
+    assert verdict.advice.endswith(f"; that should win something between {low} and 31.0 s.")
 
 
 @pytest.mark.parametrize("finding", [replace(STALL, low_ps=0), replace(STALL, share=0.99 * LEAST_BOUND)])

@@ -22,6 +22,9 @@ from phasepoint.summary.types import Bound, Verdict
 LEAST_BOUND = 0.05
 """Share of the run from which a finding is its bound: below, nobody sees the change in the bill (a choice)."""
 
+LEAST_LOW = 1 / 3
+"""Where the lower end of what is won is a smaller part of it, only the ends are told, as findings do."""
+
 MOST_ALSO = 2
 """Further bounds that the sentence names: a choice, it is read at a glance. `bounds` holds all."""
 
@@ -86,7 +89,7 @@ def _next(bound: Bound) -> str:
     if bound.saved_ps is None or bound.low_ps is None or bound.high_ps is None:
         return f"Next: {bound.next_step}."
     between = f"{format_ps(bound.low_ps)} to {format_ps(bound.high_ps)}"
-    if bound.confidence == "low":
+    if bound.confidence == "low" or bound.low_ps < LEAST_LOW * bound.saved_ps:
         return f"Next: {bound.next_step}; that should win something between {between.replace(' to ', ' and ')}."
     about = format_ps(bound.saved_ps)
     range_ = f" ({between})" if between != f"{about} to {about}" else ""
