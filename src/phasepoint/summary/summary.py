@@ -115,7 +115,7 @@ def _told(sort: _Sort, phases: Sequence[PhaseSummary], events: Sequence[RunEvent
     if sort.kind != PHASE:
         return sort.name
     if sort.phase_kind == "input stall":
-        return "steps that waited for data, beside the wait"
+        return "the work of steps that waited for data"
     largest = next(phase for phase in phases if _phase_sort(phase) == sort)
     return f"{sort.name} steps{_standing_out(largest.top_ops)}"
 
