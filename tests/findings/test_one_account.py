@@ -210,4 +210,4 @@ def test_a_wait_that_the_device_hides_is_told(tmp_path):
     steps["input_ps"] = np.asarray(steps["dur_ps"]) // 5
     findings = judge_analysis(view_of(tmp_path, (steps, rows)).analysis)
     reason = next(one.reason for one in findings.unavailable if one.code == "INPUT-STALL")
-    assert "20.0 % of the run, but in the captured steps the device works meanwhile" in reason
+    assert "20.0 % of the run, but the device works meanwhile" in reason

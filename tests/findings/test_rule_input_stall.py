@@ -44,3 +44,30 @@ def test_a_loader_that_keeps_up_is_no_finding(tmp_path, seed):
 def test_a_run_without_waits_says_what_it_lacks(tmp_path):
     with pytest.raises(Unavailable, match="which times the loader"):
         find(view_of(tmp_path, (steps_of(noisy_steps(N)), {})))
+
+
+def stalled(hidden, *, seed=0, every=350):
+    """Steps of which 200 wait for 12 ms; so large a part of that is hidden behind work. Two windows."""
+    dur_ps = noisy_steps(N, noise=0.02, seed=seed)
+    wait_ps = np.zeros(N, np.int64)
+    wait_ps[200:400] = 12 * 10**9
+    dur_ps = dur_ps + ((1 - hidden) * wait_ps).astype(np.int64)
+    steps = steps_of(dur_ps, input_ps=wait_ps)
+    return steps, capture(steps, lambda step: {"compute": 0.9}, every=every)
+
+
+@pytest.mark.parametrize("hidden", [0.0, 0.4])
+def test_few_windows_leave_it_to_the_step_clock(tmp_path, hidden):
+    steps, rows = stalled(hidden)
+    view = view_of(tmp_path, (steps, rows))
+    (found,) = find(view)
+    check_finding(view, found)
+    exposed_ps = (1 - hidden) * steps["input_ps"].sum()
+    assert within(found.claim.total_ps, exposed_ps, 0.1)
+    assert 0.7 * exposed_ps < found.low_ps <= exposed_ps <= found.high_ps * 1.02
+    assert found.confidence == "high"
+
+
+def test_a_wait_that_makes_no_step_longer_is_hidden(tmp_path):
+    with pytest.raises(Unavailable, match="but the device works meanwhile: a faster loader would win nothing"):
+        find(view_of(tmp_path, stalled(1.0)))

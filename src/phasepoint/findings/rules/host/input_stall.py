@@ -1,8 +1,9 @@
 """The job waits for data: time between asking the loader for a batch and getting it in which the device did nothing.
 
 **Formula.** In every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
-from the windows (`docs/estimates.md`). If nothing was captured, the whole wait counts. If every step was captured and
-the clock knows no waits (an imported trace), it is the idle time in which the launching thread was in its loader.
+from the windows (`docs/estimates.md`). With too few windows, what a step lasts beside its wait is compared with steps
+near by that did not wait. If there are none and nothing was captured, the whole wait counts. If every step was captured
+and the clock knows no waits (an imported trace), it is the idle time in which the launching thread was in its loader.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing. A wait of
 {HIDDEN_SHARE:.0%} or more that the device's work hides is told as such.
@@ -23,16 +24,25 @@ common limit.
 import numpy as np
 
 from phasepoint.core.arrays import Int64s
+from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted, format_ps, format_ratio
-from phasepoint.estimates.captured import INPUT
+from phasepoint.estimates.captured import INPUT, RANGE_STEPS
 from phasepoint.findings.evidence.host_time import read_idle_account
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.breakdown import FEW
+from phasepoint.phases.clock.hosts import median_error_ps
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.stack.work.idle_account import IdleAccount
 
 LEAST_SHARE = 0.02
 HIDDEN_SHARE = 0.05
+LONG_WAIT, NO_WAIT = 0.2, 0.02
+"""Ratios of a step's time: a wait that is seen in the step's length beyond its noise, and one that is not (choices)."""
+_OTHER_WORK = ("compile", "warm-up", "eval", "checkpoint")
+"""Kinds of phases whose steps do something else than the others."""
+LEAST_STEPS = 20
+"""Steps of each sort before their medians are compared, and those taken on each side: as for other comparisons."""
 
 
 def find(view: FindingsView) -> list[Finding]:
@@ -44,17 +54,25 @@ def find(view: FindingsView) -> list[Finding]:
         raise Unavailable(
             "the run holds no waits for input: iterate with `for batch in run.steps(loader)`, which times the loader"
         )
-    claimed_ps = _exposed(view) if account is None else _in_loader(view, account)
+    by_clock = _exposed_by_clock(view) if account is None else None
+    if account is not None:
+        claimed_ps = _in_loader(view, account)
+    else:
+        claimed_ps = _exposed(view) if by_clock is None else _part_of_waits(view, by_clock[0])
     total_ps = sum_ps(claimed_ps)
     if total_ps < LEAST_SHARE * clock.wall_ps:
         waited_ps = sum_ps(clock.input_ps)
         if waited_ps >= HIDDEN_SHARE * max(clock.wall_ps, 1):
             raise Unavailable(
                 f"the job waits {format_ps(waited_ps)} for data, {format_ratio(waited_ps / clock.wall_ps)} of the run, "
-                "but in the captured steps the device works meanwhile: a faster loader would win nothing there"
+                "but the device works meanwhile: a faster loader would win nothing there"
             )
         return []
-    low_ps, high_ps = (total_ps, total_ps) if account is not None else _interval(view, total_ps)
+    low_ps, high_ps = total_ps, total_ps
+    if by_clock is not None:
+        low_ps, high_ps = (sum_ps(_part_of_waits(view, part)) for part in by_clock[1:])
+    elif account is None:
+        low_ps, high_ps = _interval(view, total_ps)
     share = total_ps / clock.wall_ps
     return [
         Finding(
@@ -79,11 +97,40 @@ def find(view: FindingsView) -> list[Finding]:
 
 def _exposed(view: FindingsView) -> Int64s:
     """`[n_steps]` the part of each wait in which the device did nothing."""
-    wait_ps = view.clock.input_ps
     if not view.captured.row.size:
-        return wait_ps
-    share = min(view.part(INPUT).total_ps / max(sum_ps(wait_ps), 1), 1.0)
-    return np.asarray(np.floor(wait_ps * share), np.int64)
+        return view.clock.input_ps
+    return _part_of_waits(view, min(view.part(INPUT).total_ps / max(sum_ps(view.clock.input_ps), 1), 1.0))
+
+
+def _part_of_waits(view: FindingsView, part: float) -> Int64s:
+    """`[n_steps]` a part of each wait."""
+    return np.asarray(np.floor(view.clock.input_ps * part), np.int64)
+
+
+def _exposed_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
+    """Part of the waits in which the device did nothing, with the ends of its interval, from step times alone.
+
+    Where windows are too few to tell, and some steps wait while others near them do not: what a step lasts beside its
+    wait is as long as a step without one if nothing ran meanwhile, and shorter by what ran. None elsewhere.
+    """
+    clock = view.clock
+    if view.analysis.estimates.categories.basis != FEW:
+        return None
+    other = [phase.id for phase in view.analysis.result.phases if phase.kind in _OTHER_WORK]
+    trains = ~np.isin(view.labels, other)
+    waiting = np.flatnonzero(trains & (clock.input_ps > LONG_WAIT * clock.dur_ps))
+    calm = np.flatnonzero(trains & (clock.input_ps < NO_WAIT * clock.dur_ps))
+    if min(len(waiting), len(calm)) < LEAST_STEPS:
+        return None
+    at = np.searchsorted(calm, [waiting[0], waiting[-1]])
+    near = np.unique(np.concatenate([calm[max(i - LEAST_STEPS, 0) : i + LEAST_STEPS] for i in at.tolist()]))
+    beside_ps = clock.dur_ps[waiting] - clock.input_ps[waiting]
+    usual_ps, wait_ps = median_ps(clock.dur_ps[near]), median_ps(clock.input_ps[waiting])
+    # Steps in a row wander together: those of a window's length count as one.
+    error_ps, near_error_ps = (median_error_ps(ps, len(ps) // RANGE_STEPS) for ps in (beside_ps, clock.dur_ps[near]))
+    half = 1.96 * float(np.hypot(error_ps, near_error_ps)) / wait_ps
+    part = 1 - (usual_ps - median_ps(beside_ps)) / wait_ps
+    return min(max(part, 0.0), 1.0), min(max(part - half, 0.0), 1.0), min(max(part + half, 0.0), 1.0)
 
 
 def _interval(view: FindingsView, total_ps: int) -> tuple[int, int]:

@@ -134,7 +134,7 @@ def _few_windows(view: FindingsView, widest: str, half: float) -> Finding:
     seen = format_counted(windows, "window was", "windows were")
     return _finding(
         view,
-        f"the share of {widest} is known to ± {100 * half:.0f} points only: {seen} seen, "
+        f"the share of {widest.replace('_', ' ')} is known to ± {100 * half:.0f} points only: {seen} seen, "
         f"{format_count(needed)} are needed",
         f"record {factor:.1f} × as long ({format_ps(view.clock.wall_ps * factor)}) with the same budget, or use "
         f"{larger}",
