@@ -8,7 +8,7 @@ from rich.console import Console
 from phasepoint.cli.answers.report import build_page
 from phasepoint.core.errors import PhasepointError
 from phasepoint.core.tables import TABLES
-from phasepoint.findings.judge import judge_analysis
+from phasepoint.findings.judge import judge_analysis, summarize_analysis
 from phasepoint.replay.fast_forward import build_fast_forward
 from phasepoint.report.documents import diff_document, findings_document, phases_document, stack_document, to_json
 from phasepoint.report.export.chrome import chrome_trace
@@ -25,7 +25,6 @@ from phasepoint.stack.analyses.table import ANALYSES, analyse
 from phasepoint.stack.diff.diff import compare_runs
 from phasepoint.store import compact_run, open_run, run_sql
 from phasepoint.summary.analysis import analyse_run
-from phasepoint.summary.summary import summarize
 from phasepoint.summary.timeline import build_timeline
 
 
@@ -45,7 +44,7 @@ def ask_run(path, random):
     with suppress(PhasepointError):
         analysis = analyse_run(run)
         n_steps = analysis.clock.n_steps
-        summary = summarize(analysis, judge_analysis(analysis).verdict)
+        summary, _ = summarize_analysis(analysis)
         _check_sums(summary)
         random.choice((_phases, _summary, _findings, _report, _csv, _chrome))(analysis, summary)
     with suppress(PhasepointError):

@@ -101,10 +101,9 @@ def open_summary(path: str, method: str, *, say_empty: bool = True) -> "tuple[Ru
         StoreError: as `open_converted`.
     """
     analysis = open_analysis(path, method, say_empty=say_empty)
-    from phasepoint.findings.judge import judge_analysis
-    from phasepoint.summary.summary import summarize
+    from phasepoint.findings.judge import summarize_analysis
 
-    return analysis.run, summarize(analysis, judge_analysis(analysis).verdict)
+    return analysis.run, summarize_analysis(analysis)[0]
 
 
 def local_folder(path: str) -> Path:

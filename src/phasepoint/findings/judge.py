@@ -139,8 +139,13 @@ def summarize_run(run: Run, *, method: str = DEFAULT_METHOD) -> RunSummary:
         >>> summary.steps, [phase.name for phase in summary.phases]
         (200, ['train-1', 'input stall', 'train-2', 'compile'])
     """
-    analysis = analyse_run(run, method=method)
-    return summarize(analysis, judge_analysis(analysis).verdict)
+    return summarize_analysis(analyse_run(run, method=method))[0]
+
+
+def summarize_analysis(analysis: Analysis) -> tuple[RunSummary, Findings]:
+    """As `summarize_run`, of a run that is analysed already; and the findings that its verdict comes from."""
+    found = judge_analysis(analysis)
+    return summarize(analysis, found.verdict), found
 
 
 def judge_analysis(analysis: Analysis) -> Findings:

@@ -88,12 +88,11 @@ def _next(bound: Bound) -> str:
     """`Next: … ; that should win about 27 s (20 s to 31 s).`"""
     if bound.saved_ps is None or bound.low_ps is None or bound.high_ps is None:
         return f"Next: {bound.next_step}."
-    between = f"{format_ps(bound.low_ps)} to {format_ps(bound.high_ps)}"
+    about, low, high = map(format_ps, (bound.saved_ps, bound.low_ps, bound.high_ps))
     if bound.confidence == "low" or bound.low_ps < LEAST_LOW * bound.saved_ps:
-        return f"Next: {bound.next_step}; that should win something between {between.replace(' to ', ' and ')}."
-    about = format_ps(bound.saved_ps)
-    range_ = f" ({between})" if between != f"{about} to {about}" else ""
-    return f"Next: {bound.next_step}; that should win about {about}{range_}."
+        return f"Next: {bound.next_step}; that should win something between {low} and {high}."
+    ends = f" ({low} to {high})" if {low, high} != {about} else ""
+    return f"Next: {bound.next_step}; that should win about {about}{ends}."
 
 
 def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> Verdict:

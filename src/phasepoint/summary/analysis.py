@@ -49,7 +49,6 @@ class Analysis:
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
         estimates: whole-run totals by category and op, of the run and of every phase.
-        anatomies: what the steps' time served, of the run, of every phase and of every host.
         crowded_ps: as `crowded_time` gives it.
     """
 
@@ -59,7 +58,6 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
-    anatomies: Anatomies
     crowded_ps: Int64s | None
 
     def table(self, name: str) -> pa.Table:
@@ -73,6 +71,11 @@ class Analysis:
     def shortfall(self) -> Shortfall | None:
         """Why the run is no ground for a verdict; None where it is one."""
         return find_shortfall(self.run, self.clock, self.tables)
+
+    @cached_property
+    def anatomies(self) -> Anatomies:
+        """What the steps' time served, of the run, of each phase and of each host."""
+        return estimate_anatomy(self.estimates.sampled, self.tables["stages"])
 
     @cached_property
     def step_parts(self) -> StepAccount:
@@ -119,8 +122,7 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
     estimates = estimate_totals(*sampled, result.labels, **more)
-    anatomies = estimate_anatomy(estimates.sampled, tables["stages"])
-    return Analysis(run, tables, clock, result, names, estimates, anatomies, crowded_ps)
+    return Analysis(run, tables, clock, result, names, estimates, crowded_ps)
 
 
 def _find_phases(

@@ -64,11 +64,9 @@ def _build(path: str, method: str, form: str, *, all_methods: bool) -> "tuple[st
     """The report's text, and everything it is drawn from."""
     analysis = open_analysis(path, method)
     with busy("judging and drawing"):
-        from phasepoint.findings.judge import judge_analysis
-        from phasepoint.summary.summary import summarize
+        from phasepoint.findings.judge import summarize_analysis
 
-        found = judge_analysis(analysis)
-        summary = summarize(analysis, found.verdict)
+        summary, found = summarize_analysis(analysis)
         if form == "html":
             return build_page(analysis, summary, found, all_methods=all_methods)
         from phasepoint.report.documents import fast_forward_document, findings_document

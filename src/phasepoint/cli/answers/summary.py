@@ -31,12 +31,9 @@ def summary(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson =
     `phasepoint findings`), the phases in time, where the time went with 95 % intervals, the ops behind it, what was
     not seen, and what recording cost.
     """
-    from phasepoint.findings.judge import judge_analysis
-    from phasepoint.summary.summary import summarize
+    from phasepoint.findings.judge import summarize_analysis
 
-    analysis = open_analysis(path, method, say_empty=False)
-    found = judge_analysis(analysis)
-    result = summarize(analysis, found.verdict)
+    result, found = summarize_analysis(open_analysis(path, method, say_empty=False))
     if as_json:
         write_document("summary", result)
         return

@@ -55,9 +55,8 @@ def demo(
     from phasepoint.cli.answers.report import build_page
     from phasepoint.demo.planted import check_planted, read_truth, run_training
     from phasepoint.demo.schedule import LEAST_SECONDS
-    from phasepoint.findings.judge import judge_analysis
+    from phasepoint.findings.judge import summarize_analysis
     from phasepoint.report import render_summary
-    from phasepoint.summary.summary import summarize
 
     if seconds < LEAST_SECONDS:
         raise UsageError(f"--seconds {seconds:g}: the demo needs at least {LEAST_SECONDS} for all its events")
@@ -66,8 +65,7 @@ def demo(
     sys.stderr.write(f"training for about {seconds:.0f} s under the recorder, into {out}\n")
     run_training(str(out), seconds=seconds, budget=share, seed=seed)
     analysis = open_analysis(str(out), DEFAULT_METHOD)
-    found = judge_analysis(analysis)
-    summary = summarize(analysis, found.verdict)
+    summary, found = summarize_analysis(analysis)
     planted = check_planted(summary, read_truth(str(out)))
     page = out / "report.html"
     write_text(page, [build_page(analysis, summary, found)[0]], force=True)

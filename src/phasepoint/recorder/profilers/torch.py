@@ -206,7 +206,7 @@ class TorchSession:
         return context
 
     def _act(self) -> None:
-        if self._action is None or not _is_outside_backward(unless_known=False):
+        if self._action is None or not _is_outside_backward(if_unknown=False):
             return
         self._is_interrupting = True
         try:
@@ -237,10 +237,10 @@ class TorchSession:
         return self._user.watch(before_start)
 
 
-def _is_outside_backward(*, unless_known: bool = True) -> bool:
-    """Whether no backward pass runs on this thread; `unless_known` where this torch cannot say."""
+def _is_outside_backward(*, if_unknown: bool = True) -> bool:
+    """Whether no backward pass runs on this thread; `if_unknown` where this torch cannot say."""
     task_id = getattr(sys.modules["torch"]._C, "_current_graph_task_id", None)
-    return unless_known if task_id is None else task_id() == _NO_GRAPH_TASK
+    return if_unknown if task_id is None else task_id() == _NO_GRAPH_TASK
 
 
 class _Engine(Protocol):
