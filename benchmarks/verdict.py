@@ -6,9 +6,10 @@
     python benchmarks/verdict.py --kept FOLDER            # judge such runs again, without recording
 
 The jobs and their measured costs are those of `benchmarks/findings.py`: three sorts of each bound, at two strengths. A
-slow machine is a plain job beside a program that computes, for a part of the time; what it cost is the job's time less
-that of the same job alone, before and after. Judged are the first words, whether the verdict is the first finding, how
-far its seconds are from what the cause cost, and whether a job with nothing in it is called healthy.
+slow machine is a plain job beside programs that compute, in turns; what they cost is told by how many steps the job
+made while they worked and while they were stopped (`verdict_neighbours.py`). Judged are the first words, whether the
+verdict is the first finding, how far its seconds are from what the cause cost, and whether a job with nothing in it is
+called healthy.
 """
 
 import argparse
@@ -26,11 +27,11 @@ from statistics import median
 from findings import Bench, record_cause, record_job, run_job
 from findings_jobs import CAUSES, PLAIN
 from findings_score import TRUTH_FILE, Truth, read_truth
-from noise import running_beside
 from phasepoint.findings.judge import judge_analysis
 from phasepoint.findings.table import find_rule
 from phasepoint.sources.ingest.opened import open_run
 from phasepoint.summary.analysis import analyse_run
+from verdict_neighbours import in_turns, lost_to_neighbours
 
 STRENGTHS = (0.15, 0.40)
 """Share of the run that a cause is meant to cost: three times what makes a bound, and most of what one meets."""
@@ -59,9 +60,6 @@ HEALTHY = "HEALTHY"
 HEALTHY_JOBS = 20
 LONG = 3
 """Healthy jobs and those beside a neighbour last so many times as long as the others, as a minute is promised."""
-
-ON_S = 2.0
-"""For how long the neighbour works at a time, about."""
 
 
 @dataclass(frozen=True)
@@ -116,20 +114,15 @@ def planted(bench: Bench, code: str, sort: tuple[str, bool]) -> Iterator[Path]:
 
 
 def beside(bench: Bench, sort: tuple[str, bool]) -> Iterator[Path]:
-    """Plain jobs beside a program that takes cores for a part of the time."""
+    """Plain jobs beside programs that take the cores for a part of the time."""
     for strength in STRENGTHS:
         plan = replace(bench.plan(*sort, strength, times=LONG), planted=False)
-        before = run_job(PLAIN, plan)
         out = bench.keep / "SLOW-MACHINE" / f"{sort[0]}-{strength:.2f}"
-        # Where it works, steps last some 1.5 to 2 times as long here: so long it works makes about that share.
-        off_s = ON_S * (1 - strength) / strength
-        with running_beside(("compute", "compute"), on_s=ON_S, off_s=off_s, seed=round(100 * strength)):
+        with in_turns(strength, seed=round(100 * strength)) as stretches:
             figures = run_job(PLAIN, replace(plan, out=str(out)))
-        after = run_job(PLAIN, plan)
-        alone_s = (before["wall_s"] + after["wall_s"]) / 2
-        saving_s, spread_s = figures["wall_s"] - alone_s, abs(before["wall_s"] - after["wall_s"]) / 2
-        told = {"recorded": figures, "turns": {}, "plan": asdict(plan)}
-        walls = (figures["wall_s"], alone_s, saving_s, spread_s)
+        lost_s, spread_s = lost_to_neighbours(out, stretches)
+        told = {"recorded": figures, "turns": {}, "plan": asdict(plan), "stretches": stretches}
+        walls = (figures["wall_s"], figures["wall_s"] - lost_s, lost_s, spread_s)
         Truth("SLOW-MACHINE", out.name, True, True, (), *walls, told).write(out)
         yield out
 

@@ -57,6 +57,8 @@ class FakeSession:
         self.fail_at: dict[str, Exception] = {}
         self.on_compile: Callable[[int, bool], None] | None = None
         self.before_start: Callable[[], None] | None = None
+        self.count_nodes: Callable[[], int] | None = None
+        self.take_inputs: Callable[[object], None] | None = None
         self._clock = clock
         self._stop_ms = stop_ms
 
@@ -113,6 +115,14 @@ class FakeSession:
     def device_memory_bytes(self) -> int | None:
         self._call("memory")
         return 4096
+
+    def node_counter(self) -> Callable[[], int] | None:
+        self._call("node_counter")
+        return self.count_nodes
+
+    def next_inputs(self, take: Callable[[object], None]) -> None:
+        self._call("next_inputs")
+        self.take_inputs = take
 
     def watch_compiles(self, on_compile: Callable[[int, bool], None]) -> Callable[[], None]:
         self._call("watch_compiles")

@@ -26,7 +26,7 @@ def test_the_manifest_says_what_was_run(tmp_path: Path):
         created_unix_ns=7,
     )
     manifest = open_run(path).manifest
-    assert manifest.format_version == "1.1"
+    assert manifest.format_version == "1.2"
     assert (manifest.tool, manifest.command) == ("phasepoint", ("python", "train.py"))
     assert (manifest.frameworks, manifest.devices) == ({"jax": "0.10"}, ("cpu:0",))
     assert (manifest.git_commit, manifest.created_unix_ns) == ("abc", 7)
@@ -68,7 +68,7 @@ def test_another_major_version_is_refused(tmp_path: Path, version: str, advice: 
         with pytest.raises(FormatVersionError) as caught:
             use(path)
         assert str(caught.value) == (
-            f"{path}/run.json: the run has format version {version}; this Phasepoint reads 1.x (it writes 1.1). "
+            f"{path}/run.json: the run has format version {version}; this Phasepoint reads 1.x (it writes 1.2). "
             f"{advice}"
         )
         assert caught.value.exit_code == 5

@@ -113,6 +113,7 @@ STEPS = TableSpec(
         _ps("compile_ps", "tracing and compiling programs during the step", nullable=True),
         _name("kind", "the user's hint (`run.phase`) in force, null where none was given", nullable=True),
         _count("batch_elements", "numbers in the arrays of the step's batch", "", nullable=True),
+        _count("graph_nodes", "operations that the step noted for a backward pass (PyTorch)", "", nullable=True),
         _count("host_rss_bytes", "resident memory of the process, sampled", "bytes", nullable=True),
         _count("device_memory_bytes", "memory in use on the first device, sampled", "bytes", nullable=True),
     ),

@@ -179,6 +179,7 @@ def steps_table(rows: StepRows, kinds: Sequence[str], samples: Sequence[MemorySa
             "kind": name_column(rows.kind, kinds),
             "host_rss_bytes": _place(rows, [(s.now_ns, s.rss_bytes) for s in samples]),
             "batch_elements": int64_column(rows.elements, rows.elements != NOT_KNOWN),
+            "graph_nodes": int64_column(rows.nodes, rows.nodes != NOT_KNOWN),
             "device_memory_bytes": _place(rows, [(s.now_ns, s.device_bytes) for s in samples]),
         },
     )

@@ -75,6 +75,8 @@ class Recorder:
         self._parts = parts
         self._steps = parts.steps
         self._marks = parts.steps.marks
+        self._marked_nodes = parts.steps.marked_nodes
+        self._count_nodes: Callable[[], int] | None = None
         self.now_ns = parts.clock.now_ns
         self._windows = parts.windows
         self._planner = planner
@@ -85,7 +87,7 @@ class Recorder:
         self._clocked_steps = parts.steps.step
         self._cut: CapturedWindow | None = None
         self._windows.on_part, self._windows.on_cut = self._mark_cut, self._take_cut
-        self._has_begun = False
+        self._has_begun = self._loader_tells = False
         self._looked_ns = 0
         background.each_round = self.keep_looking
         self._delays = SharedDelays(parts.account, planner)
@@ -99,6 +101,8 @@ class Recorder:
             marks = self._marks
             count = len(marks)
             if count < self._steps.room and not count & 1:
+                if self._count_nodes is not None:
+                    self._marked_nodes.append(self._count_nodes())
                 marks.append(self.now_ns())
             else:
                 self._ask()
@@ -123,6 +127,7 @@ class Recorder:
             return
         try:
             elements = count_elements(batch)
+            self._loader_tells = self._loader_tells or elements != NOT_KNOWN
             if elements != self._steps.elements:
                 self._steps.change_elements(elements)
         except Exception as error:  # noqa: BLE001 - as in `guarded`
@@ -136,6 +141,8 @@ class Recorder:
             marks = self._marks
             count = len(marks)
             if count < self._steps.room and not count & 1:
+                if self._count_nodes is not None:
+                    self._marked_nodes.append(self._count_nodes())
                 marks.append(self.now_ns())
                 marks.append(NOT_KNOWN)
             else:
@@ -393,6 +400,7 @@ class Recorder:
         began_ns = parts.clock.now_ns()
         parts.controller.held_bytes = parts.inbox.held_bytes()
         self._spend_clock()
+        self._look_at_work()
         typical_ns = steps.typical_ns(None)
         usual_ps = None if typical_ns is None or steps.is_outside else typical_ns * PS_PER_NS
         self._delays.settle(steps.step, now_ns * PS_PER_NS, usual_ps)
@@ -412,6 +420,26 @@ class Recorder:
         if opening.plan is not None:
             self._flusher.wake()  # it sleeps until the window's time is over
         return True
+
+    def _look_at_work(self) -> None:
+        """Have counted what steps are given to do: the graph from now on, and the next batch, unless a loader tells."""
+        session = self._parts.session
+        if self._count_nodes is None:
+            self._count_nodes = session.node_counter()
+            if self._count_nodes is not None:
+                self._steps.count_nodes = self._count_nodes
+        if not self._loader_tells:
+            session.next_inputs(self._take_inputs)
+
+    @guarded
+    def _take_inputs(self, inputs: object) -> None:
+        """What a model was called with, of the step in progress."""
+        began_ns = self._parts.clock.now_ns()
+        if not self._loader_tells:
+            elements = count_elements(inputs)
+            if elements not in (NOT_KNOWN, self._steps.elements):
+                self._steps.change_elements(elements)
+        self._parts.account.spend("clock", (self._parts.clock.now_ns() - began_ns) * PS_PER_NS)
 
     def _situation(self, now_ns: int, typical_ns: int | None) -> Situation:
         steps, elapsed_ps = self._steps, self._parts.epoch.to_ps(now_ns)

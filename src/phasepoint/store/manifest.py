@@ -13,7 +13,7 @@ import msgspec
 from phasepoint.core.errors import FormatVersionError, NotARunError, StoreError
 from phasepoint.store.filesystem import Location, create_file, file_exists, list_directory, open_location, read_file
 
-FORMAT_VERSION = "1.1"
+FORMAT_VERSION = "1.2"
 """Major: a reader of another major cannot read it. Minor: columns and fields were added."""
 
 _MOST_DIGITS = 20

@@ -1,9 +1,11 @@
 """What tells phases of one sort from each other, in words: `train-2` alone says nothing.
 
     2.0 × the batch, 1.9 × as long, from step 8,210 on
+    1.3 × the operations, 1.4 × as long, from step 96 on
     1.6 × as long, steps 300–499: most of it aten::mm (+4.20 ms a step)
 
-Compared is with the largest phase of the sort: batches, step time, ops; and where its steps lie.
+Compared is with the largest phase of the sort: batches, operations of the forward pass, step time, ops; and where its
+steps lie.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,28 +36,30 @@ def tell_differences(result: PhaseResult, steps: pa.Table, estimates: Estimates)
         steps: `Run.table("steps")`, in the order of `result.labels`.
         estimates: of the same run, for the ops of each phase.
     """
-    batch = _batches(steps)
+    batch, nodes = (_numbers(steps, name) for name in ("batch_elements", "graph_nodes"))
     told = {}
     for kind in dict.fromkeys(phase.kind for phase in result.phases):
         same = sorted((p for p in result.phases if p.kind == kind), key=lambda p: (-p.total_ps, p.id))
         for phase in same[1:]:
-            mine, usual = _usual_batch(result, batch, phase), _usual_batch(result, batch, same[0])
-            words = [_ratio_text(mine, usual, "the batch")]
+            words = [
+                _ratio_text(_usual(result, known, phase), _usual(result, known, same[0]), of)
+                for known, of in ((batch, "the batch"), (nodes, "the operations"))
+            ]
             words += [_ratio_text(phase.median_ps, same[0].median_ps, "as long"), _where(result, phase)]
             told[phase.id] = ", ".join(word for word in words if word) + _by_op(phase, same[0], estimates)
     return told
 
 
-def _batches(steps: pa.Table) -> Floats:
-    """`[n_steps]` numbers in each step's batch, NaN where that is not known."""
-    if "batch_elements" not in steps.column_names:
+def _numbers(steps: pa.Table, name: str) -> Floats:
+    """A column's numbers `[n_steps]`, NaN where they are not known."""
+    if name not in steps.column_names:
         return np.full(steps.num_rows, np.nan)
-    return np.asarray(pc.cast(steps.column("batch_elements"), pa.float64()).to_numpy(), np.float64)
+    return np.asarray(pc.cast(steps.column(name), pa.float64()).to_numpy(), np.float64)
 
 
-def _usual_batch(result: PhaseResult, batch: Floats, phase: Phase) -> float:
-    """Median of a phase's batches; 0 where most of them are not known."""
-    known = batch[(result.labels == phase.id) & ~np.isnan(batch)]
+def _usual(result: PhaseResult, values: Floats, phase: Phase) -> float:
+    """Median of a phase's values; 0 where most of them are not known."""
+    known = values[(result.labels == phase.id) & ~np.isnan(values)]
     return median(known) if 2 * len(known) > phase.n_steps else 0.0
 
 

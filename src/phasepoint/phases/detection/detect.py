@@ -25,8 +25,8 @@ def detect_phases(
 
     Args:
         steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`
-            (ps, held by checkpoints), `batch_elements`, `start_ps`, `kind`, `host`, `attempt`. A step that several
-            hosts report is one step, as long as its slowest host.
+            (ps, held by checkpoints), `batch_elements`, `graph_nodes`, `start_ps`, `kind`, `host`, `attempt`. A step
+            that several hosts report is one step, as long as its slowest host.
         ops: rows of the captured steps only: `step`, `op`, `count`, `self_ps` (ps); optionally `category`, `level`,
             `host`, `attempt`. Rows whose step is null are work outside the steps and take no part.
         method: a key of `METHODS`.
@@ -215,6 +215,7 @@ def _evidence(
         ran=ran,
         saved_ps=int(median(series.saved_ps[member])),
         updates=updates,
+        graph_nodes=None if (series.graph_nodes[member] < 0).any() else int(median(series.graph_nodes[member])),
         period=find_return_period(starts),
     )
 

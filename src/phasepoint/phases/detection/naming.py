@@ -55,6 +55,7 @@ class PhaseEvidence:
         ran: what its captured steps ran.
         saved_ps: median time for which checkpoints held its steps, in ps.
         updates: whether each of its steps is known to have updated the parameters.
+        graph_nodes: operations that its steps noted for a backward pass, in the median; null where unknown.
         period: steps from one return to the next, null where it does not return regularly.
     """
 
@@ -75,6 +76,7 @@ class PhaseEvidence:
     ran: RanOps = field(default_factory=RanOps)
     saved_ps: int = 0
     updates: bool = False
+    graph_nodes: int | None = None
     period: float | None = None
 
     @property
@@ -271,7 +273,11 @@ def _checkpoint(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | 
 
 def _eval(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     mine, its = phase.ran, main.ran
-    if phase.updates or phase.n_steps >= main.n_steps or not mine.names or mine.names == its.names:
+    if phase.updates or phase.n_steps >= main.n_steps:
+        return None
+    if phase.graph_nodes == 0 and main.graph_nodes:
+        return "eval", "no operation was noted for a backward pass"
+    if not mine.names or mine.names == its.names:
         return None
     if its.trains and not mine.trains:
         return "eval", "no op of a backward pass or of an optimizer"

@@ -28,6 +28,7 @@ class DistinctSteps(StepSeries):
         crowded_ps: waiting for cores that other programs had, part of dur_ps; 0 where that is not known.
         saved_ps: held by checkpoints, part of dur_ps.
         batch_elements: numbers in the step's batch, 0 where that is not known.
+        graph_nodes: operations that the step noted for a backward pass, -1 where that is not known.
     """
 
     kind: Int64s
@@ -36,6 +37,7 @@ class DistinctSteps(StepSeries):
     crowded_ps: Int64s
     saved_ps: Int64s
     batch_elements: Int64s
+    graph_nodes: Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,7 @@ def read_steps(steps: pa.Table) -> DistinctSteps:
 
     Args:
         steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`,
-            `batch_elements`, `kind`, `host`, `attempt`.
+            `batch_elements`, `graph_nodes`, `kind`, `host`, `attempt`.
 
     Raises:
         NoDataError: the table holds no steps.
@@ -121,6 +123,7 @@ def read_steps(steps: pa.Table) -> DistinctSteps:
     waits = {name: _optional_numbers(steps, name) for name in _OPTIONAL}
     none = np.zeros(int(first.sum()), np.int64)
     longest = {name: none if ps is None else _longest(ps, order, where) for name, ps in waits.items()}
+    nodes = _optional_numbers(steps, "graph_nodes", unknown=-1)
     return DistinctSteps(
         host=none,
         attempt=attempt[order][where],
@@ -128,6 +131,7 @@ def read_steps(steps: pa.Table) -> DistinctSteps:
         start_ps=none,
         dur_ps=_longest(dur_ps, order, where),
         **longest,
+        graph_nodes=none - 1 if nodes is None else _longest(nodes, order, where),
         input_known=waits["input_ps"] is not None,
         compile_known=waits["compile_ps"] is not None,
         kind=kind[order][where],
@@ -199,11 +203,11 @@ def _numbers(table: pa.Table, name: str, what: str) -> Int64s:
         raise ValueError(f"table {what!r}, column {name!r}: expected integers: {error}") from error
 
 
-def _optional_numbers(table: pa.Table, name: str) -> Int64s | None:
+def _optional_numbers(table: pa.Table, name: str, *, unknown: int = 0) -> Int64s | None:
     if name not in table.column_names or table.column(name).null_count == table.num_rows:
         return None
     filled = table.set_column(
-        table.column_names.index(name), name, pc.fill_null(table.column(name).cast(pa.int64()), 0)
+        table.column_names.index(name), name, pc.fill_null(table.column(name).cast(pa.int64()), unknown)
     )
     return _numbers(filled, name, "steps")
 

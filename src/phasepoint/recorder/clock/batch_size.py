@@ -39,6 +39,8 @@ def _sort_of(kind: type) -> int:
         return _VALUES
     if issubclass(kind, UserDict):
         return _DATA
+    if kind.__module__.startswith("torch._"):  # a tensor of a tracer's, whose size may be a symbol
+        return _OTHER
     if hasattr(kind, "numel"):  # PyTorch: `size` is its shape there
         return _NUMEL
     return _SIZE if hasattr(kind, "__array__") else _OTHER

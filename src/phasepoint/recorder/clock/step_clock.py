@@ -8,7 +8,7 @@ The job's thread writes, the flusher's thread takes (`take_rows`). The counter o
 complete and one thread at a time holds the interpreter, so no lock is needed. Measured on 2 shared cores
 (`benchmarks/overhead.py --clock`, figures in docs/overhead.md).
 
-Between two steps of a job each cache line and page that is touched has to be fetched anew: a row's eight columns and
+Between two steps of a job each cache line and page that is touched has to be fetched anew: a row's nine columns and
 the calls that lead to them take 13 to 20 µs there, 2 µs in a loop of nothing else. So while nothing can happen at a
 boundary (`allow_marks`), its times are only appended to one list, `marks`; they become rows together, in `settle`.
 """
@@ -22,7 +22,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 CAPACITY = 1 << 16
-"""Rows the ring holds; 4 MB. It is emptied every half second, so on a machine so busy that this takes two seconds none
+"""Rows the ring holds; 5 MB. It is emptied every half second, so on a machine so busy that this takes two seconds none
 is lost of steps down to 30 µs."""
 
 RECENT_STEPS = 64
@@ -47,6 +47,10 @@ _NO_KIND = -1
 """Index of a hint where none is in force."""
 
 
+def _count_nothing() -> int:
+    return NOT_KNOWN
+
+
 class StepRows(Struct, frozen=True):
     """Steps taken from the ring, oldest first; all arrays `[n_rows]`, times in nanoseconds of the session's clock.
 
@@ -58,6 +62,7 @@ class StepRows(Struct, frozen=True):
         kind: index into `StepClock.kinds`, -1 where no hint was in force.
         captured: 1 where a capture window was open; 2 where one began or ended inside the step.
         elements: numbers in the step's batch; `NOT_KNOWN` where nobody counted them.
+        nodes: operations that the step noted for a backward pass; `NOT_KNOWN` where nobody counted them.
     """
 
     step: NDArray[np.int64]
@@ -68,6 +73,7 @@ class StepRows(Struct, frozen=True):
     kind: NDArray[np.int64]
     captured: NDArray[np.int64]
     elements: NDArray[np.int64]
+    nodes: NDArray[np.int64]
 
 
 _COLUMNS = tuple(StepRows.__annotations__)
@@ -79,6 +85,8 @@ class StepClock:
     Attributes:
         marks: times of the steps that have become no rows yet, by turns: when a step ended and the next one was asked
             for, and when its batch was there, or `NOT_KNOWN`. An even number of them leaves a step open.
+        marked_nodes: what `count_nodes` said as each of these steps ended, where it counts; put there before the time.
+        count_nodes: operations that the job has noted for a backward pass until now; `NOT_KNOWN` where nobody counts.
         room: how many times `marks` may hold before a boundary must be made by `ask` and `got`.
         start_ns: when the open step (or the one being asked for) began, as of the last row.
         written: rows written to the ring since the beginning.
@@ -94,6 +102,9 @@ class StepClock:
         self, *, now_ns: Callable[[], int] = time.perf_counter_ns, capacity: int = CAPACITY, first_step: int = 0
     ) -> None:
         self.marks: list[int] = []
+        self.marked_nodes: list[int] = []
+        self.count_nodes: Callable[[], int] = _count_nothing
+        self._nodes_before = NOT_KNOWN
         self.room = 0
         self._step = first_step
         self._is_open = False
@@ -138,27 +149,30 @@ class StepClock:
         marks = self.marks[:]
         self.marks.clear()
         ends_ns, gots_ns = marks[::2], marks[1::2]
+        counts = self.marked_nodes[: len(ends_ns)]
+        del self.marked_nodes[: len(ends_ns)]
+        nodes = [self._nodes_of(count) for count in counts] + [NOT_KNOWN] * (len(ends_ns) - len(counts))
         times_ns = [self._last_ns, *(time_ns for time_ns in marks if time_ns != NOT_KNOWN)]
-        if times_ns == sorted(times_ns) and self._settle_at_once(ends_ns, gots_ns):
+        if times_ns == sorted(times_ns) and self._settle_at_once(ends_ns, gots_ns, nodes):
             self._last_ns = times_ns[-1]
         else:
             for number, end_ns in enumerate(ends_ns):
                 now_ns = self._forward(end_ns)
-                self._close(now_ns)
+                self._close(now_ns, nodes[number])
                 self.start_ns = now_ns
                 if number < len(gots_ns):
                     got_ns = gots_ns[number]
                     self._got_ns = got_ns if got_ns == NOT_KNOWN else self._forward(got_ns)
                     self._is_open = True
 
-    def _settle_at_once(self, ends_ns: list[int], gots_ns: list[int]) -> bool:
+    def _settle_at_once(self, ends_ns: list[int], gots_ns: list[int], nodes: list[int]) -> bool:
         """The same, column by column, of times that do not go back. False, with nothing done, where that cannot be."""
         count, written = len(ends_ns), self.written
         at = written % self._capacity
         has_room = at + count <= self._capacity and written + count - self._taken <= self._capacity
         if not has_room or self._compiles or self._kind_changes:
             return False
-        step, start, got, end, compiled, kinds, captured, elements = self._ring
+        step, start, got, end, compiled, kinds, captured, elements, of_nodes = self._ring
         rows = slice(at, at + count)
         step[rows] = array("q", range(self._step, self._step + count))
         start[rows] = array("q", [self.start_ns, *ends_ns[:-1]])
@@ -168,6 +182,7 @@ class StepClock:
         kinds[rows] = array("q", [self.kind]) * count
         captured[rows] = array("q", [self.captured]) * count
         elements[rows] = array("q", [self.elements]) * count
+        of_nodes[rows] = array("q", nodes)
         self.written = written + count
         self._step += count
         self.start_ns = ends_ns[-1]
@@ -179,9 +194,9 @@ class StepClock:
     def ask(self) -> int:
         """A loop asks for its next batch: the open step ends and the next one may begin. Returns the time."""
         self.settle()
-        now_ns = self.now()
+        now_ns, nodes = self.now(), self._nodes_of(self.count_nodes())
         if self._is_open:
-            self._close(now_ns)
+            self._close(now_ns, nodes)
         elif self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
         self.start_ns = now_ns
@@ -211,7 +226,7 @@ class StepClock:
         self.settle()
         now_ns = self.now()
         if self._is_open:
-            self._close(now_ns)
+            self._close(now_ns, self._nodes_of(self.count_nodes()))
             self._outside_from_ns = now_ns
         elif self._outside_from_ns is None:
             self._outside_from_ns = self.start_ns
@@ -241,7 +256,7 @@ class StepClock:
         self._end_outside(asked_ns)
         self.start_ns, self._got_ns = asked_ns, got_ns
         self._is_open = True
-        self._close(end_ns)
+        self._close(end_ns, NOT_KNOWN)
         self.start_ns = self._last_ns = end_ns
 
     def enter_kind(self, name: str | None) -> int:
@@ -301,7 +316,7 @@ class StepClock:
 
     def captured_ns(self) -> list[int]:
         """Durations of the run of captured steps that ended last, the newest first."""
-        _, start, _, end, _, _, captured, _ = self._ring
+        _, start, _, end, _, _, captured, *_ = self._ring
         durations: list[int] = []
         for row in self._recent():
             if captured[row] != CAPTURED:
@@ -330,7 +345,7 @@ class StepClock:
         return taken
 
     def _uncaptured_ns(self, kind: int | None, count: int) -> list[int]:
-        _, start, _, end, _, kinds, captured, _ = self._ring
+        _, start, _, end, _, kinds, captured, *_ = self._ring
         durations: list[int] = []
         for row in self._recent():
             if not captured[row] and (kind is None or kinds[row] == kind):
@@ -344,7 +359,12 @@ class StepClock:
         written, capacity = self.written, self._capacity
         return (row % capacity for row in range(written - 1, max(-1, written - 1 - RECENT_STEPS), -1))
 
-    def _close(self, now_ns: int) -> None:
+    def _nodes_of(self, count: int) -> int:
+        """Nodes made since the last boundary, of a count of all; `NOT_KNOWN` where another thread's was read."""
+        before, self._nodes_before = self._nodes_before, count
+        return count - before if NOT_KNOWN < before <= count else NOT_KNOWN
+
+    def _close(self, now_ns: int, made: int) -> None:
         kind = self.kind if not self._kind_changes else self._longest_kind(now_ns)
         compile_ns = self._compile_ns(self.start_ns, now_ns) if self._compiles else 0
         written = self.written
@@ -352,7 +372,7 @@ class StepClock:
             self._lose()
         else:
             at = written % self._capacity
-            step, start, got, end, compiled, kinds, captured, elements = self._ring
+            step, start, got, end, compiled, kinds, captured, elements, nodes = self._ring
             step[at] = self._step
             start[at] = self.start_ns
             got[at] = self._got_ns
@@ -361,6 +381,7 @@ class StepClock:
             kinds[at] = kind
             captured[at] = self.captured
             elements[at] = self.elements
+            nodes[at] = made
             self.written = written + 1
         self._step += 1
         self._is_open = False

@@ -152,6 +152,13 @@ class JaxSession:
         self._has_memory_stats = bool(stats)
         return stats.get("bytes_in_use") if stats else None
 
+    def node_counter(self) -> None:
+        """JAX notes nothing for a backward pass: programs are compiled with theirs."""
+        return
+
+    def next_inputs(self, take: Callable[[object], None]) -> None:
+        """JAX does not tell of calls."""
+
     def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Listen to JAX's own compile events; a listener that cannot be removed is made deaf instead."""
         from jax import monitoring

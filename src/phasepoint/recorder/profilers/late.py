@@ -46,6 +46,12 @@ class _NoProfiler:
     def device_memory_bytes(self) -> int | None:
         return None
 
+    def node_counter(self) -> None:
+        return None
+
+    def next_inputs(self, take: Callable[[object], None]) -> None:
+        return None
+
 
 class _LateSession:
     """All but what stands here is that of the session which this one has become."""

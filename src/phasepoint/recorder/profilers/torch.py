@@ -36,6 +36,8 @@ from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
 from phasepoint.recorder.profilers.open_ranges import OpenRanges
+from phasepoint.recorder.profilers.torch_dynamo import before_compiling
+from phasepoint.recorder.profilers.torch_inputs import NextInputs
 from phasepoint.recorder.profilers.torch_layers import LayerEvents, UserProfiler
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import (
@@ -123,6 +125,7 @@ class TorchSession:
     def __init__(self, *, force_public: bool = False) -> None:
         self._user = UserProfiler()
         self._layers = LayerEvents()
+        self._inputs = NextInputs()
         self._ranges = OpenRanges()
         self._engine = _PublicEngine() if force_public else _choose_engine()
         self._thread: int | None = None
@@ -226,11 +229,21 @@ class TorchSession:
         torch = sys.modules["torch"]
         return int(torch.cuda.memory_allocated()) if torch.cuda.is_initialized() else None
 
+    def node_counter(self) -> Callable[[], int] | None:
+        """Autograd's own number of the next node, of the calling thread (private; 0.05 µs)."""
+        found: Callable[[], int] | None = getattr(sys.modules["torch"].autograd, "_get_sequence_nr", None)
+        return found
+
+    def next_inputs(self, take: Callable[[object], None]) -> None:
+        """The positional inputs of the model's next call; see `NextInputs`."""
+        self._inputs.wait(take)
+
     def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
         forget = when_imported("torch._dynamo.callback", watch.install)
-        return remove_all([forget, self._layers.watch(), watch.remove])
+        hooks = [before_compiling(self._layers.end), before_compiling(self._inputs.end)]
+        return remove_all([forget, *hooks, self._inputs.forget, watch.remove])
 
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
         """Call `before_start()` before any of torch's own profilers is prepared or started, on the thread that does."""

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from phasepoint.recorder.seam.import_watch import when_imported
+from phasepoint.recorder.profilers.torch_dynamo import has_compiled
 from phasepoint.recorder.seam.patch import patch_attribute
 from phasepoint.recorder.seam.session import Remove, remove_all
 
@@ -115,8 +115,6 @@ class UserProfiler:
 MARK = "phasepoint.layer#"
 """How the events' names begin: `phasepoint.layer#Net/encoder/0/linear1|Linear`."""
 
-_DYNAMO = "torch._dynamo.eval_frame"
-
 _Open = tuple[Any, Any]
 """A module whose forward pass is under way, and its event."""
 
@@ -137,17 +135,9 @@ class LayerEvents:
         self._event: Any = None
         self._is_paused = False
 
-    def watch(self) -> Remove:
-        """Take the marks out for good as soon as the job compiles something, until the returned function is called."""
-        removes: list[Remove] = []
-
-        def watch_dynamo() -> None:
-            context = getattr(sys.modules[_DYNAMO], "OptimizeContext", None)
-            if context is not None:
-                removes.append(patch_attribute(context, "__init__", self._wrap_compile))
-
-        removes.append(when_imported(_DYNAMO, watch_dynamo))
-        return remove_all(removes)
+    def end(self) -> None:
+        """Take the marks out for good: the job compiles something."""
+        self._end("the job uses torch.compile")
 
     def install(self) -> None:
         """Mark the forward passes that begin from now on, unless the job compiles or torch has no such hooks."""
@@ -155,8 +145,8 @@ class LayerEvents:
             self.remove()  # paused, and no module was called since
         if self.ended is not None:
             return
-        if _has_compiled():
-            self.ended = "the job uses torch.compile"
+        if has_compiled():
+            self.end()
             return
         hooks = sys.modules["torch.nn.modules.module"]
         self._event = getattr(sys.modules["torch"]._C._profiler, "_RecordFunctionFast", None)
@@ -194,13 +184,6 @@ class LayerEvents:
     def _end(self, why: str) -> None:
         self.ended = why
         self.remove()
-
-    def _wrap_compile(self, original: Any) -> Any:
-        def init_theirs(context: Any, *args: Any, **kwargs: Any) -> Any:
-            self._end("the job uses torch.compile")
-            return original(context, *args, **kwargs)
-
-        return init_theirs
 
     def _stack(self) -> list[_Open]:
         """Forward passes under way on this thread, outermost first; those of an earlier window are forgotten."""
@@ -251,13 +234,3 @@ class LayerEvents:
             caller = self._names[stack[-1][0]].rpartition("|")[0]
             self._names[module] = f"{caller}/{type(module).__name__}|{type(module).__name__}"
         return self._names[module]
-
-
-def _has_compiled() -> bool:
-    """Whether something was handed to Dynamo in this process before anybody watched."""
-    dynamo = sys.modules.get(_DYNAMO)
-    if dynamo is None:
-        return False
-    backends = getattr(dynamo, "cached_backends", None)
-    frames = getattr(sys.modules.get("torch._dynamo.convert_frame"), "FRAME_COUNTER", 0)
-    return backends is None or bool(frames) or any(callable(backend) for backend in backends.values())

@@ -190,6 +190,21 @@ class ProfilerSession(Protocol):
         """Memory in use on the first device; None where asking is not cheap or has no answer. Any thread."""
         ...
 
+    def node_counter(self) -> Callable[[], int] | None:
+        """What counts the operations that the calling thread has noted for backward passes; None where nothing does.
+
+        It is called at every step: it must take no longer than a reading of the clock.
+        """
+        ...
+
+    def next_inputs(self, take: Callable[[object], None]) -> None:
+        """Have `take` called once, with what the model is called with in the step that begins; the job's thread.
+
+        It must not raise, and keep nothing of it. The model is the one that was called first when this was asked for
+        the first time. Where the framework does not tell, nothing happens.
+        """
+        ...
+
     def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Call `on_compile` after tracing, lowering or compiling, on whatever thread did it.
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import median
 from phasepoint.phases.detection.result import Labelling
 from phasepoint.phases.detection.signals.batch_sizes import size_classes
 from phasepoint.phases.detection.signals.clock_labels import find_input_stalls, label_by_clock, one_phase
@@ -55,13 +56,19 @@ def _crowded(series: DistinctSteps) -> Floats:
 
 
 def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
-    """Sort of each step by what the job said of it, a hint, and by the size of its batch, `[n]`, from 0."""
+    """Sort of each step by what the job said of it, a hint, and by what it was given to do, `[n]`, from 0.
+
+    That is the size of its batch, and how many operations a backward pass was to follow.
+    """
     usable = ~compiles & (_crowded(series) <= CROWDED)
-    size = np.zeros(series.n_steps, np.int64)
-    for hint in range(-1, len(series.kinds)):
-        mine = series.kind == hint
-        size[mine] = size_classes(series.batch_elements[mine], values[mine], usable[mine])
-    return renumber(series.kind * (int(size.max()) + 1) + size)[1]
+    sort = renumber(series.kind)[1]
+    for sizes in (series.batch_elements, series.graph_nodes + 1):
+        size = np.zeros(series.n_steps, np.int64)
+        for number in range(int(sort.max()) + 1):
+            mine = sort == number
+            size[mine] = size_classes(sizes[mine], values[mine], usable[mine])
+        sort = renumber(sort * (int(size.max()) + 1) + size)[1]
+    return sort
 
 
 def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, plain: Bools) -> Floats:
@@ -80,14 +87,16 @@ def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | Non
     """Whether something other than the clock says that the job changed among these steps; None where nobody knows.
 
     They are of one size of batch, where sizes are known at all; their first ones may compile for that size. A framework
-    that compiles tells of every new program.
+    that compiles tells of every new program; another one may tell how many operations a backward pass is to follow.
     """
     compiles = 2 * series.compile_ps[members] > series.dur_ps[members]
     seen = kind[members][(kind[members] >= 0) & ~compiles]
     if series.compile_ps[members][_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
         return True
     same_batch = (series.batch_elements[members] > 0).mean() >= _ALL
-    return False if series.compile_ps.any() or (same_batch and len(seen) >= _SEEN) else None
+    nodes = series.graph_nodes[members]
+    same_graph = nodes[0] > 0 and (nodes == median(nodes)).mean() >= _ALL
+    return False if series.compile_ps.any() or (same_batch and (same_graph or len(seen) >= _SEEN)) else None
 
 
 def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:

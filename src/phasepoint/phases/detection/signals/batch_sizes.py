@@ -1,4 +1,4 @@
-"""Steps told apart by how much their batches hold: what the job itself changed, known to the step.
+"""Steps told apart by how much they are given to do: what the job itself changed, known to the step.
 
 Its own file: it knows sizes, and every other signal knows times or ops.
 """
@@ -23,7 +23,7 @@ def size_classes(elements: Int64s, values: Floats, usable: Bools) -> Int64s:
     """Class of each step by its batch, `[n]`: 0 for the commonest size and what lasts as long as that.
 
     Args:
-        elements: numbers in each step's batch, 0 where that is not known.
+        elements: numbers in each step's batch, or another measure of the work, 0 where that is not known.
         values: log durations.
         usable: steps whose duration tells of the job (calm, not compiling).
     """
