@@ -86,6 +86,7 @@ def test_a_level_that_nothing_explains_is_no_phase_where_batches_and_ops_stayed_
     known = {"batch_elements": np.full(N, 4096)}
     assert len(detect_phases(table(dur_ms, crowded), ops).phases) > 1
     assert len(detect_phases(table(dur_ms, crowded, **known), ops).phases) == 1
+    assert len(detect_phases(table(dur_ms, crowded, **known, graph_nodes=np.full(N, 30))).phases) == 1
     seen = {"step": [100, 200, 300, 900, 1000, 1100], "op": ["mm"] * 3 + ["conv"] * 3}
     ops = pa.table({**seen, "count": 6 * [4], "self_ps": 6 * [MS]})
     assert len(detect_phases(table(dur_ms, crowded, **known), ops).phases) > 1
@@ -101,11 +102,12 @@ def test_calm_steps_stay_as_they_are_and_few_crowded_ones_change_nothing():
     assert len(calm_values(values[:0], crowded[:0], plain[:0], changes=None)) == 0
 
 
+@pytest.mark.parametrize("what", ["batch_elements", "graph_nodes"])
 @pytest.mark.parametrize("ratio", [1.15, 1.5])
-def test_steps_of_another_size_of_batch_are_known_to_the_step(ratio):
+def test_steps_that_have_more_to_do_are_known_to_the_step(ratio, what):
     inside = (np.arange(N) >= 700) & (np.arange(N) < 1400)
     dur_ms, crowded = beside(np.where(inside, 10.0 * ratio, 10.0), neighbour(2), 2)
-    sizes = {"batch_elements": np.where(inside, 6000, 4000)}
+    sizes = {what: np.where(inside, 6000, 4000)}
     for rows in (table(dur_ms, crowded, **sizes), table(np.where(inside, 10.0 * ratio, 10.0), **sizes)):
         result = detect_phases(rows)
         assert [(s.first_step, s.last_step) for s in result.segments] == [(0, 699), (700, 1399), (1400, N - 1)]

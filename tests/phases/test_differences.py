@@ -79,3 +79,14 @@ def test_stretches_that_return():
 def test_an_only_phase_has_nothing_to_differ_from():
     result, steps = run_of((300, 10.0))
     assert tell_differences(result, steps, NO_OPS) == {}
+
+
+def test_more_operations_on_the_same_batch():
+    result, steps = run_of((500, 10.0), (200, 14.0), batch=(1000, 1000))
+    more = steps.append_column("graph_nodes", pa.array([30] * 500 + [39] * 200, pa.int64()))
+    assert tell_differences(result, more, NO_OPS) == {1: "1.3 × the operations, 1.4 × as long, from step 500 on"}
+
+
+def test_damaged_sizes_beyond_what_a_float_holds():
+    result, steps = run_of((500, 10.0), (200, 20.0), batch=(2**62 + 1, 2**62 + 1))
+    assert tell_differences(result, steps, NO_OPS) == {1: "2.0 × as long, from step 500 on"}

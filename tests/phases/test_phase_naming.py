@@ -118,6 +118,15 @@ def test_return_period(starts, period):
     assert find_return_period(np.array(starts)) == period
 
 
+def test_steps_that_note_nothing_for_a_backward_pass_are_an_evaluation():
+    main, none = main_phase(graph_nodes=40), {"graph_nodes": 0, "median_ps": 40}
+    assert name_phases([main, phase(1, **none)])[1].name == "eval"
+    assert name_phases([main, phase(1, **none, updates=True)])[1].name != "eval"
+    assert name_phases([main_phase(graph_nodes=0), phase(1, **none)])[1].name != "eval"
+    assert name_phases([main_phase(), phase(1, **none)])[1].name != "eval"
+    assert name_phases([main, phase(1, median_ps=40)])[1].name != "eval"
+
+
 def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
     main = phase(
         0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, True)

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from phasepoint.recorder import record  # noqa: E402
 from phasepoint.recorder.profilers.torch import TorchSession  # noqa: E402
+from phasepoint.recorder.profilers.torch_dynamo import before_compiling  # noqa: E402
 from phasepoint.recorder.profilers.torch_layers import LayerEvents  # noqa: E402
 from phasepoint.sources.ingest.convert import convert_windows  # noqa: E402
 from phasepoint.stack import analyse  # noqa: E402
@@ -47,7 +48,7 @@ def names_of(work, layers=None):
 @pytest.fixture(autouse=True)
 def no_compiler(monkeypatch):
     """Whatever other tests compiled in this process."""
-    monkeypatch.setattr("phasepoint.recorder.profilers.torch_layers._has_compiled", lambda: False)
+    monkeypatch.setattr("phasepoint.recorder.profilers.torch_layers.has_compiled", lambda: False)
 
 
 def test_every_module_is_named_by_its_path_and_class():
@@ -119,7 +120,7 @@ def test_outside_windows_there_are_no_hooks():
 
 def test_a_job_that_compiles_is_left_alone():
     layers = LayerEvents()
-    remove = layers.watch()
+    remove = before_compiling(layers.end)
     try:
         layers.install()
         assert torch.nn.modules.module._has_any_global_hook()

@@ -4,10 +4,14 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_run import EVIL, WINDOW_STEPS, WINDOWS, step_rows
+from made_run import EVIL, START_NS, WINDOW_STEPS, WINDOWS, run_tables, step_rows
 
+from phasepoint.core.tables import table_from_rows
 from phasepoint.core.units import PS_PER_MS
+from phasepoint.findings import summarize_run
 from phasepoint.report.export.chrome import chrome_trace, microseconds
+from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.timeline import build_timeline
 
 
 @given(st.integers(-(2**70), 2**70))
@@ -95,3 +99,18 @@ def test_only_known_kinds_of_event_with_all_their_fields(trace):
         assert event["ph"] in "XMCsf"
         assert {"ph", "pid", "tid", "name"} <= event.keys()
         assert event["ph"] == "M" or "ts" in event
+
+
+def test_a_window_said_to_hold_more_steps_than_memory_does(tmp_path):
+    tables = run_tables(step_rows())
+    tables["windows"][-1]["last_step"] = 2**62
+    create_run(tmp_path / "run", command=("python", "train.py"))
+    writer = open_shard(tmp_path / "run", 0, epoch_unix_ns=START_NS, clock=lambda: START_NS + 12 * 10**9)
+    for name, rows in tables.items():
+        writer.append(name, table_from_rows(name, rows))
+    writer.close()
+    run = open_run(tmp_path / "run")
+    summary = summarize_run(run)
+    text = "".join(chrome_trace(run, summary, build_timeline(run, summary)))
+    shown = _named(json.loads(text))["host 0: overview", "captured steps"]
+    assert [e["args"]["step"] for e in shown][-20:] == list(range(180, 200))

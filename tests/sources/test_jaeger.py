@@ -11,6 +11,7 @@ from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.events import layers
+from phasepoint.sources.ingest.trace_file import read_file
 from phasepoint.sources.tracing import forest
 from phasepoint.sources.tracing.jaeger import read_jaeger
 
@@ -244,6 +245,15 @@ def test_random_traces_match_the_oracle(made):
     total = capture.conversion.to_pylist()[0]
     assert total["events"] == len(made) == sum(a["events"] for a in capture.accounts.to_pylist())
     assert total["misnested_events"] == 0
+
+
+def test_a_trace_of_six_weeks_is_accounted_for(tmp_path):
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(document(span("early", 0, 5), span("late", 4_000_000 * US, 0))))
+    with read_file(file, "jaeger") as trace:
+        (step,) = trace.steps.to_pylist()
+        rows = [row for tables in trace.tables() for row in tables["breakdowns"].to_pylist()]
+    assert sum(row["wall_ps"] for row in rows) == step["dur_ps"] == 4 * 10**18
 
 
 @pytest.mark.data

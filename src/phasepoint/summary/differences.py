@@ -54,7 +54,7 @@ def _numbers(steps: pa.Table, name: str) -> Floats:
     """A column's numbers `[n_steps]`, NaN where they are not known."""
     if name not in steps.column_names:
         return np.full(steps.num_rows, np.nan)
-    return np.asarray(pc.cast(steps.column(name), pa.float64()).to_numpy(), np.float64)
+    return np.asarray(pc.cast(steps.column(name), pa.float64(), safe=False).to_numpy(), np.float64)
 
 
 def _usual(result: PhaseResult, values: Floats, phase: Phase) -> float:

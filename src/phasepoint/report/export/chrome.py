@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -136,10 +137,11 @@ _ROW_KINDS = {
 
 def _overview(run: Run, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
     tables = {name: run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
-    steps, first, last = run.table("steps", shard=shard.name), "first_step", "last_step"
-    captured = {step for row in tables["windows"].to_pylist() for step in range(row[first], row[last] + 1)}
-    is_captured = pc.is_in(steps.column("step"), pa.array(sorted(captured), pa.int64()))
-    tables["captured steps"] = steps.filter(is_captured)
+    steps = run.table("steps", shard=shard.name)
+    first, last = (tables["windows"].column(name).to_numpy() for name in ("first_step", "last_step"))
+    whole, step = first <= last, steps.column("step").to_numpy()
+    begun = np.searchsorted(np.sort(first[whole]), step, "right")
+    tables["captured steps"] = steps.filter(pa.array(begun > np.searchsorted(np.sort(last[whole]), step, "left")))
     for name, kind in _ROW_KINDS.items():
         track = _overview_track(process, name)
         for row in _rows(tables[name]):

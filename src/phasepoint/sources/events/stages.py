@@ -43,8 +43,9 @@ FORWARD = STAGES.index("forward")
 
 _HOST = N_BUSY  # the categories of a pause: host, then idle
 _NONE = N_STAGES - 1  # no stage
-_FIRST_PS, _LAST_PS = np.iinfo(np.int64).min // 4, np.iinfo(np.int64).max // 4
-"""Before and after all times. A choice: sums of a few of them fit into int64."""
+_LAST_PS = int(np.iinfo(np.int64).max)
+_FIRST_PS = -_LAST_PS
+"""Before and after all times."""
 
 
 class Worker(Protocol):
