@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 BACK_TO_BACK = """
 import sys, torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from phasepoint.recorder.profilers.torch import TorchSession
+from phasepoint.recorder.profilers.torch.session import TorchSession
 from phasepoint.recorder.seam.session import ProfilerBusyError
 
 net = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)])
@@ -57,7 +57,7 @@ def test_a_capture_waits_for_the_ranges_that_the_one_before_saw_begin():
 def test_ranges_are_looked_at_during_captures_alone():
     import torch
 
-    from phasepoint.recorder.profilers.open_ranges import OpenRanges
+    from phasepoint.recorder.profilers.torch.open_ranges import OpenRanges
 
     kind = torch.autograd.profiler.record_function
     own = (kind.__enter__, kind.__exit__)
@@ -77,7 +77,7 @@ def test_ranges_are_looked_at_during_captures_alone():
 def test_a_range_that_is_never_left_is_forgotten_with_its_object():
     import torch
 
-    from phasepoint.recorder.profilers.open_ranges import OpenRanges
+    from phasepoint.recorder.profilers.torch.open_ranges import OpenRanges
 
     ranges = OpenRanges()
     ranges.capture_begins()
@@ -94,7 +94,7 @@ def test_a_range_that_is_never_left_is_forgotten_with_its_object():
 def test_no_capture_begins_in_a_backward_pass():
     import torch
 
-    from phasepoint.recorder.profilers.torch import TorchSession
+    from phasepoint.recorder.profilers.torch.session import TorchSession
     from phasepoint.recorder.seam.session import ProfilerBusyError
 
     session, told = TorchSession(), []

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from phasepoint.recorder.clock.batch_size import count_elements  # noqa: E402
-from phasepoint.recorder.profilers.torch_dynamo import before_compiling  # noqa: E402
-from phasepoint.recorder.profilers.torch_inputs import MOST_CALLS, NextInputs  # noqa: E402
+from phasepoint.recorder.profilers.torch.dynamo import before_compiling  # noqa: E402
+from phasepoint.recorder.profilers.torch.inputs import MOST_CALLS, NextInputs  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture(autouse=True)
 def no_compiler(monkeypatch):
     """Whatever other tests compiled in this process."""
-    monkeypatch.setattr("phasepoint.recorder.profilers.torch_inputs.has_compiled", lambda: False)
+    monkeypatch.setattr("phasepoint.recorder.profilers.torch.inputs.has_compiled", lambda: False)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ STOPS = 40
 JOB = """
 import os, sys, threading
 import torch, torch._dynamo  # every optimizer imports it
-from phasepoint.recorder.profilers.torch import TorchSession
+from phasepoint.recorder.profilers.torch.session import TorchSession
 
 torch.set_num_threads(1)
 torch.manual_seed(0)

@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from phasepoint.recorder import record  # noqa: E402
-from phasepoint.recorder.profilers.torch import TorchSession  # noqa: E402
-from phasepoint.recorder.profilers.torch_dynamo import before_compiling  # noqa: E402
-from phasepoint.recorder.profilers.torch_layers import LayerEvents  # noqa: E402
+from phasepoint.recorder.profilers.torch.dynamo import before_compiling  # noqa: E402
+from phasepoint.recorder.profilers.torch.layers import LayerEvents  # noqa: E402
+from phasepoint.recorder.profilers.torch.session import TorchSession  # noqa: E402
 from phasepoint.sources.ingest.convert import convert_windows  # noqa: E402
 from phasepoint.stack import analyse  # noqa: E402
 from phasepoint.store import open_run  # noqa: E402
@@ -48,7 +48,7 @@ def names_of(work, layers=None):
 @pytest.fixture(autouse=True)
 def no_compiler(monkeypatch):
     """Whatever other tests compiled in this process."""
-    monkeypatch.setattr("phasepoint.recorder.profilers.torch_layers.has_compiled", lambda: False)
+    monkeypatch.setattr("phasepoint.recorder.profilers.torch.layers.has_compiled", lambda: False)
 
 
 def test_every_module_is_named_by_its_path_and_class():

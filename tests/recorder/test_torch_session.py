@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from phasepoint.core.errors import RecordError  # noqa: E402
-from phasepoint.recorder.profilers.torch import TorchSession, _saved_file  # noqa: E402
+from phasepoint.recorder.profilers.torch.session import TorchSession, _saved_file  # noqa: E402
 from phasepoint.recorder.seam.session import ProfilerBusyError  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:.*Profiler clears events.*")]

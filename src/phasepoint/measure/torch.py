@@ -34,7 +34,7 @@ class TorchInstrument:
     framework = "torch"
 
     def __init__(self, *, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
-        from phasepoint.recorder.profilers.torch import TorchSession
+        from phasepoint.recorder.profilers.torch.session import TorchSession
 
         self._session = TorchSession()
         self._names = LayerNames()

@@ -181,7 +181,7 @@ def _jax_session() -> ProfilerSession:
 
 
 def _torch_session() -> ProfilerSession:
-    from phasepoint.recorder.profilers.torch import TorchSession
+    from phasepoint.recorder.profilers.torch.session import TorchSession
 
     return TorchSession()
 

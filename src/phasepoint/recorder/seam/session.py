@@ -1,7 +1,7 @@
 """What the recorder asks of a framework: one profiler session, and the few facts it cannot see by itself.
 
-`recorder/profilers/jax.py` and `recorder/profilers/torch.py` implement `ProfilerSession`; nothing else in the recorder
-names a framework. Every method is called on the job's thread unless it says otherwise, and may raise: the
+`recorder/profilers/jax.py` and `recorder/profilers/torch/session.py` implement `ProfilerSession`; nothing else in the
+recorder names a framework. Every method is called on the job's thread unless it says otherwise, and may raise: the
 recorder's guard keeps what it raises away from the job.
 """
 

@@ -38,7 +38,7 @@ MEMORY = 0.7
 
 FIXED_PS = 20 * PS_PER_MS
 """Cost of a window of no length, where it was not seen: assumed, above the 2–6 ms of small windows on 2 cores
-(`recorder/profilers/jax.py`, `recorder/profilers/torch.py`)."""
+(`recorder/profilers/jax.py`, `recorder/profilers/torch/session.py`)."""
 
 FIRST_BYTES_PER_S = 100e6
 """Bytes of capture in a second of the first window, at worst: assumed, 300,000 ops of PyTorch a second at 330 bytes."""

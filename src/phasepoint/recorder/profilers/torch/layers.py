@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from phasepoint.recorder.profilers.torch_dynamo import has_compiled
+from phasepoint.recorder.profilers.torch.dynamo import has_compiled
 from phasepoint.recorder.seam.patch import patch_attribute
 from phasepoint.recorder.seam.session import Remove, remove_all
 

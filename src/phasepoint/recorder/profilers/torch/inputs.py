@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from phasepoint.recorder.profilers.torch_dynamo import has_compiled
+from phasepoint.recorder.profilers.torch.dynamo import has_compiled
 
 MOST_CALLS = 8
 """Calls of other modules after which the hook gives up until it is asked for again."""

@@ -35,10 +35,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from phasepoint.core.errors import RecordError
-from phasepoint.recorder.profilers.open_ranges import OpenRanges
-from phasepoint.recorder.profilers.torch_dynamo import before_compiling
-from phasepoint.recorder.profilers.torch_inputs import NextInputs
-from phasepoint.recorder.profilers.torch_layers import LayerEvents, UserProfiler
+from phasepoint.recorder.profilers.torch.dynamo import before_compiling
+from phasepoint.recorder.profilers.torch.inputs import NextInputs
+from phasepoint.recorder.profilers.torch.layers import LayerEvents, UserProfiler
+from phasepoint.recorder.profilers.torch.open_ranges import OpenRanges
 from phasepoint.recorder.seam.import_watch import when_imported
 from phasepoint.recorder.seam.session import (
     CaptureFormat,
