@@ -113,4 +113,6 @@ def test_a_window_said_to_hold_more_steps_than_memory_does(tmp_path):
     summary = summarize_run(run)
     text = "".join(chrome_trace(run, summary, build_timeline(run, summary)))
     shown = _named(json.loads(text))["host 0: overview", "captured steps"]
-    assert [e["args"]["step"] for e in shown][-20:] == list(range(180, 200))
+    assert [e["args"]["step"] for e in shown] == [s for w in WINDOWS[:-1] for s in range(w, w + WINDOW_STEPS)] + list(
+        range(WINDOWS[-1], 200)
+    )
