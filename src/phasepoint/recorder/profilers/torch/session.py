@@ -382,7 +382,8 @@ def _describe(compile_id: str) -> CompiledProgram:
     numbered = _COMPILE_ID.search(compile_id)
     again = int(numbered[1]) > 0 if numbered else None
     metrics: list[Any] = getattr(sys.modules.get("torch._dynamo.utils"), "get_compilation_metrics", list)()
-    mine = [one for one in metrics if str(getattr(one, "compile_id", None)) == compile_id]
+    # The newest first: after `torch.compiler.reset()` numbers are given anew.
+    mine = [one for one in reversed(metrics) if str(getattr(one, "compile_id", None)) == compile_id]
     name = next((one.co_name for one in mine if getattr(one, "co_name", None)), None)
     why = next((one.recompile_reason for one in mine if getattr(one, "recompile_reason", None)), None)
     # `0/0: tensor 'x' size mismatch …`, a line for each earlier compilation that did not fit; the last one comes first
