@@ -30,7 +30,7 @@ _FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "
 _NEVER_SERVING = frozenset({"constant", "parameter", "tuple"})
 """Opcodes whose values are not made for whoever reads them."""
 
-_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/]|[\\/]optimizers?\.py$")
+_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/](?!losses[\\/])|[\\/]optimizers?\.py$")
 _OPTIMIZER_SCOPE = re.compile(r"(?:^|[/(])(?:optimizer|optax|apply_updates|apply_gradients|update(?:_params)?)(?=[/)])")
 """Files and scopes that update parameters, whoever calls them."""
 
