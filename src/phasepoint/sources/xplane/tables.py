@@ -338,11 +338,11 @@ def _staged_calls(described: Described, calls: Int64s) -> tuple[Int64s, Int64s, 
     events = described.events
     programs: defaultdict[int | None, set[str | None]] = defaultdict(set)
     for kind, direction, category in zip(events.kinds, described.direction, described.category, strict=True):
-        if kind.level in ("op", "kernel") and category in _BUSY:
+        if kind.level in ("op", "kernel") and category in _BUSY and kind.program is not None:
             programs[kind.program].add(direction)
     of_call: defaultdict[int, set[str | None]] = defaultdict(set)
     for call, launched in calls.tolist():
-        of_call[call] |= programs[events.kinds[events.kind[launched]].program]
+        of_call[call] |= programs[events.kinds[events.kind[launched]].program]  # what has no program adds nothing
     stage = {call: STAGES.index(one) for call, (one, *more) in of_call.items() if one in STAGES and not more}
     rows, codes = (np.fromiter(values, np.int64, len(stage)) for values in (stage, stage.values()))
     return MARK_CODE + codes, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows]
