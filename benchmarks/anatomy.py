@@ -8,7 +8,8 @@ marks stand in the captured steps. A JAX job calls three compiled functions, for
 tells the ends of ops that it hands to others late. Compared are, in shares of the steps' time:
 
 - `wall`: the mark's length, as far as it lies in its step, against the anatomy's pass with the waits in its midst;
-- `work`: operators' time inside the mark, counted from the spans one by one, against the pass alone.
+- `work` (PyTorch, whose operators run one by one here): operators' time inside the mark, counted from the spans one by
+  one, against the pass alone.
 
 Beside the largest difference of all captured steps together stand, without being judged: that of the median step, for
 a mark of a millisecond that waits for a core is as long as the wait; `edges`, the most that any pass's marks have
@@ -208,11 +209,12 @@ def _compare(job: str, out: str, alone: dict[str, dict[str, float]]) -> list[dic
         told[step, "work", row["stage"]] += row["wall_ps"] * is_work
     if not steps_ps:
         raise SystemExit(f"{job}: no window was captured; give it more --steps")
-    _, net, way = job.split("/")
+    framework, net, way = job.split("/")
+    compared = ("wall", "work") if framework == "torch" else ("wall",)
     marked = _marks(run, steps_ps)
     if way != "fused":
         alone[net] = {name: _share(marked, steps_ps, "wall", name) for name in PASSES}
-        return [_row(job, what, told, marked, steps_ps) for what in ("wall", "work")]
+        return [_row(job, what, told, marked, steps_ps) for what in compared]
     if net not in alone:
         return []
     row = _row(job, "wall", told, told, steps_ps) | {"marked": alone[net]}
