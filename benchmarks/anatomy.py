@@ -4,11 +4,17 @@
 
 A PyTorch job has `record_function` around forward (with the loss), backward and the optimizer (with `zero_grad`); the
 marks stand in the captured steps. A JAX job calls three compiled functions, forward (which gives what backward needs,
-`jax.vjp`), backward and update, and times each by the clock, waiting for its end; XLA has one thread, for it tells the
-ends of ops that it hands to others late. Compared are, in shares of the steps' time:
+`jax.vjp`), backward and update, each in a `TraceAnnotation` in which it waits for its end; XLA has one thread, for it
+tells the ends of ops that it hands to others late. Compared are, in shares of the steps' time:
 
-- `wall`: the pass by the mark's own clock against the anatomy's pass with the waits in its midst;
-- `work` (PyTorch): operators' time inside the mark, counted from the spans one by one, against the pass alone.
+- `wall`: the mark's length, as far as it lies in its step, against the anatomy's pass with the waits in its midst;
+- `work` (PyTorch, whose operators run one by one here): operators' time inside the mark, counted from the spans one by
+  one, against the pass alone.
+
+Beside the largest difference of all captured steps together stand, without being judged: that of the median step, for
+a mark of a millisecond that waits for a core is as long as the wait; `edges`, the most that any pass's marks have
+before the first and behind the last event in them, when the trace shows nothing at all; and `own`, the length of an
+empty mark times the most that a pass has, which is part of the edges: it is the mark's own cost.
 
 `jax/…/fused` is the same network as one compiled function; the parts of the job of three functions, timed apart, are
 its marks. It is no like for like: XLA fuses across passes and keeps what it wants, so this informs and is not judged.
@@ -19,6 +25,7 @@ import datetime
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,6 +34,7 @@ from pathlib import Path
 
 PASSES = ("forward", "backward", "optimizer")
 AIM = 0.03  # of the step's time
+TIMES = ("start_ps", "dur_ps", "self_ps")
 
 TORCH = """
 import sys, torch, torch.nn as nn
@@ -52,6 +60,8 @@ else:
     model, x = nn.Sequential(*inner, nn.Linear(width, 10)), torch.randn(32, width)
 optimizer, loss_of = torch.optim.Adam(model.parameters(), 1e-3), nn.CrossEntropyLoss()
 def step():
+    with mark("empty"):
+        pass
     with mark("hand_forward"):
         loss = loss_of(model(x), y)
     with mark("hand_optimizer"):
@@ -63,7 +73,8 @@ def step():
 """
 
 JAX = """
-import sys, time, json, jax, jax.numpy as jnp, optax
+import sys, jax, jax.numpy as jnp, optax
+from jax.profiler import TraceAnnotation as mark
 net, way, out, steps = sys.argv[1:4] + [int(sys.argv[4])]
 keys = iter(jax.random.split(jax.random.PRNGKey(0), 64))
 def dense(i, o):
@@ -112,25 +123,21 @@ forward = jax.jit(lambda p: jax.vjp(loss_of, p))
 backward = jax.jit(lambda pull: pull(jnp.float32(1))[0])
 update = jax.jit(update_of)
 fused = jax.jit(lambda p, s: update_of(p, s, jax.grad(loss_of)(p)))
-spent = {"forward": 0.0, "backward": 0.0, "optimizer": 0.0}
 def timed(name, call, *given):
-    begin = time.perf_counter()
-    found = jax.block_until_ready(call(*given))
-    spent[name] += time.perf_counter() - begin
-    return found
+    with mark("hand_" + name):
+        return jax.block_until_ready(call(*given))
 def step():
     global params, state
     if way == "fused":
         params, state = jax.block_until_ready(fused(params, state))
         return
+    with mark("empty"):
+        pass
     loss, pull = timed("forward", forward, params)
     gradient = timed("backward", backward, pull)
     params, state = timed("optimizer", update, params, state, gradient)
-def tell():
-    print("SPENT", json.dumps(spent))
 for _ in range(3):
     step()
-spent = dict.fromkeys(spent, 0.0)
 """
 
 LOOP = """
@@ -143,8 +150,6 @@ else:
     with phasepoint.record(out, budget=None) as run:
         for _ in run.steps(range(steps)):
             step()
-if "tell" in globals():
-    tell()
 """
 
 JOBS = [f"torch/{net}/{way}" for net in ("cnn", "transformer", "mlp", "mlp-small") for way in ("lines", "zero")]
@@ -158,17 +163,15 @@ def main() -> None:
     arguments.add_argument("--json", type=Path)
     given = arguments.parse_args()
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {datetime.date.today()}")
-    print("| job | captured steps | | forward | backward | optimizer | largest difference |")
-    print("|---|--:|---|--:|--:|--:|--:|")
+    print("| job | steps | | forward | backward | optimizer | largest difference | median step's | edges | own |")
+    print("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|")
     rows, alone = [], {}
     for job in given.jobs:
         for row in measure(job, given.steps, alone):
             rows.append(row)
             cells = [f"{100 * row['told'][name]:.1f} ({100 * row['marked'][name]:.1f}) %" for name in PASSES]
-            print(
-                f"| {job} | {row['steps']} | {row['what']} | {' | '.join(cells)} | {100 * row['worst']:.1f} % |",
-                flush=True,
-            )
+            cells += [f"{100 * row[name]:.1f} %" for name in ("worst", "median", "edges", "own")]
+            print(f"| {job} | {row['steps']} | {row['what']} | {' | '.join(cells)} |", flush=True)
     judged = [row for row in rows if not row["job"].endswith("fused")]
     within = sum(row["worst"] <= AIM for row in judged)
     print(f"\ntold (marked); {within} of {len(judged)} within {100 * AIM:.0f} % of the step's time")
@@ -189,64 +192,81 @@ def measure(job: str, steps: int, alone: dict[str, dict[str, float]]) -> list[di
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | flags)
         if done.returncode:
             raise SystemExit(f"{job}: {done.stderr[-2000:]}")
-        return _compare(job, out, done.stdout, alone)
+        return _compare(job, out, alone)
 
 
-def _compare(job: str, out: str, printed: str, alone: dict[str, dict[str, float]]) -> list[dict[str, object]]:
+def _compare(job: str, out: str, alone: dict[str, dict[str, float]]) -> list[dict[str, object]]:
     from phasepoint import open_run
     from phasepoint.sources.ingest.convert import convert_windows
 
     convert_windows(out)
     run = open_run(out)
-    told = defaultdict(int)
+    told, steps_ps = defaultdict(int), defaultdict(int)
     for row in run.table("stages").to_pylist():
-        told[row["stage"], row["category"] in ("compute", "data_movement")] += row["wall_ps"]
-    steps_ps = sum(told.values())
+        step, is_work = (row["window"], row["step"]), row["category"] in ("compute", "data_movement")
+        steps_ps[step] += row["wall_ps"]
+        told[step, "wall", row["stage"]] += row["wall_ps"]
+        told[step, "work", row["stage"]] += row["wall_ps"] * is_work
     if not steps_ps:
         raise SystemExit(f"{job}: no window was captured; give it more --steps")
-    seen = {(row["window"], row["step"]) for row in run.table("breakdowns").to_pylist()}
-    work = {name: told[name, True] / steps_ps for name in PASSES}
-    wall = {name: (told[name, True] + told[name, False]) / steps_ps for name in PASSES}
-    if job.startswith("torch"):
-        marks_ps, ops_ps = _marks(run, seen)
-        pairs = [("wall", wall, marks_ps), ("work", work, ops_ps)]
-        return [_row(job, len(seen), what, of, {k: v / steps_ps for k, v in ps.items()}) for what, of, ps in pairs]
-    net = job.split("/")[1]
-    if job.endswith("fused"):
-        return [_row(job, len(seen), "wall", wall, alone[net])] if net in alone else []
-    spent = json.loads(printed.partition("SPENT ")[2])
-    dur_ps = sum(run.table("steps").column("dur_ps").to_pylist())
-    marked = {name: spent[name] * 1e12 / dur_ps for name in PASSES}
-    alone[net] = marked
-    return [_row(job, len(seen), "wall", wall, marked)]
+    framework, net, way = job.split("/")
+    compared = ("wall", "work") if framework == "torch" else ("wall",)
+    marked = _marks(run, steps_ps)
+    if way != "fused":
+        alone[net] = {name: _share(marked, steps_ps, "wall", name) for name in PASSES}
+        return [_row(job, what, told, marked, steps_ps) for what in compared]
+    if net not in alone:
+        return []
+    row = _row(job, "wall", told, told, steps_ps) | {"marked": alone[net]}
+    return [row | {"worst": max(abs(row["told"][name] - alone[net][name]) for name in PASSES)}]
 
 
-def _marks(run, seen) -> tuple[dict[str, int], dict[str, int]]:
-    """Of the captured steps: the marks' durations, and the time in which any operator works inside them, ps."""
-    spans = run.table("spans").select(["window", "step", "name", "device", "category", "start_ps", "dur_ps", "self_ps"])
-    marks, ops = defaultdict(list), defaultdict(list)
-    for span in spans.to_pylist():
-        if span["name"].startswith("hand_") and (span["window"], span["step"]) in seen:
-            marks[span["window"]].append((span["start_ps"], span["start_ps"] + span["dur_ps"], span["name"][5:]))
-        elif span["device"] != "host" and span["category"] in ("compute", "data_movement"):
-            ops[span["window"]].append((span["start_ps"], span["self_ps"]))
-    length, works = defaultdict(int), defaultdict(int)
-    for window, placed in marks.items():
-        for begin, end, name in placed:
-            length[name] += end - begin
-            works[name] += sum(self_ps for start, self_ps in ops[window] if begin <= start < end)
-    return length, works
+def _marks(run, steps_ps):
+    """By captured step and pass, in ps: `wall`, the marks' length; `work`, the time in which any operator works inside
+    them; `edges`, that before the first and behind the last event inside; `own`, what empty marks would take."""
+    spans = run.table("spans").select(["window", "step", "name", "device", "level", "category", *TIMES]).to_pylist()
+    marked, empty, ends, inside = defaultdict(int), [], {}, defaultdict(list)
+    for span in spans:
+        step, start_ps, dur_ps = (span["window"], span["step"]), span["start_ps"], span["dur_ps"]
+        if span["level"] == "model":
+            ends[step] = start_ps + dur_ps
+        elif span["name"] == "empty":
+            empty.append(dur_ps)
+        elif not span["name"].startswith("hand_"):
+            is_work = span["device"] != "host" and span["category"] in ("compute", "data_movement")
+            inside[span["window"]].append((start_ps, start_ps + dur_ps, span["self_ps"] * is_work))
+    for span in spans:
+        step, begin, name = (span["window"], span["step"]), span["start_ps"], span["name"].removeprefix("hand_")
+        if name == span["name"] or step not in steps_ps:
+            continue
+        end = min(begin + span["dur_ps"], ends[step])
+        events = [one for one in inside[span["window"]] if begin <= one[0] < end]
+        first, last = min([one[0] for one in events] or [end]), max([one[1] for one in events] or [end])
+        marked[step, "wall", name] += end - begin
+        marked[step, "work", name] += sum(self_ps for *_, self_ps in events)
+        marked[step, "edges", name] += first - begin + max(end - last, 0)
+        marked[step, "own", name] += int(statistics.median(empty))
+    return marked
 
 
-def _row(job: str, steps: int, what: str, told: dict[str, float], marked: dict[str, float]) -> dict[str, object]:
-    worst = max(abs(told[name] - marked[name]) for name in PASSES)
+def _share(ps, steps_ps, what: str, name: str) -> float:
+    return sum(ps[step, what, name] for step in steps_ps) / sum(steps_ps.values())
+
+
+def _row(job: str, what: str, told, marked, steps_ps) -> dict[str, object]:
+    shares = [{name: _share(ps, steps_ps, what, name) for name in PASSES} for ps in (told, marked)]
+    apart = [
+        [(told[step, what, name] - marked[step, what, name]) / ps for step, ps in steps_ps.items()] for name in PASSES
+    ]
     return {
         "job": job,
-        "steps": steps,
+        "steps": len(steps_ps),
         "what": what,
-        "told": told,
-        "marked": {k: marked[k] for k in PASSES},
-        "worst": worst,
+        "told": shares[0],
+        "marked": shares[1],
+        "worst": max(abs(shares[0][name] - shares[1][name]) for name in PASSES),
+        "median": max(abs(statistics.median(one)) for one in apart),
+        **{key: max(_share(marked, steps_ps, key, name) for name in PASSES) for key in ("edges", "own")},
     }
 
 

@@ -431,8 +431,10 @@ def test_what_reads_a_gradient_is_the_optimizers_and_what_has_no_name_serves_its
     named(builder.add(entry, "multiply", (8,), [turned], name="forward"), "jit(step)/jvp(M)/mul")
     gradient = named(builder.add(entry, "multiply", (8,), [given], name="gradient"), "jit(step)/transpose(jvp(M))/mul")
     scaled = named(builder.add(entry, "multiply", (8,), [gradient], name="scaled"), "jit(step)/mul")
+    builder.add(entry, "copy", (8,), [gradient], name="kept")
     named(builder.add(entry, "add", (8,), [plain, scaled], name="updated"), "jit(step)/add")
     named(builder.add(entry, "sqrt", (8,), [given], name="moment"), "jit(step)/sqrt", "/x/optax/_src/transform.py")
+    named(builder.add(entry, "log", (8,), [given], name="loss"), "jit(step)/log", "/x/optax/losses/_classification.py")
     assert directions(builder) == {
         "given": None,
         "plain": None,
@@ -440,8 +442,10 @@ def test_what_reads_a_gradient_is_the_optimizers_and_what_has_no_name_serves_its
         "forward": "forward",
         "gradient": "backward",
         "scaled": "optimizer",
+        "kept": "backward",
         "updated": "optimizer",
         "moment": "optimizer",
+        "loss": None,
     }
 
 

@@ -124,3 +124,23 @@ def test_steps_that_have_more_to_do_are_known_to_the_step(ratio, what):
 def test_sizes_that_are_no_change_of_the_job_make_no_phase(sizes):
     dur_ms = 10 * np.random.default_rng(1).lognormal(0, 0.03, N)
     assert len(detect_phases(table(dur_ms, batch_elements=sizes)).phases) == 1
+
+
+@pytest.mark.parametrize("what", ["batch_elements", "graph_nodes"])
+def test_where_no_step_is_calm_what_steps_are_given_to_do_tells_them_apart(what):
+    inside = np.arange(N) >= 700
+    dur_ms = 50 * np.random.default_rng(3).lognormal(0, 0.5, N)  # as long in both: the neighbours decide
+    sizes = np.where(inside, 5400, 4000)
+    sizes[:3] = 0 if what == "batch_elements" else -1
+    result = detect_phases(table(dur_ms, np.full(N, 0.7), **{what: sizes}))
+    assert [(s.first_step, s.last_step) for s in result.segments] == [(0, 699), (700, N - 1)]
+    nearly = np.where(inside, 4100, 4000)
+    assert len(detect_phases(table(dur_ms, np.full(N, 0.7), **{what: nearly})).phases) == 1
+
+
+def test_few_steps_that_neighbours_held_up_are_one_phase_where_the_work_is_known_to_be_the_same():
+    dur_ms = np.where(np.arange(30) < 12, 20.0, 450.0) * np.random.default_rng(4).lognormal(0, 0.05, 30)
+    crowded = np.full(30, 0.7)
+    known = {"batch_elements": np.full(30, 4000), "graph_nodes": np.array([-1] + [9] * 29)}
+    assert len(detect_phases(table(dur_ms, crowded)).phases) == 2
+    assert len(detect_phases(table(dur_ms, crowded, **known)).phases) == 1

@@ -11,6 +11,7 @@ from phasepoint.recorder import record  # noqa: E402
 from phasepoint.recorder.profilers.torch.dynamo import before_compiling  # noqa: E402
 from phasepoint.recorder.profilers.torch.layers import LayerEvents  # noqa: E402
 from phasepoint.recorder.profilers.torch.session import TorchSession  # noqa: E402
+from phasepoint.sources.chrome.reader import read_kineto  # noqa: E402
 from phasepoint.sources.ingest.convert import convert_windows  # noqa: E402
 from phasepoint.stack import analyse  # noqa: E402
 from phasepoint.store import open_run  # noqa: E402
@@ -182,3 +183,22 @@ def test_a_recorded_job_has_layers_in_every_window_and_the_same_result(tmp_path)
     assert set(rows) == {*linears, "Sequential", "Sequential/0", "Sequential/1", "Sequential/2"}
     assert rows["Sequential/0/lin"]["type"] == "Linear"
     assert rows["Sequential/0"]["type"] == "Block"
+
+
+def test_a_backward_pass_is_marked_from_its_call_to_its_return():
+    net, session = network(), TorchSession()
+    original = torch.autograd.backward
+    session._layers = LayerEvents()
+    session.start(with_programs=False)
+    net(torch.ones(2, 8)).sum().backward()
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.ones(1).backward()
+    data = session.stop()()
+    assert torch.autograd.backward is original
+    events = [e for e in json.loads(data)["traceEvents"] if e.get("ph") == "X"]
+    first, _failed = (e for e in events if e["name"] == "phasepoint.backward")
+    inside = [e["name"] for e in events if first["ts"] <= e["ts"] < first["ts"] + first["dur"]]
+    assert "aten::ones_like" in inside
+    assert any(name.startswith("autograd::engine::evaluate_function") for name in inside)
+    read = read_kineto(data, window=0).spans.to_pylist()
+    assert {s["direction"] for s in read if s["name"] == "aten::ones_like"} == {"backward"}

@@ -163,7 +163,7 @@ def _tell(active, device):
         if not (on_device or span["device"] == "host") or span["level"] == "model":
             continue
         waits = span["device"] == "host" and (
-            (span["level"] == "runtime" and is_wait(span["name"])) or span["name"].startswith("phasepoint.layer#")
+            (span["level"] == "runtime" and is_wait(span["name"])) or span["name"].startswith("phasepoint.")
         )
         if on_device and span["category"] != "host":
             work.append((CATEGORIES.index(span["category"]), STAGES.index(stage) if stage else len(STAGES)))
@@ -202,6 +202,7 @@ def made_trace(drawn):
             "input": [event("enumerate(DataLoader)#x", "user_annotation", start, dur, tid=thread)],
             "plain": [event("aten::relu", "cpu_op", start, dur, tid=thread)],
             "mark": [event("phasepoint.layer#Net|1", "user_annotation", start, dur, tid=thread)],
+            "whole": [event("phasepoint.backward", "user_annotation", start, dur, tid=thread)],
             "wait": [event("cudaStreamSynchronize", "cuda_runtime", start, dur, tid=thread)],
             "kernel": [launch(max(start - 3, 0), i, tid=thread), event("gemm", "kernel", start, dur, tid=7, **linked)],
             "copy": [event("Memcpy HtoD (a)", "gpu_memcpy", start, dur, tid=7, **linked)],
@@ -210,7 +211,7 @@ def made_trace(drawn):
     return made + [event(f"ProfilerStep#{k}", "user_annotation", 40 * k, 40, tid=9) for k in range(6)]
 
 
-_WHATS = ["forward", "backward", "optimizer", "input", "plain", "mark", "wait", "kernel", "copy", "nccl"]
+_WHATS = ["forward", "backward", "optimizer", "input", "plain", "mark", "whole", "wait", "kernel", "copy", "nccl"]
 
 
 @given(

@@ -144,6 +144,36 @@ def test_gpu_breakdown_sees_the_wall_not_the_launch():
     assert {s["name"] for s in kernels} == {"nvjet_hsh", "MemcpyH2D", "ncclDevKernel_AllReduce"}
 
 
+def test_a_call_has_the_stage_of_the_program_that_it_launches():
+    """The third launches a program of two stages; a call of another thread launches nothing."""
+    space = new_space()
+    host, gpu = PlaneBuilder(space, "/host:CPU"), PlaneBuilder(space, "/device:GPU:0")
+    host.event("python", "phasepoint.step", 0, 200 * US, step_num=0)
+    host.event("other", "PjitFunction(g)", 52 * US, 2 * US)
+    op_names = {"forward": "jit(f)/jvp(M)/mul", "backward": "jit(f)/transpose(jvp(M))/mul"}
+    launched = [(0, 1, ["forward"]), (60, 2, ["backward"]), (120, 3, ["forward", "backward"])]
+    for begin, program, stages in launched:
+        host.event("python", "PjitFunction(<lambda>)", begin * US, 10 * US)
+        host.event("python", "PjitFunction(<lambda>)", begin * US, 9 * US)
+        for i, stage in enumerate(stages):
+            run = {"correlation_id": 10 * program + i, "device_id": 0}
+            host.event("python", "cuLaunchKernel", (begin + 2 + 3 * i) * US, 2 * US, **run)
+            named = {"hlo_op": f"fusion.{program}{i}", "program_id": program, "of_metadata": {"tf_op": op_names[stage]}}
+            gpu.event("Stream #1", f"kernel_{stage}", (begin + 30 + 10 * i) * US, 10 * US, **run, **named)
+    capture = read(space)
+    found = {(row["category"], row["stage"]): row["wall_ps"] / US for row in capture.stages.to_pylist()}
+    assert found == {
+        ("compute", "forward"): 20,
+        ("compute", "backward"): 20,
+        ("host", "forward"): 10,
+        ("idle", "forward"): 20,
+        ("host", "backward"): 10,
+        ("idle", "backward"): 20,
+        ("host", None): 12,
+        ("idle", None): 18 + 20 + 20 + 30,
+    }
+
+
 def test_an_asynchronous_op_lasts_until_its_completion_is_announced():
     space = new_space()
     cpu = PlaneBuilder(space, "/host:CPU")

@@ -30,7 +30,7 @@ _FUNCTION_WRAPPERS = frozenset({"jit", "pjit", "pmap", "xla_call", "xla_pmap", "
 _NEVER_SERVING = frozenset({"constant", "parameter", "tuple"})
 """Opcodes whose values are not made for whoever reads them."""
 
-_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/]|[\\/]optimizers?\.py$")
+_OPTIMIZER_FILE = re.compile(r"[\\/](?:optax|optimizers?)[\\/](?!losses[\\/])|[\\/]optimizers?\.py$")
 _OPTIMIZER_SCOPE = re.compile(r"(?:^|[/(])(?:optimizer|optax|apply_updates|apply_gradients|update(?:_params)?)(?=[/)])")
 """Files and scopes that update parameters, whoever calls them."""
 
@@ -81,7 +81,8 @@ def directions_of_module(module: Module) -> list[str | None]:
     scope made is the optimizer's. A fusion without a name has the direction in which all instructions of its body
     agree; with one, it has that of its root, whatever else was fused into it. What else the compiler made without a
     name serves those that read it, if these agree. What is left and reads, itself or through others, a result of the
-    backward pass is the optimizer's: gradients become updates. In a loop's body, what reads the loop's state is not
+    backward pass is the optimizer's, gradients become updates; but backward's where the compiler made it without a
+    name, as it copies gradients, and no update is read. In a loop's body, what reads the loop's state is not
     known to read a gradient. A program in which but one direction is known has it throughout.
 
     Args:
@@ -114,9 +115,15 @@ def _directions_of_computation(computation: Computation, of_body: Mapping[Comput
             readers.setdefault(id(operand), set()).add(direction)
     for one in computation.instructions:  # each stands behind what it reads
         if known[id(one)] is None and one.opcode not in _NEVER_SERVING:
-            reads = {known[id(operand)] for operand in one.operands}
-            known[id(one)] = "optimizer" if reads & {"backward", "optimizer"} else None
+            reads = {known[id(operand)] for operand in one.operands} & {"backward", "optimizer"}
+            of_backward = reads == {"backward"} and not _is_named(one)
+            known[id(one)] = ("backward" if of_backward else "optimizer") if reads else None
     return [known[id(one)] for one in computation.instructions]
+
+
+def _is_named(one: Instruction) -> bool:
+    """Whether the program's author asked for an instruction, or for part of a fusion: the framework names these."""
+    return bool(one.op_name) or any(inner.op_name for body in one.called for inner in body.instructions)
 
 
 def _direction_of_source(one: Instruction) -> str | None:

@@ -4,10 +4,10 @@ Work has the stage of its event, work of no known stage none. Of two events of o
 same time the first stage in the order of `STAGES` has the instant; of two categories, the category as in `breakdowns`.
 
 Time in which the device does nothing, the host's or idle, has the stage of the host's event that runs: a call of a
-module, an optimizer's step. In no such event it belongs to the stage between whose events it lies: where the last one
-of a known stage before it and the first one after it are of the same stage and of the same step. Between two stages,
-and at both ends of a step, it has none. So a stage's work, host and idle time together are its length as a clock around
-it would tell, without its edges.
+module or of a compiled function, an optimizer's step. In no such event it belongs to the stage between whose events it
+lies: where the last one of a known stage before it and the first one after it are of the same stage and of the same
+step. Between two stages, and at both ends of a step, it has none. So a stage's work, host and idle time together are
+its length as a clock around it would tell, without its edges.
 """
 
 import re

@@ -87,16 +87,11 @@ def _find_launches(events: Events) -> _Launches:
     track = events.track_of(rows)
     order = np.lexsort((events.start_ps[rows], track))
     rows, track = rows[order], track[order]
-    calls = events.rows_of(k.name.startswith(_CALL) for k in events.kinds)
-    calls_track = events.track_of(calls)
-    label = np.zeros(len(rows), np.int64)
     labels = {"": 0}
     names = [_label(k.name[len(_CALL) : -1]) if k.name.startswith(_CALL) else "" for k in events.kinds]
     of_kind = np.array([labels.setdefault(name, len(labels)) for name in names], np.int64)
-    for one in np.unique(track):
-        own = np.flatnonzero(track == one)
-        call = _innermost(events, calls[calls_track == one], events.start_ps[rows[own]])
-        label[own] = np.where(call >= 0, of_kind[events.kind[call]], 0)
+    call = calls_around(events, rows)
+    label = np.where(call >= 0, of_kind[events.kind[call]], 0)
     return _Launches(track, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows], label, labels)
 
 
@@ -112,6 +107,27 @@ def _innermost(events: Events, around: Int64s, time_ps: Int64s) -> Int64s:
         found[inside] = around[place[inside]]
         place -= 1
     return found
+
+
+def calls_around(events: Events, rows: Int64s) -> Int64s:
+    """`[n]` the innermost call of a compiled function around the start of each event, on its track; -1 in none."""
+    calls = events.rows_of(k.name.startswith(_CALL) for k in events.kinds)
+    calls_track, track = events.track_of(calls), events.track_of(rows)
+    found = np.full(len(rows), -1, np.int64)
+    for one in np.unique(track):
+        own = np.flatnonzero(track == one)
+        found[own] = _innermost(events, calls[calls_track == one], events.start_ps[rows[own]])
+    return found
+
+
+def launches_at(events: Events, launch_ps: Int64s) -> Int64s:
+    """`[n]` the host's event that launched an execution at each instant, -1 where it is not known."""
+    rows = events.rows_of(
+        kind.device == "host" and not is_wait(kind.name) and (is_launch(kind.name) or bool(flags & HAS_RUN))
+        for kind, flags in zip(events.kinds, events.flags.tolist(), strict=True)
+    )
+    found = earliest_match(launch_ps, events.start_ps[rows], rows)
+    return np.where(found == UNKNOWN_PS, -1, found)
 
 
 def _label(name: str) -> str:

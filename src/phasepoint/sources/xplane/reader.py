@@ -146,7 +146,7 @@ def _build(
     track, nesting, segments = nest_events(described, scratch)
     resolving = other.submit(_resolve, described, attributing, track, nesting, moved=moved)
     adding = other.submit(_add_up, resolving, beside)
-    of_steps = breakdowns_tables(described, segments)
+    of_steps = breakdowns_tables(described, segments, attributing.result().calls)
     misnested, resolved = nesting.misnested, resolving.result()
     del nesting, segments  # their memory is that of the spans
     scratch.reset()

@@ -20,7 +20,7 @@ from phasepoint.sources.events.step_bounds import StepBounds, order_bounds
 from phasepoint.sources.xplane.decode import Scratch
 from phasepoint.sources.xplane.events import HAS_CORRELATION, HAS_RUN, IS_ROOT
 from phasepoint.sources.xplane.gather import Events
-from phasepoint.sources.xplane.launches import UNKNOWN_PS, find_cpu_launches
+from phasepoint.sources.xplane.launches import UNKNOWN_PS, calls_around, find_cpu_launches, launches_at
 from phasepoint.sources.xplane.lines import MODULES_LINE, STEP_MARK, STEPS_LINE
 
 
@@ -32,11 +32,13 @@ class Attribution:
         step: `[n_events]` index into the bounds, -1 for work of no captured step.
         orphan_events: device events whose launch is not in the capture.
         launch: `[n_events]` host event that launched it, -1 where none is known; None where no accelerator worked.
+        calls: `[n, 2]` call of a compiled function on the host, and an event of what it launched.
     """
 
     step: NDArray[np.int32]
     orphan_events: int
     launch: Int64s | None
+    calls: Int64s
 
 
 _STARTS = re.compile(r"\$profiler\.py:\d+ start_trace")
@@ -91,9 +93,9 @@ def attribute_events(
     """
     step = bounds.index_at(events.start_ps)
     if not len(step):
-        return Attribution(step, 0, None)
+        return Attribution(step, 0, None, np.empty((0, 2), np.int64))
     on_device = np.array([kind.device != "host" for kind in events.kinds], np.bool_)
-    orphans, launch = 0, None
+    orphans, launch, calls = 0, None, []
     for rows, found in (
         _launched_by_correlation(events, on_device),
         _launched_by_run(events, on_device, _device_codes(events)),
@@ -104,9 +106,17 @@ def attribute_events(
         launch[rows] = found
         launch_ps = np.where(found < 0, UNKNOWN_PS, events.start_ps[found])
         orphans += _place_by_launch(step, rows, launch_ps, bounds)
+        calls.append(_calls(events, rows, found))
     room = scratch.take(len(step), np.int32)
-    orphans += _place_cpu_runs(events, step, bounds, program_name, room)
-    return Attribution(step, orphans, launch)
+    lost, of_cpu = _place_cpu_runs(events, step, bounds, program_name, room)
+    return Attribution(step, orphans + lost, launch, np.concatenate([*calls, of_cpu]))
+
+
+def _calls(events: Events, rows: Int64s, launch: Int64s) -> Int64s:
+    """`[n, 2]` the call around each launch, and the event that was launched; without those outside of calls."""
+    rows, launch = rows[launch >= 0], launch[launch >= 0]
+    found = calls_around(events, launch)
+    return np.stack((found, rows), axis=1)[found >= 0]
 
 
 def _place_by_launch(step: NDArray[np.int32], rows: Int64s, launch_ps: Int64s, bounds: StepBounds) -> int:
@@ -125,22 +135,23 @@ def _place_cpu_runs(
     bounds: StepBounds,
     program_name: Mapping[int, str],
     room: NDArray[np.int32],
-) -> int:
-    """Give the ops of each execution on the CPU the step of its launch; how many ops have none."""
+) -> tuple[int, Int64s]:
+    """Give the ops of each execution on the CPU the step of its launch; how many ops have none, and `_calls`."""
     device_code = _device_codes(events)
     is_op = np.array([k.level == "op" and k.device.startswith("cpu:") for k in events.kinds], np.bool_)
     code = np.where(is_op & ((events.flags & HAS_RUN) != 0), device_code, -1).astype(np.int32)
     runs = number_chosen(events.kind, code, events.link, events.start_ps, room)
     if not len(runs.first):
-        return 0
+        return 0, np.empty((0, 2), np.int64)
     launch_ps = find_cpu_launches(events, runs, device_code, program_name)
     known = launch_ps != UNKNOWN_PS
+    calls = _calls(events, runs.first, launches_at(events, launch_ps))
     if not known.any():
-        return 0
+        return 0, calls
     if not bounds.of_device:
         step_of_run = np.where(known, bounds.index_at(launch_ps), np.int32(-1))
         spread_numbers(events.kind, code, runs.number, step_of_run, step)
-    return 0 if known.all() else int(np.count_nonzero(~known[runs.number]))
+    return 0 if known.all() else int(np.count_nonzero(~known[runs.number])), calls
 
 
 def _device_codes(events: Events) -> Int64s:

@@ -5,7 +5,7 @@ Which event encloses which, and the busy time that a step's breakdown is made of
 What became of an XPlane's events, and what its planes say of devices and of single operations.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -294,23 +294,26 @@ def ops_table(resolved: Resolved, scratch: Scratch) -> pa.Table:
     )
 
 
-def breakdowns_tables(described: Described, segments: Segments) -> tuple[pa.Table, pa.Table]:
+def breakdowns_tables(described: Described, segments: Segments, calls: Int64s) -> tuple[pa.Table, pa.Table]:
     """Rows of `breakdowns`: each step's wall time, split by priority, for every device that worked in the capture; and
     of `stages`, the same time by what it served.
 
     Args:
         described: the events.
         segments: stretches of time, each with its label, from `nest_events`.
+        calls: `[n, 2]` call of a compiled function, and an event of what it launched.
     """
     bounds, (label, start_ps, end_ps) = described.bounds, segments
     devices = working_devices(described.events.kinds)
+    marks, *times = _staged_calls(described, calls)
+    start_ps, end_ps = (np.concatenate(pair) for pair in zip((start_ps, end_ps), times, strict=True))
     staged = np.zeros((len(devices), len(bounds.step), len(CATEGORIES), N_STAGES), np.int64)
     for i in range(len(devices)):
         code = label - np.int16(i * HOST_CODE)
         code[(code < 0) | (code >= HOST_CODE)] = -1
         code[label == len(devices) * HOST_CODE] = MARK_CODE - 1
         time = StagedTime(bounds.start_ps, bounds.end_ps)
-        time.add((code, start_ps, end_ps))
+        time.add((np.append(code, marks), start_ps, end_ps))
         staged[i] = time.wall_ps
     if any(one for one in described.direction) or described.is_named:
         give_to_forward(staged)
@@ -328,6 +331,21 @@ def breakdowns_tables(described: Described, segments: Segments) -> tuple[pa.Tabl
         },
     )
     return breakdowns, stages_table(devices, staged, bounds.step, described.window)
+
+
+def _staged_calls(described: Described, calls: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Calls of compiled functions as marks of the stage that all have of which the programs are that they launch."""
+    events = described.events
+    programs: defaultdict[int | None, set[str | None]] = defaultdict(set)
+    for kind, direction, category in zip(events.kinds, described.direction, described.category, strict=True):
+        if kind.level in ("op", "kernel") and category in _BUSY and kind.program is not None:
+            programs[kind.program].add(direction)
+    of_call: defaultdict[int, set[str | None]] = defaultdict(set)
+    for call, launched in calls.tolist():
+        of_call[call] |= programs[events.kinds[events.kind[launched]].program]  # what has no program adds nothing
+    stage = {call: STAGES.index(one) for call, (one, *more) in of_call.items() if one in STAGES and not more}
+    rows, codes = (np.fromiter(values, np.int64, len(stage)) for values in (stage, stage.values()))
+    return MARK_CODE + codes, events.start_ps[rows], events.start_ps[rows] + events.dur_ps[rows]
 
 
 def steps_table(described: Described) -> pa.Table:

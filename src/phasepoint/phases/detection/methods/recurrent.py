@@ -22,6 +22,11 @@ _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
 
+_KNOWN = 0.9
+"""Part of a group's steps whose batch and graph must be known for it to be taken for work that stayed the same: the
+first ones pass before anybody counts."""
+
+
 def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     """Label the run: what is known first (compilation, hints, ops, waiting for data), then what the clock tells.
 
@@ -93,9 +98,10 @@ def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | Non
     seen = kind[members][(kind[members] >= 0) & ~compiles]
     if series.compile_ps[members][_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
         return True
-    same_batch = (series.batch_elements[members] > 0).mean() >= _ALL
+    same_batch = (series.batch_elements[members] > 0).mean() >= _KNOWN
     nodes = series.graph_nodes[members]
-    same_graph = nodes[0] > 0 and (nodes == median(nodes)).mean() >= _ALL
+    known = nodes[nodes >= 0]
+    same_graph = len(known) >= _KNOWN * len(nodes) and (known == median(known)).mean() >= _ALL
     return False if series.compile_ps.any() or (same_batch and (same_graph or len(seen) >= _SEEN)) else None
 
 

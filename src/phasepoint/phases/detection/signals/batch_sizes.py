@@ -22,21 +22,34 @@ _LEAST_STRETCH = 8.0
 def size_classes(elements: Int64s, values: Floats, usable: Bools) -> Int64s:
     """Class of each step by its batch, `[n]`: 0 for the commonest size and what lasts as long as that.
 
+    Steps of which nothing usable is known (neighbours took their cores) are told apart by the sizes alone. A step whose
+    size is not known is taken to be like the one before it, the first ones like those after them.
+
     Args:
         elements: numbers in each step's batch, or another measure of the work, 0 where that is not known.
         values: log durations.
         usable: steps whose duration tells of the job (calm, not compiling).
     """
-    result = np.zeros(len(elements), np.int64)
+    result, elements = np.zeros(len(elements), np.int64), _filled(elements)
     sizes, code, count = np.unique(elements, return_inverse=True, return_counts=True)
     if len(sizes) < 2 or len(segment_starts(code)) * _LEAST_STRETCH > len(code):
         return result
     enough = count >= max(_LEAST_STEPS, _LEAST_SHARE * len(elements))
     kept = [int(size) for size in np.argsort(-count, kind="stable")[:_MOST] if enough[size] and sizes[size] > 0]
-    levels = []
+    levels: list[float | None] = []
     for size in kept:
         mine = code == size
-        levels.append(median(values[mine & usable] if (mine & usable).sum() >= _LEAST_STEPS else values[mine]))
-        if abs(levels[-1] - levels[0]) >= MIN_GAP:
+        levels.append(median(values[mine & usable]) if (mine & usable).sum() >= _LEAST_STEPS else None)
+        first, last = levels[0], levels[-1]
+        gap = np.log(sizes[size] / sizes[kept[0]]) if first is None or last is None else last - first
+        if abs(gap) >= MIN_GAP:
             result[mine] = 1 + kept.index(size)
     return result
+
+
+def _filled(elements: Int64s) -> Int64s:
+    known = elements > 0
+    if known.all() or not known.any():
+        return elements
+    before = np.maximum.accumulate(np.where(known, np.arange(len(elements)), -1))
+    return elements[np.where(before < 0, np.argmax(known), before)]

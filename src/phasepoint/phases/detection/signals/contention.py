@@ -143,7 +143,7 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
     size = int(np.clip(len(where) // _BLOCKS, _SHORT_BLOCK, _BLOCK))
     n_blocks = len(where) // size
     if n_blocks < _BLOCKS:
-        return values
+        return _as_one(values, crowded, where) if changes is False else values
     block = np.minimum(np.arange(len(where)) // size, n_blocks - 1)
     starts = segment_starts(block)
     middle = np.array([median(part) for part in np.split(values[where], starts[1:])])
@@ -162,6 +162,14 @@ def _by_blocks(values: Floats, crowded: Floats | None, plain: Bools, *, changes:
     rest[small] = rest[np.random.default_rng(0).permutation(small)]
     result = values.copy()
     result[where] = level[block] + rest
+    return result
+
+
+def _as_one(values: Floats, crowded: Floats | None, where: Int64s) -> Floats:
+    """Too few steps for blocks, of a job that is known not to have changed: crowded ones lie about the median."""
+    result, middle = values.copy(), median(values[where])
+    busy = where if crowded is None else where[crowded[where] > CROWDED]
+    result[busy] = middle + 0.05 * np.clip(values[busy] - middle, -_UNEXPLAINED, _UNEXPLAINED)
     return result
 
 

@@ -1,4 +1,5 @@
-"""Names the layers of a PyTorch job while a capture is on: an event around each module's forward pass.
+"""Names the layers of a PyTorch job while a capture is on: an event around each module's forward pass, and around the
+backward pass, whose ends autograd marks neither before its first operator nor after its last.
 
 Hooks for all modules are there during windows only; outside them modules are called as without a recorder. A hook looks
 and never touches: inputs and outputs pass as they are, and what is raised in it does not reach the job. The events are
@@ -17,6 +18,7 @@ through a few functions that their modules look up by name at each call; those n
 """
 
 import contextlib
+import functools
 import sys
 import threading
 import weakref
@@ -115,8 +117,11 @@ class UserProfiler:
 MARK = "phasepoint.layer#"
 """How the events' names begin: `phasepoint.layer#Net/encoder/0/linear1|Linear`."""
 
+BACKWARD = "phasepoint.backward"
+"""The event around a call of `torch.autograd.backward`."""
+
 _Open = tuple[Any, Any]
-"""A module whose forward pass is under way, and its event."""
+"""A module whose forward pass is under way, or what stands for a backward pass, and its event."""
 
 
 class LayerEvents:
@@ -129,7 +134,7 @@ class LayerEvents:
     def __init__(self) -> None:
         self.ended: str | None = None
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self._handles: list[Any] = []
+        self._handles: list[Remove] = []
         self._passes = threading.local()
         self._round = 0
         self._event: Any = None
@@ -156,8 +161,9 @@ class LayerEvents:
         self._round += 1
         self._is_paused = False
         try:
-            self._handles.append(hooks.register_module_forward_pre_hook(self._enter))
-            self._handles.append(hooks.register_module_forward_hook(self._leave, always_call=True))
+            self._handles.append(hooks.register_module_forward_pre_hook(self._enter).remove)
+            self._handles.append(hooks.register_module_forward_hook(self._leave, always_call=True).remove)
+            self._handles.append(patch_attribute(sys.modules["torch.autograd"], "backward", self._wrap_backward))
         except TypeError:
             self._end("this torch's hooks of all modules take other arguments")
 
@@ -172,8 +178,8 @@ class LayerEvents:
     def remove(self) -> None:
         """Mark no more; forward passes under way on this thread end here for the trace."""
         handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        for remove in handles:
+            remove()
         self._end_passes()
 
     def _end_passes(self) -> None:
@@ -185,23 +191,32 @@ class LayerEvents:
         self.ended = why
         self.remove()
 
+    def _wrap_backward(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def backward_theirs(*args: Any, **kwargs: Any) -> Any:
+            own = object()
+            self._enter(own, None, BACKWARD)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._leave(own, None, None)
+
+        return backward_theirs
+
     def _stack(self) -> list[_Open]:
-        """Forward passes under way on this thread, outermost first; those of an earlier window are forgotten."""
+        """Passes under way on this thread, outermost first; those of an earlier window are forgotten."""
         if getattr(self._passes, "round", None) != self._round:
             self._passes.round, self._passes.stack = self._round, []
         stack: list[_Open] = self._passes.stack
         return stack
 
-    def _enter(self, module: Any, args: object) -> None:
+    def _enter(self, module: Any, args: object, name: str | None = None) -> None:
         try:
             if self._is_paused:
                 self.remove()  # the caller walks through a copy
                 return
             stack = self._stack()
-            name = self._names.get(module)
-            if name is None:
-                name = self._name(module, stack)
-            event = self._event(name)
+            event = self._event(name or self._names.get(module) or self._name(module, stack))
             stack.append((module, event))  # first: a window may end between any two of these lines
             event.__enter__()
         except Exception as error:  # noqa: BLE001 - the job must not be hurt, whatever it is
@@ -224,6 +239,7 @@ class LayerEvents:
 
     def _name(self, module: Any, stack: list[_Open]) -> str:
         """Name everything below the root; a module that is not below it stands below the one that calls it."""
+        stack = [one for one in stack if one[0] in self._names]  # modules
         root = stack[0][0] if stack else module
         top = self._names.setdefault(root, f"{MARK}{type(root).__name__}|{type(root).__name__}")
         path = top.rpartition("|")[0]
