@@ -42,6 +42,7 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
         raise OSError(path)
 
     monkeypatch.setattr(machine, "_read", lambda path: None)
+    monkeypatch.setattr(machine, "_read_again", lambda path: None)
     monkeypatch.setattr(machine.os, "listdir", refuse)
     (row,) = look_twice(MachineLog())
     unknown = ("wait_ps", "others_ps", "steal_ps", "throttled_ps", "cpu_pressure_ps", "memory_pressure_ps")
@@ -52,7 +53,7 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"some avg10=0.00 total=x\n", b"cpu 1 2 3\n"])
 def test_counters_that_cannot_be_read_are_null(monkeypatch, content):
-    monkeypatch.setattr(machine, "_read", lambda path: content)
+    monkeypatch.setattr(machine, "_read_again", lambda path: content)
     (row,) = look_twice(MachineLog())
     assert row["cpu_pressure_ps"] is row["others_ps"] is row["throttled_ps"] is None
 
