@@ -314,7 +314,7 @@ def _put_object(location: Location, relative: str, data: bytes | pa.Buffer) -> N
 
 
 def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, durable: bool) -> None:
-    """By calls of `os`: pathlib and file objects take a third of the CPU time of a small part more."""
+    """Without pathlib and buffers, which take a third of the CPU time of a small part more."""
     target = location.path(relative)
     folder = os.path.dirname(target)  # noqa: PTH120
     if not os.path.isdir(folder):  # noqa: PTH112
@@ -323,7 +323,7 @@ def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, 
     try:
         os.replace(temporary, target)  # noqa: PTH105
     except OSError:
-        _discard(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
     if durable:
         _sync_directory(folder)
@@ -426,24 +426,17 @@ def _make_folder(folder: Path) -> None:
 def _write_temporary(target: str, data: bytes | pa.Buffer, *, durable: bool) -> str:
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, _temporary_name(name))  # noqa: PTH118
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
-        try:
+        with open(temporary, "xb", buffering=0) as file:  # noqa: PTH123
             waiting = memoryview(data)
             while waiting:
-                waiting = waiting[os.write(descriptor, waiting) :]
+                waiting = waiting[file.write(waiting) :]
             if durable:
-                _sync(descriptor)
-        finally:
-            os.close(descriptor)
+                _sync(file.fileno())
     except OSError:
-        _discard(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
     return temporary
-
-
-def _discard(temporary: str) -> None:
-    Path(temporary).unlink(missing_ok=True)
 
 
 def _temporary_name(name: str) -> str:

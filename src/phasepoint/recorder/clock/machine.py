@@ -6,9 +6,10 @@ program waited for a core, memory or a disk), what a hypervisor or a limit took 
 a row of `machine` is the difference of two. How long the job's cores take for one fixed piece of work (`probe_ps`)
 shows a core that is slow by itself: its frequency, the other half of the core.
 
-The flusher's thread reads them. Files of the whole machine are opened once a process: reading one again takes 8 to 13 µs
-of CPU time in a job that uses the caches, opening it too 32 to 37 µs (2 cores, 2026-11-25). It takes at most `COST_RATIO` of the time, so that a machine on which they are long
-(hundreds of cores or threads) is looked at less often. What a system does not have is null.
+The flusher's thread reads them. Files of the whole machine are opened once a process: to read one again takes 8 to 13
+µs of CPU time in a job that uses the caches, to open it too 32 to 37 µs (2 cores, 2026-11-25). It takes at most
+`COST_RATIO` of the time, so that a machine on which they are long (hundreds of cores or threads) is looked at less
+often. What a system does not have is null.
 
 Sources: proc_pid_stat(5) and proc_stat(5); Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat: time on
 a core and time spent waiting on a run queue, in ns; Documentation/accounting/psi.rst: totals in µs;
@@ -37,8 +38,6 @@ _PROBE_BYTES = bytes(range(256)) * 64
 caches the middle half of 150 probes lies within 2 %, of 48 KiB, which take twice the time, within 5 % (2026-11-25)."""
 
 _TICK_PS = PS_PER_S // os.sysconf("SC_CLK_TCK")
-
-_READ_BYTES = 4096
 
 _kept: dict[str, int] = {}
 """Descriptors of files that are read again and again."""
@@ -145,7 +144,7 @@ def _read(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        return os.read(descriptor, _READ_BYTES)
+        return os.read(descriptor, 4096)
     except OSError:
         return None
     finally:
@@ -153,14 +152,11 @@ def _read(path: str) -> bytes | None:
 
 
 def _read_again(path: str) -> bytes | None:
-    """A file that is the same for every process, kept open.
-
-    It is never closed: a job that closes what it does not know may have a file of its own under that number by then.
-    """
+    """A file that is the same for every process. It is never closed: its number may be the job's own by then."""
     try:
         if path not in _kept:
             _kept[path] = os.open(path, os.O_RDONLY)
-        return os.pread(_kept[path], _READ_BYTES, 0)
+        return os.pread(_kept[path], 4096, 0)
     except OSError:
         return None
 

@@ -51,8 +51,7 @@ HINT = (
 
 def install(late: LateRecording, module: str) -> None:
     """Put the hook in; `torch.autograd` must have been imported."""
-    updates = ParameterUpdates(late)
-    updates.watch(sys.modules[module])
+    updates = ParameterUpdates(late, sys.modules[module])
     late.add_source(PARAMETER_UPDATE.rank, finish=updates.finish, reset=updates.reset)
 
 
@@ -68,31 +67,17 @@ class _Seen:
 class ParameterUpdates:
     """Turns backward passes whose parameters changed afterwards into steps."""
 
-    def __init__(self, late: LateRecording) -> None:
+    def __init__(self, late: LateRecording, autograd: Any) -> None:
         self.guard = late.source_guard()
         self._late = late
-        self._autograd: Any = None
-        self._leave: Remove | None = None
-        self._forget()
-
-    def watch(self, autograd: Any) -> None:
-        """Put the hook into the module that runs backward passes."""
         self._autograd = autograd
-        self._leave = patch_attribute(autograd, "_engine_run_backward", self.wrap)
+        self._leave: Remove | None = None
+        self.reset()
 
     def reset(self) -> None:
-        """Forget what was seen, and look again; in a forked child."""
-        self._forget()
+        """Forget what was seen, and look anew; in a forked child."""
         if self._leave is None:
-            self.watch(self._autograd)
-
-    def _step_aside(self) -> None:
-        """Stronger evidence leads, and no weaker one will: passing a backward pass on takes 2 µs of each step."""
-        if self._leave is not None:
-            leave, self._leave = self._leave, None
-            leave()
-
-    def _forget(self) -> None:
+            self._leave = patch_attribute(self._autograd, "_engine_run_backward", self.wrap)
         self._parameters: list[weakref.ref[Any]] = []
         self._seen: list[_Seen] = []
         self._searches = 0
@@ -113,7 +98,9 @@ class ParameterUpdates:
         def run_and_look(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             leader = late.leader
             if leader is not None and leader.rank > Rank.PARAMETER_UPDATE:
-                self._step_aside()
+                if self._leave is not None:  # nobody weaker will lead any more: passing it on takes 2 µs of each step
+                    self._leave()
+                    self._leave = None
                 return run(t_outputs, *args, **kwargs)
             looks = self._before(t_outputs)
             try:
