@@ -1,5 +1,6 @@
 """Looks at the machine: what is read, what a system without it gives, and what it may cost."""
 
+import os
 import time
 
 import pytest
@@ -49,6 +50,16 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
     assert [row[name] for name in unknown] == [None] * len(unknown)
     assert row["run_ps"] >= 40 * 10**9
     assert table_from_rows("machine", [row]).num_rows == 1
+
+
+def test_a_file_that_stays_open_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_kept", {})
+    counters = tmp_path / "counters"
+    assert machine._read_again(str(counters)) is None
+    for content in (b"cpu 1", b"cpu 2 and more"):
+        counters.write_bytes(content)
+        assert machine._read_again(str(counters)) == content
+    os.close(machine._kept.pop(str(counters)))
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"some avg10=0.00 total=x\n", b"cpu 1 2 3\n"])
