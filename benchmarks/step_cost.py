@@ -49,7 +49,6 @@ def main() -> None:
 def job(rounds: int) -> dict[str, object]:
     """The job, recorded: its steps' times with and without hooks."""
     import torch
-    from torch import autograd
     from torch.optim import optimizer as hooks_of_torch
 
     from phasepoint.recorder.assembly import calibrate
@@ -69,17 +68,14 @@ def job(rounds: int) -> dict[str, object]:
         step()
     places = (hooks_of_torch._global_optimizer_pre_hooks, hooks_of_torch._global_optimizer_post_hooks)
     hooks = [dict(place) for place in places]
-    engine = autograd._engine_run_backward
     assert all(hooks), "this job is not recorded"
-    ways = {"none": (False, False), "optimizer": (True, False), "backward": (False, True), "both": (True, True)}
+    ways = {"none": (False, False), "after": (False, True), "both": (True, True)}
     times_ns: dict[str, list[int]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name in random.sample(list(ways), len(ways)):
-            of_optimizer, of_backward = ways[name]
-            for place, hook in zip(places, hooks, strict=True):
+            for place, hook, is_in in zip(places, hooks, ways[name], strict=True):
                 place.clear()
-                place.update(hook if of_optimizer else {})
-            autograd._engine_run_backward = engine if of_backward else engine.__wrapped__
+                place.update(hook if is_in else {})
             step()
             for _ in range(STEPS_OF_A_TURN):
                 began_ns = time.perf_counter_ns()

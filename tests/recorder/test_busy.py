@@ -2,7 +2,7 @@
 
 import time
 
-from phasepoint.recorder.clock import epoch as busy
+from phasepoint.recorder.clock import importing as busy
 
 
 def test_waiting_for_a_free_core_is_taken_off(monkeypatch, tmp_path):

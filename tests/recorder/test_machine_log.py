@@ -1,5 +1,6 @@
 """Looks at the machine: what is read, what a system without it gives, and what it may cost."""
 
+import os
 import time
 
 import pytest
@@ -42,6 +43,7 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
         raise OSError(path)
 
     monkeypatch.setattr(machine, "_read", lambda path: None)
+    monkeypatch.setattr(machine, "_read_again", lambda path: None)
     monkeypatch.setattr(machine.os, "listdir", refuse)
     (row,) = look_twice(MachineLog())
     unknown = ("wait_ps", "others_ps", "steal_ps", "throttled_ps", "cpu_pressure_ps", "memory_pressure_ps")
@@ -50,9 +52,19 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
     assert table_from_rows("machine", [row]).num_rows == 1
 
 
+def test_a_file_that_stays_open_is_read_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_kept", {})
+    counters = tmp_path / "counters"
+    assert machine._read_again(str(counters)) is None
+    for content in (b"cpu 1", b"cpu 2 and more"):
+        counters.write_bytes(content)
+        assert machine._read_again(str(counters)) == content
+    os.close(machine._kept.pop(str(counters)))
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"some avg10=0.00 total=x\n", b"cpu 1 2 3\n"])
 def test_counters_that_cannot_be_read_are_null(monkeypatch, content):
-    monkeypatch.setattr(machine, "_read", lambda path: content)
+    monkeypatch.setattr(machine, "_read_again", lambda path: content)
     (row,) = look_twice(MachineLog())
     assert row["cpu_pressure_ps"] is row["others_ps"] is row["throttled_ps"] is None
 

@@ -204,7 +204,7 @@ def test_a_compilation_that_cannot_be_described_keeps_its_times(tmp_path):
 
 
 def test_a_changed_step_time_is_captured(tmp_path):
-    job = Job(tmp_path, budget=0.03, seed=5)  # of which no random window sees the new step time first
+    job = Job(tmp_path, budget=0.03, seed=6)  # of which no random window sees the new step time first
     with job.recording as run:
         for index, _ in enumerate(run.steps(job.loader(1000))):
             job.work(9 if index < 500 else 29)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from store_builders import gap, kill_writer, new_run, parts_of, steps
 
@@ -38,6 +39,17 @@ def test_rows_are_there_after_a_flush_and_not_before(tmp_path: Path):
     assert (session.framework, session.devices, session.notes) == ("jax", ("cpu:0",), {"budget": "0.01"})
     assert (session.status, run.shards[0].state, run.shards[0].name) == ("ok", "closed", "host=00003")
     assert [p.name for p in parts_of(path, "steps", "host=00003")] == ["part-00000000.parquet", "part-00000001.parquet"]
+
+
+@pytest.mark.parametrize(("rows", "codec"), [(100, "LZ4"), (10_000, "ZSTD")])
+def test_small_parts_are_packed_with_what_is_cheap(tmp_path: Path, rows: int, codec: str):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.append("steps", steps(0, rows))
+    writer.close()
+    [part] = parts_of(path, "steps", "host=00000")
+    assert pq.read_metadata(part).row_group(0).column(0).compression == codec
+    assert open_run(path).table("steps")["step"].to_pylist() == list(range(rows))
 
 
 def test_chunks_with_different_dictionaries_make_one_part(tmp_path: Path):

@@ -1,7 +1,7 @@
 """The job's side of a recording: the hooks that its loop calls, each under the guard.
 
 The hot path is `ask` and `got`, or `mark` for both, once a step: a clock reading or two, appended to a list.
-Everything else happens every 250 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
+Everything else happens every 500 ms (a look at the recent steps), at a window's edges, or on the flusher's thread.
 Between two steps the job drives the recorder's code and data out of the processor's caches, so that what takes 2 µs in
 a tight loop takes 20 µs: until the next look a boundary only leaves its times (`StepClock.marks`), guarded in place.
 """
@@ -37,7 +37,7 @@ LEAST_COMPILATION_NS = 1_000_000
 """Shorter compilations are constants and look-ups; a framework makes hundreds of them when it starts."""
 
 LOOK_LIMIT_NS = 1_000_000_000
-"""Looks are no further apart, where steps are shorter: four times what they are meant to be."""
+"""Looks are no further apart, where steps are shorter: twice what they are meant to be."""
 
 OPEN_LIMIT_S = 1.0
 """How long the first step waits for the run to be created; measured 60 ms on a local disk. Then it goes on without."""

@@ -314,22 +314,25 @@ def _put_object(location: Location, relative: str, data: bytes | pa.Buffer) -> N
 
 
 def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, durable: bool) -> None:
-    target = Path(location.path(relative))
-    _make_folder(target.parent)
+    """Without pathlib and buffers, which take a third of the CPU time of a small part more."""
+    target = location.path(relative)
+    folder = os.path.dirname(target)  # noqa: PTH120
+    if not os.path.isdir(folder):  # noqa: PTH112
+        _make_folder(Path(folder))
     temporary = _write_temporary(target, data, durable=durable)
     try:
-        temporary.replace(target)
+        os.replace(temporary, target)  # noqa: PTH105
     except OSError:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
     if durable:
-        _sync_directory(target.parent)
+        _sync_directory(folder)
 
 
 def _create_local(location: Location, relative: str, data: bytes) -> bool:
     target = Path(location.path(relative))
     _make_folder(target.parent)
-    temporary = _write_temporary(target, data, durable=True)
+    temporary = Path(_write_temporary(str(target), data, durable=True))
     try:
         target.hardlink_to(temporary)
     except FileExistsError:
@@ -420,16 +423,18 @@ def _make_folder(folder: Path) -> None:
     _sync_directory(folder.parent)
 
 
-def _write_temporary(target: Path, data: bytes | pa.Buffer, *, durable: bool) -> Path:
-    temporary = target.with_name(_temporary_name(target.name))
+def _write_temporary(target: str, data: bytes | pa.Buffer, *, durable: bool) -> str:
+    folder, name = os.path.split(target)
+    temporary = os.path.join(folder, _temporary_name(name))  # noqa: PTH118
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
+        with open(temporary, "xb", buffering=0) as file:  # noqa: PTH123
+            waiting = memoryview(data)
+            while waiting:
+                waiting = waiting[file.write(waiting) :]
             if durable:
-                file.flush()
                 _sync(file.fileno())
     except OSError:
-        temporary.unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise
     return temporary
 
@@ -438,7 +443,7 @@ def _temporary_name(name: str) -> str:
     return f"{TEMPORARY_PREFIX}{name}-{os.getpid()}-{next(_counter)}"
 
 
-def _sync_directory(folder: Path) -> None:
+def _sync_directory(folder: str | Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         _sync(descriptor)

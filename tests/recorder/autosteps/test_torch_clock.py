@@ -1,12 +1,14 @@
 """Which stretches of a PyTorch job become steps, without a word in the job's code."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from phasepoint.recorder.autosteps.sources.torch.clock import TorchClock  # noqa: E402
+from phasepoint.recorder.autosteps.sources.torch.clock import OPTIMIZER_STEP, TorchClock  # noqa: E402
+from phasepoint.recorder.autosteps.sources.torch.updates import ParameterUpdates  # noqa: E402
 from phasepoint.recorder.seam.guard import Guard  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -304,3 +306,18 @@ def test_batches_of_another_thread_are_left_alone():
     thread.start()
     thread.join()
     assert job.told() == []
+
+
+def test_backward_passes_are_let_alone_once_an_optimizer_leads():
+    runs = []
+    autograd = SimpleNamespace(_engine_run_backward=runs.append)
+    engine, late = autograd._engine_run_backward, FakeLate()
+    updates = ParameterUpdates(late, autograd)
+    assert autograd._engine_run_backward is not engine
+    late.leader = OPTIMIZER_STEP
+    autograd._engine_run_backward(())
+    assert autograd._engine_run_backward is engine
+    updates.reset()  # as in a forked child, whose steps nobody leads
+    assert autograd._engine_run_backward is not engine
+    autograd._engine_run_backward(())
+    assert runs == [(), ()]

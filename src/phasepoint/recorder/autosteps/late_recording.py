@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
-from phasepoint.recorder.clock.importing import collector_paused
+from phasepoint.recorder.clock.importing import busy_ns, collector_paused
 from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.seam.options import AutoOptions
 
@@ -135,7 +135,7 @@ class LateRecording:
             self._finish = finish
             self.lead(evidence)
             return
-        began_ns = time.perf_counter_ns()
+        began_ns = busy_ns()
         with collector_paused():
             from phasepoint.recorder import recording  # noqa: F401 - the import alone, 60 ms
         with collector_paused():
@@ -170,7 +170,7 @@ class LateRecording:
         self._pid = os.getpid()
         _call_at_end_of_child(self.close)
         if self._recorder is not None:
-            self._recorder.replay(_times_of(past), entry_ns=time.perf_counter_ns() - began_ns)
+            self._recorder.replay(_times_of(past), entry_ns=busy_ns() - began_ns)
             self._recorder.now_ns = time.perf_counter_ns  # as the standing clock does, whose time no mark is made at
             self.mark = self._recorder.mark
         clock.at_ns = None

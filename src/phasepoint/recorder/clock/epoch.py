@@ -1,7 +1,5 @@
 """The session's clock: readings of a monotonic counter, and what they mean in Unix time.
 
-How long the calling thread was busy or waited for a device: not the time in which others had the cores.
-
 How long the process has run: what a job has paid for starting, imports and all, when its recording begins.
 
 Resident memory of this process, cheaply, and how much it may have.
@@ -15,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.recorder.clock.importing import busy_ns
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -66,26 +65,6 @@ def process_age_ps() -> int | None:
         return max(since_boot_ps - start_ticks * PS_PER_S // os.sysconf("SC_CLK_TCK"), 0)
     except (OSError, AttributeError, ValueError, IndexError):  # no Linux, or a sandbox without that file
         return None
-
-
-_SCHEDSTAT = "/proc/thread-self/schedstat"
-
-
-def busy_ns() -> int:
-    """A stopwatch in nanoseconds: time that passed, less the time for which this thread waited for a free core.
-
-    The difference of two readings on one thread is CPU time plus waiting (for a disk's fsync, say): what the thread's
-    own work takes. A wall clock would charge the recorder for other processes on a machine that is full.
-
-    Source: Documentation/scheduler/sched-stats.rst of the Linux kernel, /proc/<pid>/schedstat, second field: the time
-    spent waiting on a run queue, in ns. Elsewhere it is the wall clock.
-    """
-    wall_ns = time.perf_counter_ns()
-    try:
-        with open(_SCHEDSTAT, "rb", buffering=0) as file:  # noqa: PTH123 - a third of Path.open's time
-            return wall_ns - int(file.read(96).split()[1])
-    except (OSError, IndexError, ValueError):
-        return wall_ns
 
 
 class Clock(Struct, frozen=True):

@@ -36,9 +36,9 @@ window that meets more than that costs up to three times its prediction, and tho
 MEMORY = 0.7
 """Weight of a window against the one after it: the last three have two thirds of the weight."""
 
-FIXED_PS = 20 * PS_PER_MS
+FIXED_PS = 10 * PS_PER_MS
 """Cost of a window of no length, where it was not seen: assumed, above the 2–6 ms of small windows on 2 cores
-(`recorder/profilers/jax.py`, `recorder/profilers/torch/session.py`)."""
+(`recorder/profilers/jax.py`, `recorder/profilers/torch/session.py`; of 5 steps of 4 ms 4 to 9 ms, 2026-11-25)."""
 
 FIRST_BYTES_PER_S = 100e6
 """Bytes of capture in a second of the first window, at worst: assumed, 300,000 ops of PyTorch a second at 330 bytes."""

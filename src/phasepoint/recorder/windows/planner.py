@@ -24,8 +24,8 @@ from msgspec import Struct
 from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.windows.budget import BudgetController, WindowPlan
 
-LOOK_DISTANCE_PS = 250 * PS_PER_MS
-"""Time between two looks at the recent steps. A look costs 0.1 ms (its code and data are cold), so looking 0.04 %."""
+LOOK_DISTANCE_PS = 500 * PS_PER_MS
+"""Time between two looks at the recent steps. A look costs 0.13 ms (its code and data are cold), so looking 0.03 %."""
 
 LEVEL_DISTANCE = 0.25
 """Two step times are different levels when their logarithms differ by more than this (28 %)."""

@@ -25,6 +25,7 @@ from phasepoint.recorder.autosteps.evidence import Rank, StepEvidence
 from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
 from phasepoint.recorder.seam.guard import guarded
 from phasepoint.recorder.seam.patch import patch_attribute
+from phasepoint.recorder.seam.session import Remove
 
 PARAMETER_UPDATE = StepEvidence(
     Rank.PARAMETER_UPDATE,
@@ -50,8 +51,7 @@ HINT = (
 
 def install(late: LateRecording, module: str) -> None:
     """Put the hook in; `torch.autograd` must have been imported."""
-    updates = ParameterUpdates(late)
-    patch_attribute(sys.modules[module], "_engine_run_backward", updates.wrap)
+    updates = ParameterUpdates(late, sys.modules[module])
     late.add_source(PARAMETER_UPDATE.rank, finish=updates.finish, reset=updates.reset)
 
 
@@ -67,13 +67,17 @@ class _Seen:
 class ParameterUpdates:
     """Turns backward passes whose parameters changed afterwards into steps."""
 
-    def __init__(self, late: LateRecording) -> None:
+    def __init__(self, late: LateRecording, autograd: Any) -> None:
         self.guard = late.source_guard()
         self._late = late
+        self._autograd = autograd
+        self._leave: Remove | None = None
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was seen; in a forked child."""
+        """Forget what was seen, and look anew; in a forked child."""
+        if self._leave is None:
+            self._leave = patch_attribute(self._autograd, "_engine_run_backward", self.wrap)
         self._parameters: list[weakref.ref[Any]] = []
         self._seen: list[_Seen] = []
         self._searches = 0
@@ -94,6 +98,9 @@ class ParameterUpdates:
         def run_and_look(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             leader = late.leader
             if leader is not None and leader.rank > Rank.PARAMETER_UPDATE:
+                if self._leave is not None:  # nobody weaker will lead any more: passing it on takes 2 µs of each step
+                    self._leave()
+                    self._leave = None
                 return run(t_outputs, *args, **kwargs)
             looks = self._before(t_outputs)
             try:
