@@ -15,7 +15,7 @@ def test_exposed_collectives_are_claimed_as_they_cost(tmp_path, share):
     (found,) = find(view)
     check_finding(view, found)
     assert within(found.claim.total_ps, share * inside_ps(view), 0.05)
-    assert found.low_ps == pytest.approx(0.75 * found.claim.total_ps, rel=0.05)  # one of four stays
+    assert found.low_ps == pytest.approx(0.875 * found.claim.total_ps, rel=0.05)  # half of one of four stays
     assert found.layers == ("all-reduce.1",)
 
 
@@ -25,7 +25,7 @@ def test_no_more_than_there_is_to_compute_can_be_hidden(tmp_path):
     (found,) = find(view)
     check_finding(view, found)
     assert within(found.claim.total_ps, 0.1 * inside_ps(view), 0.05)
-    assert found.low_ps == 0  # a single collective a step: it may be the last
+    assert found.low_ps == pytest.approx(0.5 * found.claim.total_ps, rel=0.05)  # a single one a step: half of it stays
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01])
