@@ -82,16 +82,19 @@ def plan_of(number: int, *, changed: bool, first: int) -> Plan:
     return Plan(job, neighbours, on_s, off_s, two_lines=number // 6 % 2 == 0, seed=first + number)
 
 
+Process = subprocess.Popen[bytes]
+
+
 @contextmanager
-def running_beside(kinds: Sequence[str], *, on_s: float, off_s: float, seed: int) -> Iterator[None]:
-    """Neighbours, while the block runs; without end where `on_s` is 0."""
+def running_beside(kinds: Sequence[str], *, on_s: float, off_s: float, seed: int) -> Iterator[Sequence[Process]]:
+    """Neighbours, while the block runs, and their processes; without end where `on_s` is 0."""
     times = ["--on", str(on_s), "--off", str(off_s)] if on_s else []
     running = [
         subprocess.Popen([sys.executable, HERE / "noise_neighbours.py", kind, *times, "--seed", str(seed + i)])
         for i, kind in enumerate(kinds)
     ]
     try:
-        yield
+        yield running
     finally:
         for process in running:
             process.kill()

@@ -3,8 +3,6 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from noise import Process, running_beside
 from phasepoint.sources.ingest.opened import open_run
 
 NEIGHBOURS_A_CORE = 2
@@ -35,34 +34,32 @@ def in_turns(share: float, *, seed: int) -> Iterator[list[Stretch]]:
     """
     count = NEIGHBOURS_A_CORE * (os.cpu_count() or 1)
     off_s = ON_S * max(NEIGHBOURS_A_CORE / (1 + NEIGHBOURS_A_CORE) / share - 1, 0.1)
-    command = [sys.executable, str(Path(__file__).with_name("noise_neighbours.py")), "compute"]
-    running = [subprocess.Popen([*command, "--seed", str(seed + i)]) for i in range(count)]
     stretches: list[Stretch] = []
     ended, rng = threading.Event(), random.Random(seed)
 
-    def tell(number: int) -> None:
-        for process in running:
-            process.send_signal(number)
-
-    def take_turns() -> None:
-        tell(signal.SIGSTOP)
+    def take_turns(running: Sequence[Process]) -> None:
+        tell(running, signal.SIGSTOP)
         while not ended.wait(off_s * rng.uniform(0.5, 1.5)):
             began = time.time()
-            tell(signal.SIGCONT)
+            tell(running, signal.SIGCONT)
             ended.wait(ON_S * rng.uniform(0.5, 1.5))
-            tell(signal.SIGSTOP)
+            tell(running, signal.SIGSTOP)
             stretches.append((began, time.time()))
 
-    thread = threading.Thread(target=take_turns)
-    thread.start()
-    try:
-        yield stretches
-    finally:
-        ended.set()
-        thread.join()
-        for process in running:
-            process.kill()
-            process.wait()
+    with running_beside(("compute",) * count, on_s=0, off_s=0, seed=seed) as running:
+        thread = threading.Thread(target=take_turns, args=(running,))
+        thread.start()
+        try:
+            yield stretches
+        finally:
+            ended.set()
+            thread.join()
+
+
+def tell(running: Sequence[Process], number: signal.Signals) -> None:
+    """Send all processes a signal."""
+    for process in running:
+        process.send_signal(number)
 
 
 def lost_to_neighbours(run: Path, stretches: Sequence[Stretch]) -> tuple[float, float]:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.core.intervals import covered_ps, intersect, partition, subtract, union, unite
+from phasepoint.core.intervals import covered_ps, held_in, intersect, partition, subtract, union, unite
 
 pairs = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=25)
 
@@ -112,3 +112,10 @@ def test_few_intervals_over_many_windows_in_order(spans, gaps_and_lengths):
     inside = {t for a, n in spans for t in range(a, a + n)}
     expected = [sum(t in inside for t in range(a, b)) for a, b in zip(low, high, strict=True)]
     assert covered_ps(covered, np.array(low), np.array(high)).tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20))), st.lists(st.integers(-25, 25)))
+def test_held_in_any_range(ranges, values):
+    first, last = (np.array([one[i] for one in ranges], np.int64) for i in (0, 1))
+    found = held_in(np.array(values, np.int64), first, last).tolist()
+    assert found == [any(low <= value <= high for low, high in ranges) for value in values]

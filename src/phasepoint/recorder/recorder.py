@@ -424,10 +424,8 @@ class Recorder:
     def _look_at_work(self) -> None:
         """Have counted what steps are given to do: the graph from now on, and the next batch, unless a loader tells."""
         session = self._parts.session
-        if self._count_nodes is None:
-            self._count_nodes = session.node_counter()
-            if self._count_nodes is not None:
-                self._steps.count_nodes = self._count_nodes
+        if self._count_nodes is None and (count := session.node_counter()) is not None:
+            self._count_nodes = self._steps.count_nodes = count
         if not self._loader_tells:
             session.next_inputs(self._take_inputs)
 

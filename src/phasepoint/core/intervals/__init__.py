@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from phasepoint.core.arrays import Int64s
+from phasepoint.core.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,18 @@ def covered_ps(covered: IntervalSet, low_ps: Int64s, high_ps: Int64s) -> Int64s:
     if _FEWER * len(covered.start_ps) <= len(low_ps) and _rises(low_ps) and _rises(high_ps):
         return _covered_by_few(covered, low_ps, high_ps)
     return _covered_before(covered, high_ps) - _covered_before(covered, low_ps)
+
+
+def held_in(values: Int64s, first: Int64s, last: Int64s) -> Bools:
+    """Whether any of some ranges of whole numbers holds each value `[n]`, such as steps that a window captured.
+
+    Args:
+        first, last: `[n_ranges]` ends, both of which belong to it, in any order; one that ends before it begins holds
+            nothing.
+    """
+    whole = first <= last
+    begun = np.searchsorted(np.sort(first[whole]), values, side="right")
+    return np.asarray(begun > np.searchsorted(np.sort(last[whole]), values, side="left"))
 
 
 def partition(layers: Sequence[IntervalSet], low_ps: Int64s, high_ps: Int64s) -> Int64s:

@@ -154,7 +154,6 @@ class JaxSession:
 
     def node_counter(self) -> None:
         """JAX notes nothing for a backward pass: programs are compiled with theirs."""
-        return
 
     def next_inputs(self, take: Callable[[object], None]) -> None:
         """JAX does not tell of calls."""

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from phasepoint.core.intervals import held_in
 from phasepoint.core.units import PS_PER_US
 from phasepoint.store import Run, Shard
 from phasepoint.summary.timeline import Timeline
@@ -138,10 +138,8 @@ _ROW_KINDS = {
 def _overview(run: Run, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
     tables = {name: run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
     steps = run.table("steps", shard=shard.name)
-    first, last = (tables["windows"].column(name).to_numpy() for name in ("first_step", "last_step"))
-    whole, step = first <= last, steps.column("step").to_numpy()
-    begun = np.searchsorted(np.sort(first[whole]), step, "right")
-    tables["captured steps"] = steps.filter(pa.array(begun > np.searchsorted(np.sort(last[whole]), step, "left")))
+    ends = (tables["windows"].column(name).to_numpy() for name in ("first_step", "last_step"))
+    tables["captured steps"] = steps.filter(pa.array(held_in(steps.column("step").to_numpy(), *ends)))
     for name, kind in _ROW_KINDS.items():
         track = _overview_track(process, name)
         for row in _rows(tables[name]):

@@ -105,7 +105,8 @@ NUMBERS = 1 << 20
 """Sequence numbers that are remembered per thread beyond the slice in which they stand: the newest."""
 
 _MODULE = "nn.Module: "
-_BACKWARD = ("autograd::engine::evaluate_function", "phasepoint.backward")
+_OWN_BACKWARD = "phasepoint.backward"
+_BACKWARD = ("autograd::engine::evaluate_function", _OWN_BACKWARD)
 _MARK = re.compile(r"phasepoint\.layer#([^|]*)\|.*")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 _LOADER = "enumerate(DataLoader)#"
@@ -140,7 +141,7 @@ class LayerRows:
 
 def is_layer_mark(name: str) -> bool:
     """Whether an event is our recorder's mark of a module's call or of a backward pass."""
-    return name.startswith(("phasepoint.layer#", "phasepoint.backward"))
+    return name.startswith(("phasepoint.layer#", _OWN_BACKWARD))
 
 
 def is_module_call(name: str) -> bool:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.errors import PhasepointError, SourceError, StoreError
+from phasepoint.core.intervals import held_in
 from phasepoint.core.tables import TABLES, table_from_rows, table_spec
 from phasepoint.sources.events.capture import WINDOW_TABLES, Capture, CaptureRequest
 from phasepoint.sources.ingest.formats import read_capture
@@ -246,14 +247,10 @@ def _convert_one(
 
 def _captured_steps(run: Run, shard: str, windows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows of `steps` that any of the windows holds: read once for all of them, for a long job has millions."""
-    ends = sorted((window["first_step"], window["last_step"]) for window in windows)
-    first, last = np.array(ends, np.int64).T
-    last = np.maximum.accumulate(last)
+    first, last = (np.array([window[name] for window in windows], np.int64) for name in ("first_step", "last_step"))
 
     def keep(part: pa.Table) -> pa.Table:
-        step = part.column("step").to_numpy()
-        at = np.searchsorted(first, step, side="right") - 1
-        return part.filter(pa.array((at >= 0) & (step <= last[at])))
+        return part.filter(pa.array(held_in(part.column("step").to_numpy(), first, last)))
 
     return run.rows("steps", shard=shard, keep=keep)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column
+from phasepoint.core.intervals import held_in
 from phasepoint.core.tables import Column
 from phasepoint.core.units import PS_PER_S
 from phasepoint.stack.shard.shard import RowsAndNotes, StackShard, analysis
@@ -90,11 +91,8 @@ def best_batch_size(sizes: Sequence[int], items_per_s: Sequence[float]) -> int |
 
 def _captured(shard: StackShard, step: Int64s) -> Bools:
     """`[n_steps]` whether a window holds the step."""
-    captured = np.zeros(len(step), np.bool_)
     windows = shard.table("windows", ["first_step", "last_step"])
-    for first, last in zip(windows["first_step"].to_pylist(), windows["last_step"].to_pylist(), strict=True):
-        captured[np.searchsorted(step, first) : np.searchsorted(step, last, side="right")] = True
-    return captured
+    return held_in(step, windows["first_step"].to_numpy(), windows["last_step"].to_numpy())
 
 
 def _row(kind: str | None, dur_ps: Int64s, measured: str) -> dict[str, object]:

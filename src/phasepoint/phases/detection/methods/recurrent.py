@@ -21,7 +21,6 @@ _SEEN = 3
 _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
-
 _KNOWN = 0.9
 """Part of a group's steps whose batch and graph must be known for it to be taken for work that stayed the same: the
 first ones pass before anybody counts."""

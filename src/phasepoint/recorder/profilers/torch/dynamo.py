@@ -26,13 +26,14 @@ def has_compiled() -> bool:
     return backends is None or bool(frames) or any(callable(backend) for backend in backends.values())
 
 
-def before_compiling(call: Callable[[], object]) -> Remove:
-    """Have `call` called before the job compiles anything, until the returned function is called; it must not raise."""
+def before_compiling(*calls: Callable[[], object]) -> Remove:
+    """Have `calls` made before the job compiles anything, until the returned function is called; none may raise."""
     removes: list[Remove] = []
 
     def wrap(original: Any) -> Any:
         def init_theirs(context: Any, *args: Any, **kwargs: Any) -> Any:
-            call()
+            for call in calls:
+                call()
             return original(context, *args, **kwargs)
 
         return init_theirs

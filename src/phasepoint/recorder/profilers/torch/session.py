@@ -242,8 +242,8 @@ class TorchSession:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
         forget = when_imported("torch._dynamo.callback", watch.install)
-        hooks = [before_compiling(self._layers.end), before_compiling(self._inputs.end)]
-        return remove_all([forget, *hooks, self._inputs.forget, watch.remove])
+        unhook = before_compiling(self._layers.end, self._inputs.end)
+        return remove_all([forget, unhook, self._inputs.forget, watch.remove])
 
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
         """Call `before_start()` before any of torch's own profilers is prepared or started, on the thread that does."""
