@@ -50,13 +50,17 @@ def test_waiting_for_a_late_device_is_not_exchange(tmp_path, late_share):
     assert within(found.claim.total_ps, exchange * inside_ps(view), 0.1)
 
 
-def test_collectives_of_a_host_thread_count_where_nothing_is_computed(tmp_path):
-    """Gloo as PyTorch's profiler shows it: the host's work, in which one of two hosts waits for the other."""
+@pytest.mark.parametrize("other_every", [60, 90])
+def test_collectives_of_a_host_thread_count_where_nothing_is_computed(tmp_path, other_every):
+    """Gloo as PyTorch's profiler shows it: the host's work, in which one of two hosts waits for the other.
+
+    Where the hosts' windows differ, a wait that one host alone saw is not taken for the exchange either.
+    """
     hosts, steps = [], steps_of(noisy_steps(600))
-    for wait in (0.0, 0.2):
+    for wait, every in ((0.0, 60), (0.2, other_every)):
         planner = Planner()
         planner.shares = {"aten::mm": ("compute", 0.4), "gloo:all_reduce": ("host", 0.1 + wait)}
-        rows = capture(steps, planner.of_categories, every=60)
+        rows = capture(steps, planner.of_categories, every=every)
         rows["ops"] = [
             row | ({"device": "host", "level": "layer"} if row["op"].startswith("gloo") else {})
             for row in planner.ops(steps, rows, program=None)

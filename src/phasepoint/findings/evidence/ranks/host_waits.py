@@ -24,10 +24,12 @@ _EXPOSED_IN = tuple(PARTS.index(name) for name in ("communication", "host", "idl
 def host_collectives(view: FindingsView, undisturbed: float) -> tuple[RunTime, tuple[str, ...]] | None:
     """What they take of the steps with nothing computed meanwhile, and their names; None where none ran.
 
+    In a step that several hosts saw, the one that came last does not wait: the shortest of their times is the exchange.
+    Where one host saw a step, no more than the mean of these counts.
+
     Args:
         view: the run.
-        undisturbed: quantile of the times of a step's collectives that is taken for the exchange: of the shortest
-            among the hosts, where several saw a step; what is beyond it is waiting.
+        undisturbed: quantile of a host's times that counts as the exchange where no step was seen by two.
     """
     ops, captured = view.table("ops"), view.captured
     ops = ops.filter(pc.match_substring_regex(ops.column("op").cast(pa.string()), _NAMES))
@@ -37,16 +39,18 @@ def host_collectives(view: FindingsView, undisturbed: float) -> tuple[RunTime, t
         return None
     took_ps = np.bincount(index[known], ops.column("self_ps").to_numpy()[known], len(captured.row))
     seen = np.flatnonzero(took_ps)
-    steps, met, hosts = np.unique(view.clock.step[captured.row[seen]], return_inverse=True, return_counts=True)
-    shortest = np.full(len(steps), np.inf)
-    np.minimum.at(shortest, met.ravel(), took_ps[seen])
-    several = hosts > 1 if (hosts > 1).any() else hosts > 0
-    usual_ps = quantile_ps(shortest[several].astype(np.int64), undisturbed)
+    _, met, hosts = np.unique(view.clock.step[captured.row[seen]], return_inverse=True, return_counts=True)
+    shortest_ps = np.full(len(hosts), np.inf)
+    np.minimum.at(shortest_ps, met.ravel(), took_ps[seen])
+    several = hosts > 1
+    usual_ps = shortest_ps[several].mean() if several.any() else quantile_ps(took_ps[seen], undisturbed)
+    exchange_ps = took_ps.astype(np.float64)
+    exchange_ps[seen] = np.where(several, shortest_ps, np.minimum(shortest_ps, usual_ps))[met.ravel()]
     exposed_ps = captured.parts_ps[:, _EXPOSED_IN].sum(axis=1)
-    saved_ps = np.minimum(np.minimum(took_ps, usual_ps), exposed_ps)
+    saved_ps = np.minimum(exchange_ps, exposed_ps)
     everywhere = np.arange(len(captured.row))
     names = tuple(pc.unique(ops.column("op").cast(pa.string())).to_pylist())
-    return time_of_steps(view, everywhere, saved_ps.astype(np.float64)), names
+    return time_of_steps(view, everywhere, saved_ps), names
 
 
 _MARKED = f"^({'|'.join(COLLECTIVES)})"

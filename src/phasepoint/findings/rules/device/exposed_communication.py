@@ -4,11 +4,12 @@
 in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), less the wait for
 the last device to arrive, and at most the time in which the step computes, because no more can be hidden behind
 computation. The last one to arrive does not wait. So in a step that several devices or hosts saw, the shortest of their
-times for a collective is the time of the exchange. The lower quartile over all such steps is used, because a thread
-that sleeps too long lengthens them too. No more than that counts of the exposed time. Collectives that a thread of the
-host runs (gloo, MPI) count while the device neither computes nor moves data. The lower end counts half of one of the
-step's collectives, on average the last: no computation is left to hide it behind, and half of its bytes are saved by
-gradients in bfloat16.
+times for a collective is the time of the exchange. Of devices the lower quartile over all such steps is used, because a
+thread that sleeps too long lengthens them too. No more than that counts of the exposed time. Collectives that a thread
+of the host runs (gloo, MPI) count while the device neither computes nor moves data: in each step the shortest time
+among the hosts, in steps that one host alone saw no more than the mean of these; where no step was seen by two, the
+lower quartile. The lower end counts half of one of the step's collectives, on average the last: no computation is left
+to hide it behind, and half of its bytes are saved by gradients in bfloat16.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every
 job, and less than this is seldom worth another schedule.
