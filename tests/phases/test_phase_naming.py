@@ -127,6 +127,15 @@ def test_steps_that_note_nothing_for_a_backward_pass_are_an_evaluation():
     assert name_phases([main, phase(1, median_ps=40)])[1].name != "eval"
 
 
+def test_the_first_step_passes_before_anybody_counts():
+    evaluates = np.arange(1200) % 240 >= 200
+    nodes = np.where(evaluates, 0, 40)
+    nodes[0] = -1
+    dur_ps = np.where(evaluates, 30, 100) * 10**7 + np.random.default_rng(1).integers(0, 10**6, 1200)
+    steps = pa.table({"step": range(1200), "dur_ps": dur_ps, "graph_nodes": nodes})
+    assert [phase.name for phase in detect_phases(steps).phases] == ["train", "eval"]
+
+
 def test_what_a_job_that_names_its_evaluation_did_not_name_is_no_evaluation():
     main = phase(
         0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, True)

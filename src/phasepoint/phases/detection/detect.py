@@ -167,7 +167,7 @@ def describe_phases(
     in_order = np.argsort(labels, kind="stable")
     members = np.split(in_order, np.cumsum(np.bincount(labels))[:-1])
     evidence = [
-        _evidence(series, labelling, number, members[number], tops[number], ran=ran[number], updates=known.updates)
+        _evidence(series, labelling, number, members[number], ran=ran[number], updates=known.updates)
         for number in range(n_phases)
     ]
     names = name_phases(evidence, known)
@@ -187,7 +187,6 @@ def _evidence(
     labelling: Labelling,
     number: int,
     member: Int64s,
-    tops: tuple[TopOp, ...],
     *,
     ran: RanOps,
     updates: bool,
@@ -197,6 +196,8 @@ def _evidence(
     kind = series.kind[member]
     hinted = kind[kind >= 0]
     starts = member[np.diff(member, prepend=-2) != 1]
+    nodes = series.graph_nodes[member]
+    nodes = nodes[nodes >= 0]
     return PhaseEvidence(
         number=number,
         role=labelling.roles.get(number),
@@ -210,12 +211,10 @@ def _evidence(
         compile_share=_share(series.compile_ps, member, total_ps) if series.compile_known else None,
         input_share=_share(series.input_ps, member, total_ps) if series.input_known else None,
         hint=series.kinds[int(np.bincount(hinted).argmax())] if 2 * len(hinted) > len(member) else None,
-        communication_share=_category_share(tops, "communication"),
-        movement_share=_category_share(tops, "data_movement"),
         ran=ran,
         saved_ps=int(median(series.saved_ps[member])),
         updates=updates,
-        graph_nodes=None if (series.graph_nodes[member] < 0).any() else int(median(series.graph_nodes[member])),
+        graph_nodes=int(median(nodes)) if 2 * len(nodes) > len(member) else None,
         period=find_return_period(starts),
     )
 
@@ -240,12 +239,6 @@ def _ops_by_phase(vectors: OpVectors, labels: Int64s, n_phases: int) -> list[Ran
 
 def _share(part_ps: Int64s, member: Int64s, total_ps: int) -> float | None:
     return int(part_ps[member].sum()) / total_ps if total_ps else None
-
-
-def _category_share(tops: tuple[TopOp, ...], category: str) -> float | None:
-    if not any(top.category for top in tops):
-        return None
-    return sum(top.share for top in tops if top.category == category)
 
 
 def _phase(series: DistinctSteps, evidence: PhaseEvidence, member: Int64s, seen: Int64s) -> Phase:

@@ -50,12 +50,11 @@ class PhaseEvidence:
         compile_share: part of its time spent compiling, null where unknown.
         input_share: part of its time spent waiting for data, null where unknown.
         hint: the user's name for more than half of its steps, null where there is none.
-        communication_share: part of its captured op time in communication, null where unknown.
-        movement_share: part of its captured op time moving data, null where unknown.
         ran: what its captured steps ran.
         saved_ps: median time for which checkpoints held its steps, in ps.
         updates: whether each of its steps is known to have updated the parameters.
-        graph_nodes: operations that its steps noted for a backward pass, in the median; null where unknown.
+        graph_nodes: operations that its steps noted for a backward pass, in the median; null where
+            less than half of them are known.
         period: steps from one return to the next, null where it does not return regularly.
     """
 
@@ -71,8 +70,6 @@ class PhaseEvidence:
     compile_share: float | None = None
     input_share: float | None = None
     hint: str | None = None
-    communication_share: float | None = None
-    movement_share: float | None = None
     ran: RanOps = field(default_factory=RanOps)
     saved_ps: int = 0
     updates: bool = False
