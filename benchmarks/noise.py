@@ -1,6 +1,6 @@
 """Verdicts beside other programs: do equal steps stay one phase, and are real changes still found?
 
-    python benchmarks/noise.py                                  # 40 jobs, three quarters of an hour on two cores
+    python benchmarks/noise.py                                  # 60 jobs, an hour and a half on two cores
     python benchmarks/noise.py --only clean --first 100         # other seeds: other neighbours, nets and times
     python benchmarks/noise.py --again DIRECTORY                # judge runs that were kept with --keep
 
@@ -10,7 +10,8 @@ pages, all the time or in turns (`noise_neighbours.py`). What a seed draws is `p
 
 Clean: one training phase must hold 95 % of the training time (all steps but those that compile or begin), and no phase
 may have a name that nothing in the job answers to. Changed: the adjusted Rand index of the steps' labels against the
-stretch in which the job had 1.2 to 3 times as much to do, compiling steps left out.
+stretch in which the job had 1.2 to 3 times as much to do, compiling steps left out. Demo: `phasepoint demo`'s job
+beside such neighbours, its index against all that it planted.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from noise_jobs import Job
+from phasepoint.demo.planted import read_truth
 from phasepoint.sources.ingest.opened import open_run
 from phasepoint.summary.analysis import analyse_run
 
@@ -36,7 +38,11 @@ HERE = Path(__file__).parent
 NETS = ("cnn", "transformer", "mlp")
 NEIGHBOURS = ("compute", "memory", "page", "compute memory")
 JOBS = 20
-"""Clean ones, and as many with a change."""
+"""Of each kind."""
+
+CLEAN, CHANGED, DEMO = KINDS = ("clean", "changed", "demo")
+DEMO_S = 60
+"""How long the demo's job would last alone: what `phasepoint demo` gives it."""
 
 LEAST_SHARE, LEAST_INDEX = 0.95, 0.9
 HONEST = frozenset(("train", "compile", "warm-up", "slow", "short"))
@@ -101,23 +107,37 @@ def running_beside(kinds: Sequence[str], *, on_s: float, off_s: float, seed: int
             process.wait()
 
 
-def run_job(plan: Plan, out: Path) -> Mapping[str, Any]:
-    """Run it beside its neighbours, recorded into `out`; returns what it printed."""
+def run_kind(kind: str, plan: Plan, out: Path) -> Mapping[str, Any]:
+    """Run the job beside its neighbours, recorded into `out`; returns what is true of it."""
+    if kind != DEMO:
+        told = run_beside(plan, command_of(plan, out))
+        return dict(json.loads(next(line for line in told.splitlines() if line.startswith('{"steps"'))))
+    command = ["-m", "phasepoint.demo.train", "--out", str(out), "--seconds", str(DEMO_S), "--seed", str(plan.seed)]
+    run_beside(plan, [sys.executable, *command])
+    labels = read_truth(str(out)).labels
+    return {"steps": len(labels), "labels": labels}
+
+
+def command_of(plan: Plan, out: Path) -> list[str]:
+    """What starts the plan's job and records it."""
     job = asdict(plan.job) | {"record": str(out) if plan.two_lines else ""}
     record = [] if plan.two_lines else ["-m", "phasepoint", "record", "--out", str(out), "--"]
     python = [] if plan.two_lines else [sys.executable]
-    command = [sys.executable, *record, *python, str(HERE / "noise_jobs.py"), json.dumps(job)]
+    return [sys.executable, *record, *python, str(HERE / "noise_jobs.py"), json.dumps(job)]
+
+
+def run_beside(plan: Plan, command: Sequence[str]) -> str:
+    """Run a command beside the plan's neighbours; returns what it printed."""
     with running_beside(plan.neighbours, on_s=plan.on_s, off_s=plan.off_s, seed=plan.seed):
         done = subprocess.run(
-            command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=300, check=False
+            command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, timeout=600, check=False
         )
     if done.returncode:
         raise SystemExit(f"{plan}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    told = next(line for line in done.stdout.splitlines() if line.startswith('{"steps"'))
-    return dict(json.loads(told))
+    return done.stdout
 
 
-def judge(out: Path, truth: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
+def judge(kind: str, out: Path, truth: Mapping[str, Any]) -> dict[str, Any]:
     """What the summary makes of the run."""
     from sklearn.metrics import adjusted_rand_score
 
@@ -133,17 +153,20 @@ def judge(out: Path, truth: Mapping[str, Any], *, changed: bool) -> dict[str, An
         "share": float(max((times[p.id] for p in phases if p.kind == "train"), default=0) / max(times.sum(), 1)),
         "invented": sorted({phase.name for phase in phases if phase.kind not in HONEST}),
     }
-    if changed:
+    if kind == DEMO:
+        row["index"] = float(adjusted_rand_score(truth["labels"], labels))
+    if kind == CHANGED:
         begin, end = [*truth["stretch"], truth["steps"]][:2]
         inside = (clock.step >= begin) & (clock.step < end)
         row["index"] = float(adjusted_rand_score(inside[trains], labels[trains]))
-    row["right"] = row["index"] >= LEAST_INDEX if changed else row["share"] >= LEAST_SHARE and not row["invented"]
+    clean = row["share"] >= LEAST_SHARE and not row["invented"]
+    row["right"] = clean if kind == CLEAN else row["index"] >= LEAST_INDEX
     return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("clean", "changed"))
+    parser.add_argument("--only", choices=KINDS)
     parser.add_argument("--first", type=int, default=0, help="seed of the first job")
     parser.add_argument("--numbers", type=int, nargs="+", default=range(JOBS))
     parser.add_argument("--keep", type=Path, help="keep the runs here")
@@ -151,26 +174,25 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
-    for changed in (False, True):
-        if args.only is not None and (args.only == "changed") != changed:
-            continue
+    for kind in [kind for kind in KINDS if args.only in (None, kind)]:
         for number in args.numbers:
-            plan = plan_of(number, changed=changed, first=args.first)
-            name = f"{'changed' if changed else 'clean'}-{args.first}-{number:02d}"
+            plan = plan_of(number, changed=kind == CHANGED, first=args.first)
+            name = f"{kind}-{args.first}-{number:02d}"
             with tempfile.TemporaryDirectory(prefix="phasepoint-noise-") as folder:
                 out = (args.again or args.keep or Path(folder)) / name
                 if args.again is None:
-                    truth = run_job(plan, out)
+                    truth = run_kind(kind, plan, out)
                     out.with_suffix(".json").write_text(json.dumps(truth))
                 else:
                     truth = json.loads(out.with_suffix(".json").read_text())
-                row = {"name": name, **judge(out, truth, changed=changed), "plan": asdict(plan)}
+                row = {"name": name, **judge(kind, out, truth), "plan": asdict(plan)}
             rows.append(row)
-            told = f"index {row['index']:.3f}" if changed else f"{row['share']:.1%} {' '.join(row['invented'])}"
-            job = f"{plan.job.framework} {plan.job.net} {plan.job.change} {plan.job.factor:g}"
+            clean = f"{row['share']:.1%} {' '.join(row['invented'])}"
+            told = clean if kind == CLEAN else f"index {row['index']:.3f}"
+            job = DEMO if kind == DEMO else f"{plan.job.framework} {plan.job.net} {plan.job.change} {plan.job.factor:g}"
             beside_ = f"{'+'.join(plan.neighbours)} {plan.on_s:g}/{plan.off_s:g}"
             print(f"{name} {'ok' if row['right'] else '–':3} {told:24} {job} | {beside_} | {row['phases']}", flush=True)
-    for kind in ("clean", "changed"):
+    for kind in KINDS:
         mine = [row for row in rows if row["name"].startswith(kind)]
         if mine:
             print(f"{kind}: {sum(row['right'] for row in mine)} of {len(mine)} right")
