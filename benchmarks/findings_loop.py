@@ -141,6 +141,7 @@ def _toggle(plan: Plan, plants: Plants, train: Train, job: Job) -> dict[str, Any
             job.wait()
         read[is_planted].append(clock.read())
     of_hooks = not plan.ahead and all(plant.device is None and not plant.fetch for plant in plants.values())
+    of_hooks &= any(plant.load or plant.after for plant in plants.values())  # else the cause is in the step itself
     figures = _compared(read, lambda block: (block["wall_s"] - block["queued_s"]) / BLOCK_STEPS)
     hooks = _compared(read, lambda block: block["hooks_s"] / BLOCK_STEPS)
     return figures | {"hooks": hooks if of_hooks else None}
