@@ -9,6 +9,7 @@ process; beside them stands what the recorder says it cost.
     python benchmarks/strangers.py --list
     python benchmarks/strangers.py --only mnist gat --turns 1
     python benchmarks/strangers.py --resume                # go on where an earlier call stopped
+    python benchmarks/strangers.py --verdicts --seconds 40 # each recorded once: what the first sentence says of it
     python benchmarks/strangers.py --clones DIR            # repositories from DIR/OWNER/NAME or DIR/OWNER+NAME/repo
 
 The script makes a virtual environment with pinned packages, fetches the programs at pinned commits and makes their
@@ -128,12 +129,12 @@ def main() -> None:
         if options.resume and done and done["key"] == key_of(program, options) and not done.get("failed"):
             continue
         try:
-            results[program.name] = measure(program, options)
+            results[program.name] = (verdict_of if options.verdicts else measure)(program, options)
         except StrangerError as error:
             results[program.name] = {"key": key_of(program, options), "failed": str(error)}
         sys.stderr.write(f"{program.name}: {in_short(results[program.name])}\n")
         out.write_text(json.dumps(results, indent=1))
-    print(table(chosen, results))
+    print((verdicts if options.verdicts else table)(chosen, results))
     if options.json:
         facts = {"machine": machine(), "programs": [program_facts(program, results) for program in chosen]}
         options.json.write_text(json.dumps(facts, indent=2) + "\n")
@@ -150,6 +151,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="scale the programs that take a size to about so long")
     parser.add_argument("--report", action="store_true", help="the table of the results that are there; runs nothing")
     parser.add_argument("--steps-only", action="store_true", help="no plain runs: steps and output against the truth's")
+    parser.add_argument("--verdicts", action="store_true", help="no plain runs: record each once and tell its verdict")
     parser.add_argument("--keep-work", action="store_true", help="leave the runs in CACHE/work")
     parser.add_argument("--resume", action="store_true", help="keep the results that are there")
     parser.add_argument("--out", type=Path, help="results, program by program (default: CACHE/results.json)")
@@ -457,7 +459,8 @@ def recorded(place: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 def key_of(program: Program, options: argparse.Namespace) -> str:
     """Changes with the row and the size: an older result with another key is measured again."""
-    text = json.dumps([asdict(program), options.seconds, options.turns, options.steps_only], sort_keys=True)
+    how = [options.seconds, options.turns, options.steps_only, options.verdicts]
+    text = json.dumps([asdict(program), *how], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -479,6 +482,14 @@ def measure(program: Program, options: argparse.Namespace) -> dict[str, Any]:
                 facts.append(left)
     judged = judge(truth_ran, truth, plain or [truth_ran], with_recorder, facts)
     return {"key": key_of(program, options), "date": now(), **judged}
+
+
+def verdict_of(program: Program, options: argparse.Namespace) -> dict[str, Any]:
+    """One recorded run: what its summary says first, for a look at each."""
+    ran, facts = run(program, options, "recorded", 0)
+    if ran.exit_code:
+        raise StrangerError(f"exit code {ran.exit_code}: {' '.join(ran.complaints)[-400:]}")
+    return {"key": key_of(program, options), "date": now(), "wall_s": ran.wall_s, "recorded": facts}
 
 
 def judge(
@@ -539,6 +550,8 @@ def machine() -> str:
 def in_short(result: dict[str, Any]) -> str:
     if "failed" in result:
         return f"FAILED {result['failed'][-600:]}"
+    if "truth" not in result:
+        return str(result["recorded"].get("verdict"))
     return (
         f"truth {result['truth']}, recorded {result['steps']}, {result['same']}, exit {result['exit_codes']}, "
         f"wall {result['wall_s'][0]:.2f} → {result['wall_s'][1]:.2f} s, CPU {result['cpu_s'][0]:.2f} → "
@@ -559,6 +572,17 @@ def table(programs: Sequence[Program], results: dict[str, Any]) -> str:
     lines = [f"{machine()}; limits: steps ±1 % or 1, excess 1 % + {EXCESS_S} s, peak +{EXCESS_BYTES >> 20} MiB", ""]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([*lines, "", in_all(programs, results)])
+
+
+def verdicts(programs: Sequence[Program], results: dict[str, Any]) -> str:
+    """First sentences of the recorded programs in Markdown."""
+    rows = [("program", "steps", "captured", "s", "verdict"), ("---",) * 5]
+    for name, result in ((program.name, results[program.name]) for program in programs if program.name in results):
+        facts = result.get("recorded", {})
+        told = str(facts.get("verdict") or result.get("failed") or facts.get("summary_failed"))
+        captured, wall_s = facts.get("captured_steps") or 0, result.get("wall_s", 0.0)
+        rows.append((name, f"{facts.get('steps', 0):,}", f"{captured:,}", f"{wall_s:.0f}", told))
+    return "\n".join([machine(), "", *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def row_of(program: Program, result: dict[str, Any]) -> tuple[str, ...]:
