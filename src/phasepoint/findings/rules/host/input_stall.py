@@ -21,6 +21,8 @@ compute.
 common limit.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from phasepoint.core.arrays import Int64s
@@ -33,7 +35,6 @@ from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.breakdown import FEW
 from phasepoint.phases.clock.hosts import median_error_ps
 from phasepoint.phases.clock.steps import RunClock, sum_ps
-from phasepoint.stack.work.idle_account import IdleAccount
 
 LEAST_SHARE = 0.02
 HIDDEN_SHARE = 0.05
@@ -45,20 +46,20 @@ LEAST_STEPS = 20
 """Steps of each sort before their medians are compared, and those taken on each side: as for other comparisons."""
 
 
+class ExposedWait(NamedTuple):
+    """What the device waited for data: `[n_steps]` a part of each step, the interval of their sum, where it shows."""
+
+    claimed_ps: Int64s
+    low_ps: int
+    high_ps: int
+    evidence: Evidence
+
+
 def find(view: FindingsView) -> list[Finding]:
     """The exposed wait for input."""
     clock = view.clock
     view.need_estimate()
-    account = None if clock.input_known else view.once(read_idle_account)
-    if not clock.input_known and account is None:
-        raise Unavailable(
-            "the run holds no waits for input: iterate with `for batch in run.steps(loader)`, which times the loader"
-        )
-    by_clock = _exposed_by_clock(view) if account is None else None
-    if account is not None:
-        claimed_ps = _in_loader(view, account)
-    else:
-        claimed_ps = _exposed(view) if by_clock is None else _part_of_waits(view, by_clock[0])
+    claimed_ps, low_ps, high_ps, evidence = _exposed(view)
     total_ps = sum_ps(claimed_ps)
     if total_ps < LEAST_SHARE * clock.wall_ps:
         waited_ps = sum_ps(clock.input_ps)
@@ -68,11 +69,6 @@ def find(view: FindingsView) -> list[Finding]:
                 "but the device works meanwhile: a faster loader would win nothing there"
             )
         return []
-    low_ps, high_ps = total_ps, total_ps
-    if by_clock is not None:
-        low_ps, high_ps = (sum_ps(_part_of_waits(view, part)) for part in by_clock[1:])
-    elif account is None:
-        low_ps, high_ps = _interval(view, total_ps)
     share = total_ps / clock.wall_ps
     return [
         Finding(
@@ -88,18 +84,35 @@ def find(view: FindingsView) -> list[Finding]:
                 jax="load the next batches while the device works: worker processes (grain), or a thread that calls "
                 "jax.device_put ahead of the step",
             ),
-            evidence=(_waits(clock) if account is None else _loader_spans(account),),
+            evidence=(evidence,),
             confidence="high" if view.captured.row.size and 2 * low_ps > total_ps else "medium",
             wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",
         )
     ]
 
 
-def _exposed(view: FindingsView) -> Int64s:
-    """`[n_steps]` the part of each wait in which the device did nothing."""
-    if not view.captured.row.size:
-        return view.clock.input_ps
-    return _part_of_waits(view, min(view.part(INPUT).total_ps / max(sum_ps(view.clock.input_ps), 1), 1.0))
+def _exposed(view: FindingsView) -> ExposedWait:
+    """The wait by what tells it best: the trace where the clock knows none, step times where windows are few."""
+    if not view.clock.input_known:
+        return _in_loader(view)
+    parts = _parts_by_clock(view)
+    if parts is None:
+        return _in_windows(view)
+    claimed_ps, low_ps, high_ps = (_part_of_waits(view, part) for part in parts)
+    return ExposedWait(claimed_ps, sum_ps(low_ps), sum_ps(high_ps), _waits(view.clock))
+
+
+def _in_windows(view: FindingsView) -> ExposedWait:
+    """The part of each wait in which windows saw the device do nothing; all of it where there are no windows.
+
+    The interval reaches as far to both sides as that of the breakdown's part.
+    """
+    part, waited_ps = view.part(INPUT), view.clock.input_ps
+    if view.captured.row.size:
+        waited_ps = _part_of_waits(view, min(part.total_ps / max(sum_ps(waited_ps), 1), 1.0))
+    total_ps = sum_ps(waited_ps)
+    low_ps, high_ps = max(total_ps - (part.total_ps - part.low_ps), 0), total_ps + (part.high_ps - part.total_ps)
+    return ExposedWait(waited_ps, low_ps, high_ps, _waits(view.clock))
 
 
 def _part_of_waits(view: FindingsView, part: float) -> Int64s:
@@ -107,7 +120,7 @@ def _part_of_waits(view: FindingsView, part: float) -> Int64s:
     return np.asarray(np.floor(view.clock.input_ps * part), np.int64)
 
 
-def _exposed_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
+def _parts_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
     """Part of the waits in which the device did nothing, with the ends of its interval, from step times alone.
 
     Where windows are too few to tell, and some steps wait while others near them do not: what a step lasts beside its
@@ -133,27 +146,27 @@ def _exposed_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
     return min(max(part, 0.0), 1.0), min(max(part - half, 0.0), 1.0), min(max(part + half, 0.0), 1.0)
 
 
-def _interval(view: FindingsView, total_ps: int) -> tuple[int, int]:
-    """As far to both sides as that of the breakdown's part."""
-    part = view.part(INPUT)
-    return max(total_ps - (part.total_ps - part.low_ps), 0), total_ps + (part.high_ps - part.total_ps)
+def _in_loader(view: FindingsView) -> ExposedWait:
+    """Idle time in which the launching thread was in its loader, as an imported trace that holds every step shows it.
 
-
-def _in_loader(view: FindingsView, account: IdleAccount) -> Int64s:
-    """`[n_steps]` idle time in which the launching thread was in its loader."""
+    Raises:
+        Unavailable: the run is no such trace, so that nothing tells of its waits.
+    """
+    account = view.once(read_idle_account)
+    if account is None:
+        raise Unavailable(
+            "the run holds no waits for input: iterate with `for batch in run.steps(loader)`, which times the loader"
+        )
     waited_ps = np.zeros(view.clock.n_steps, np.int64)
     waited_ps[account.row] = account.of("input")
-    return waited_ps
-
-
-def _loader_spans(account: IdleAccount) -> Evidence:
-    name, ps = account.during["input"][0]
-    return Evidence(
+    name, ps = next(iter(account.during.get("input", ())), ("its loader", 0))
+    spans = Evidence(
         f"the device stood idle for {format_ps(ps)} during {name}",
         "spans",
         "select name, count(*) as calls, sum(dur_ps) as dur_ps from spans where device = 'host' and level = 'layer' "
         "group by name order by dur_ps desc limit 20",
     )
+    return ExposedWait(waited_ps, sum_ps(waited_ps), sum_ps(waited_ps), spans)
 
 
 def _waits(clock: RunClock) -> Evidence:

@@ -31,10 +31,7 @@ def cheapest_levels(values: Floats, levels: Floats, scale: float, price: float, 
     best_before = np.zeros(n, np.uint8)
     half = 0.5 / (scale * scale)
     for t in range(n):
-        best = 0
-        for s in range(1, k):
-            if total[s] < total[best]:
-                best = s
+        best = total.argmin()
         least = total[best]
         best_before[t] = best
         word = np.uint64(0)
@@ -65,10 +62,7 @@ def cheapest_shifts(values: Floats, template: Floats, scale: float, price: float
     best_before = np.zeros(n, np.uint8)
     half = 0.5 / (scale * scale)
     for t in range(n):
-        best = 0
-        for s in range(1, k):
-            if total[s] < total[best]:
-                best = s
+        best = total.argmin()
         least = total[best]
         best_before[t] = best
         word = np.uint64(0)
