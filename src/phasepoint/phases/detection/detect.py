@@ -196,8 +196,7 @@ def _evidence(
     kind = series.kind[member]
     hinted = kind[kind >= 0]
     starts = member[np.diff(member, prepend=-2) != 1]
-    nodes = series.graph_nodes[member]
-    nodes = nodes[nodes >= 0]
+    nodes = series.graph_nodes[member[series.graph_nodes[member] >= 0]]
     return PhaseEvidence(
         number=number,
         role=labelling.roles.get(number),
