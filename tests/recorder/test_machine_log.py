@@ -43,7 +43,7 @@ def test_a_system_without_these_counters_gives_what_it_has(monkeypatch):
         raise OSError(path)
 
     monkeypatch.setattr(machine, "_read", lambda path: None)
-    monkeypatch.setattr(machine, "_read_again", lambda path: None)
+    monkeypatch.setattr(machine, "_read_again", lambda path, most_bytes=0: None)
     monkeypatch.setattr(machine.os, "listdir", refuse)
     (row,) = look_twice(MachineLog())
     unknown = ("wait_ps", "others_ps", "steal_ps", "throttled_ps", "cpu_pressure_ps", "memory_pressure_ps")
@@ -62,9 +62,21 @@ def test_a_file_that_stays_open_is_read_anew(tmp_path, monkeypatch):
     os.close(machine._kept.pop(str(counters)))
 
 
+def test_what_runs_on_cores_that_the_job_may_not_use_is_no_other_program(monkeypatch):
+    """In a container with a set of cores /proc/stat still tells of the whole machine."""
+    stat = b"cpu  90 0 0 5 0 0 0 9 0 0\n" + b"".join(b"cpu%d %d 0 0 5 0 1 0 3 0 0\n" % (i, 10 * i) for i in range(12))
+    monkeypatch.setattr(machine, "_read_again", lambda path, most_bytes=0: stat)
+    for cores, busy, stolen in (({1, 3}, 42, 6), ({1}, 11, 3), (set(range(12)), 90, 9)):
+        monkeypatch.setattr(machine.os, "sched_getaffinity", lambda pid, cores=cores: cores)
+        monkeypatch.setattr(machine.os, "cpu_count", lambda: 12)
+        machine._cores.cache_clear()
+        assert machine._machine() == (busy * machine._TICK_PS, stolen * machine._TICK_PS)
+    machine._cores.cache_clear()
+
+
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"some avg10=0.00 total=x\n", b"cpu 1 2 3\n"])
 def test_counters_that_cannot_be_read_are_null(monkeypatch, content):
-    monkeypatch.setattr(machine, "_read_again", lambda path: content)
+    monkeypatch.setattr(machine, "_read_again", lambda path, most_bytes=0: content)
     (row,) = look_twice(MachineLog())
     assert row["cpu_pressure_ps"] is row["others_ps"] is row["throttled_ps"] is None
 
