@@ -58,6 +58,7 @@ class FakeSession:
         self.on_compile: Callable[[int, bool], None] | None = None
         self.before_start: Callable[[], None] | None = None
         self.count_nodes: Callable[[], int] | None = None
+        self.compiled: list[PastCompile] = []
         self.take_inputs: Callable[[object], None] | None = None
         self._clock = clock
         self._stop_ms = stop_ms
@@ -119,6 +120,10 @@ class FakeSession:
     def node_counter(self) -> Callable[[], int] | None:
         self._call("node_counter")
         return self.count_nodes
+
+    def past_compiles(self) -> list[PastCompile]:
+        self._call("past_compiles")
+        return self.compiled
 
     def next_inputs(self, take: Callable[[object], None]) -> None:
         self._call("next_inputs")

@@ -234,6 +234,11 @@ class Recorder:
         """
         if not self._has_begun:
             self._begin()
+        first = self._steps.step
+        for start_ns, dur_ns, describe in self._parts.session.past_compiles():
+            number = next((n for n, (asked_ns, _, end_ns) in enumerate(steps) if asked_ns <= start_ns < end_ns), None)
+            self._note_compile(None if number is None else first + number, start_ns, dur_ns, describe)
+            self._steps.recall_compile(start_ns, start_ns + dur_ns)
         self.recall(steps)
         self._parts.account.spend("entry", entry_ns * PS_PER_NS - self._background.entered_ps)
 
@@ -327,17 +332,23 @@ class Recorder:
         self, dur_ns: int, is_new_program: bool, describe: Callable[[], CompiledProgram] | None = None
     ) -> None:
         """Something was traced, lowered or compiled. May be called on any thread."""
-        if describe is not None and dur_ns >= LEAST_COMPILATION_NS:
-            step, end_ns = self._steps.step if self._steps.is_open else None, self._parts.clock.now_ns()
-            times = {"start_ps": self._parts.epoch.to_ps(end_ns - dur_ns), "dur_ps": dur_ns * PS_PER_NS}
-            self._parts.inbox.rows.append(
-                ("compilations", partial(_compilation_row, {"step": step, **times}, describe))
-            )
+        if describe is not None:
+            step = self._steps.step if self._steps.is_open else None
+            self._note_compile(step, self._parts.clock.now_ns() - dur_ns, dur_ns, describe)
         if self._steps.is_open:
             self._steps.add_compile(dur_ns)
             if is_new_program:
                 self._planner.note_compile()
                 self._steps.room = 0
+
+    def _note_compile(
+        self, step: int | None, start_ns: int, dur_ns: int, describe: Callable[[], CompiledProgram]
+    ) -> None:
+        if dur_ns >= LEAST_COMPILATION_NS:
+            times = {"start_ps": self._parts.epoch.to_ps(start_ns), "dur_ps": dur_ns * PS_PER_NS}
+            self._parts.inbox.rows.append(
+                ("compilations", partial(_compilation_row, {"step": step, **times}, describe))
+            )
 
     @guarded
     def before_user_profiler(self) -> None:

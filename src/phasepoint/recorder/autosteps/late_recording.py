@@ -7,6 +7,7 @@ that ended before the recording was open are written afterwards: the clock stand
 import atexit
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,14 +48,19 @@ class PastStep:
 
 
 class StandingClock:
-    """A monotonic clock that can be made to stand at a time in the past."""
+    """A monotonic clock that can be made to stand at a time in the past, for the thread that made it.
+
+    The recorder's own thread looks at the machine meanwhile, and that is now.
+    """
 
     def __init__(self, at_ns: int) -> None:
         self.at_ns: int | None = at_ns
+        self._thread = threading.get_ident()
 
     def now_ns(self) -> int:
         """The time, in nanoseconds."""
-        return time.perf_counter_ns() if self.at_ns is None else self.at_ns
+        at_ns = self.at_ns  # another thread may take it away
+        return time.perf_counter_ns() if at_ns is None or threading.get_ident() != self._thread else at_ns
 
     def unix_ns(self) -> int:
         """Unix time that goes with it, in nanoseconds."""

@@ -281,6 +281,10 @@ class StepClock:
         start_ns = max(self._last_ns, *marks) if marks else self.start_ns
         self._compiles.append((max(end_ns - dur_ns, start_ns), end_ns))
 
+    def recall_compile(self, start_ns: int, end_ns: int) -> None:
+        """Something was compiled in steps that are to be replayed."""
+        self._compiles.append((start_ns, end_ns))
+
     def now(self) -> int:
         """The time in nanoseconds; a clock that went back stands still until it is caught up. After `settle` alone."""
         return self._forward(self._now_ns())

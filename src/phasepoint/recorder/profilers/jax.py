@@ -158,6 +158,10 @@ class JaxSession:
     def next_inputs(self, take: Callable[[object], None]) -> None:
         """JAX does not tell of calls."""
 
+    def past_compiles(self) -> tuple[()]:
+        """JAX tells of compilations as they end, and keeps nothing of them."""
+        return ()
+
     def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Listen to JAX's own compile events; a listener that cannot be removed is made deaf instead."""
         from jax import monitoring

@@ -49,6 +49,9 @@ class _NoProfiler:
     def node_counter(self) -> None:
         return None
 
+    def past_compiles(self) -> tuple[()]:
+        return ()
+
     def next_inputs(self, take: Callable[[object], None]) -> None:
         return None
 

@@ -7,7 +7,7 @@ recorder's guard keeps what it raises away from the job.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -107,6 +107,14 @@ class CompiledProgram(Struct, frozen=True):
     why: str | None = None
 
 
+class PastCompile(NamedTuple):
+    """A compilation that ended before anybody watched: when it began, on the monotonic clock, and how long it took."""
+
+    start_ns: int
+    dur_ns: int
+    describe: Callable[[], CompiledProgram]
+
+
 class OnCompile(Protocol):
     """What is called after every stage of a compilation."""
 
@@ -203,6 +211,10 @@ class ProfilerSession(Protocol):
         It must not raise, and keep nothing of it. The model is the one that was called first when this was asked for
         the first time. Where the framework does not tell, nothing happens.
         """
+        ...
+
+    def past_compiles(self) -> Sequence[PastCompile]:
+        """What the framework itself remembers of compilations until now."""
         ...
 
     def watch_compiles(self, on_compile: OnCompile) -> Remove:

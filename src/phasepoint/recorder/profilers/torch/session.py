@@ -44,6 +44,7 @@ from phasepoint.recorder.seam.session import (
     CaptureFormat,
     CompiledProgram,
     OnCompile,
+    PastCompile,
     PendingCapture,
     ProfilerBusyError,
     Remove,
@@ -238,6 +239,17 @@ class TorchSession:
         """The positional inputs of the model's next call; see `NextInputs`."""
         self._inputs.wait(take)
 
+    def past_compiles(self) -> list[PastCompile]:
+        """Those of which Dynamo keeps when they began and how long they took: not in releases before 2.6."""
+        behind_ns = time.time_ns() - time.perf_counter_ns()
+        return [
+            PastCompile(
+                one.start_time_us * 1000 - behind_ns, one.duration_us * 1000, partial(_describe, str(one.compile_id))
+            )
+            for one in _compile_metrics()
+            if getattr(one, "start_time_us", None) and getattr(one, "duration_us", None)
+        ]
+
     def watch_compiles(self, on_compile: OnCompile) -> Remove:
         """Time `torch.compile` through Dynamo's own callbacks, once the job has imported Dynamo."""
         watch = _CompileWatch(on_compile)
@@ -381,13 +393,18 @@ def _describe(compile_id: str) -> CompiledProgram:
     """
     numbered = _COMPILE_ID.search(compile_id)
     again = int(numbered[1]) > 0 if numbered else None
-    metrics: list[Any] = getattr(sys.modules.get("torch._dynamo.utils"), "get_compilation_metrics", list)()
     # The newest first: after `torch.compiler.reset()` numbers are given anew.
-    mine = [one for one in reversed(metrics) if str(getattr(one, "compile_id", None)) == compile_id]
+    mine = [one for one in reversed(_compile_metrics()) if str(getattr(one, "compile_id", None)) == compile_id]
     name = next((one.co_name for one in mine if getattr(one, "co_name", None)), None)
     why = next((one.recompile_reason for one in mine if getattr(one, "recompile_reason", None)), None)
     # `0/0: tensor 'x' size mismatch …`, a line for each earlier compilation that did not fit; the last one comes first
     return CompiledProgram(name, again, None if why is None else _REASON_OF.sub("", str(why).strip().splitlines()[0]))
+
+
+def _compile_metrics() -> list[Any]:
+    """What Dynamo noted of its last compilations, the newest last; nothing where it was not imported."""
+    metrics: list[Any] = getattr(sys.modules.get("torch._dynamo.utils"), "get_compilation_metrics", list)()
+    return metrics
 
 
 def _choose_engine() -> _Engine:
