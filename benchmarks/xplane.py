@@ -72,14 +72,15 @@ open(sys.argv[1] + ".small", "wb").write(small)
 OURS = """
 import json, resource, sys, time
 begin = time.perf_counter()
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.reader import read_xplane
 imported = time.perf_counter()
-read_xplane(open(sys.argv[1] + ".small", "rb").read(), window=0)
+read_xplane(open(sys.argv[1] + ".small", "rb").read(), CaptureRequest())
 warm = time.perf_counter()
 base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 data = open(sys.argv[1], "rb").read()
 start, cpu = time.perf_counter(), time.process_time()
-capture = read_xplane(data, window=0)
+capture = read_xplane(data, CaptureRequest())
 wall, cpu = time.perf_counter() - start, time.process_time() - cpu
 print(json.dumps({
     "wall_s": wall, "cpu_s": cpu, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -104,10 +104,11 @@ def test_what_cannot_be_used_is_said(proto, tmp_path):
 def test_traces_of_gpus_hold_every_kernel_and_no_other(name, kernels):
     if "PHASEPOINT_DATA" not in os.environ:
         pytest.skip("PHASEPOINT_DATA is not set")
+    from phasepoint.sources.events.capture import CaptureRequest
     from phasepoint.sources.xplane.reader import read_xplane
 
     file = Path(os.environ["PHASEPOINT_DATA"]) / "traces" / "xplane" / f"{name}.xplane.pb"
-    capture = read_xplane(file.read_bytes(), window=0)
+    capture = read_xplane(file.read_bytes(), CaptureRequest())
     ops = kernel_rows(capture.ops)
     (program,) = set(ops["program"].to_pylist()) - {None}
     times_ps, _ = times_of_ops(ops.filter(pc.equal(ops["program"], program)))

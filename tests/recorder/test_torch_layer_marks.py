@@ -12,6 +12,7 @@ from phasepoint.recorder.profilers.torch.dynamo import before_compiling  # noqa:
 from phasepoint.recorder.profilers.torch.layers import LayerEvents  # noqa: E402
 from phasepoint.recorder.profilers.torch.session import TorchSession  # noqa: E402
 from phasepoint.sources.chrome.reader import read_kineto  # noqa: E402
+from phasepoint.sources.events.capture import CaptureRequest  # noqa: E402
 from phasepoint.sources.ingest.convert import convert_windows  # noqa: E402
 from phasepoint.stack import analyse  # noqa: E402
 from phasepoint.store import open_run  # noqa: E402
@@ -200,5 +201,5 @@ def test_a_backward_pass_is_marked_from_its_call_to_its_return():
     inside = [e["name"] for e in events if first["ts"] <= e["ts"] < first["ts"] + first["dur"]]
     assert "aten::ones_like" in inside
     assert any(name.startswith("autograd::engine::evaluate_function") for name in inside)
-    read = read_kineto(data, window=0).spans.to_pylist()
+    read = read_kineto(data, CaptureRequest()).spans.to_pylist()
     assert {s["direction"] for s in read if s["name"] == "aten::ones_like"} == {"backward"}

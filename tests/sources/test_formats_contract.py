@@ -11,7 +11,6 @@ from phasepoint.cli.main import run as run_command
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import TABLES
 from phasepoint.sources.events.capture import WINDOW_TABLES, CaptureRequest
-from phasepoint.sources.events.programs import read_programs
 from phasepoint.sources.ingest.formats import (
     FORMAT_OF,
     HEAD_BYTES,
@@ -99,7 +98,7 @@ def test_messages_and_help_name_it(load, tmp_path, capsys, name):
     assert run_command(["import", "--help"]) == 0
     assert row.words in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SourceError, match=rf"there are readers for .*\b{name}\b"):
-        read_capture("tomorrow", b"", CaptureRequest(0, None, TABLES["steps"].empty, True, None))
+        read_capture("tomorrow", b"", CaptureRequest())
 
 
 @EACH
@@ -163,8 +162,7 @@ def test_without_spans_the_sums_are_the_same(samples, name):
     steps = TABLES["steps"].empty
 
     def read(keep_spans):
-        request = CaptureRequest(0, None, steps, keep_spans, read_programs)
-        return read_capture(name, samples[name], request)
+        return read_capture(name, samples[name], CaptureRequest(steps=steps, keep_spans=keep_spans))
 
     kept, summed = read(True), read(False)
     assert summed.spans.num_rows == 0

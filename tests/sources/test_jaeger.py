@@ -11,6 +11,7 @@ from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.events import layers
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.ingest.trace_file import read_file
 from phasepoint.sources.tracing import forest
 from phasepoint.sources.tracing.jaeger import read_jaeger
@@ -35,7 +36,7 @@ def document(*spans):
 
 
 def read(*spans, **options):
-    return read_jaeger(json.dumps(document(*spans)).encode(), window=0, **options)
+    return read_jaeger(json.dumps(document(*spans)).encode(), CaptureRequest(**options))
 
 
 def spans_of(capture):
@@ -199,13 +200,13 @@ def test_times_count_from_the_epoch():
 )
 def test_wherever_a_file_keeps_its_spans(wrapped):
     made = document(span("a", 0, 10), span("b", 2, 3, parent="a"))
-    capture = read_jaeger(json.dumps(wrapped(made)).encode(), window=0)
+    capture = read_jaeger(json.dumps(wrapped(made)).encode(), CaptureRequest())
     assert capture.spans.equals(read(span("a", 0, 10), span("b", 2, 3, parent="a")).spans)
 
 
 def test_a_truncated_file_is_read_as_far_as_it_goes():
     text = json.dumps(document(*(span(f"s{i}", i, 1) for i in range(50)))).encode()
-    row = read_jaeger(text[: len(text) // 2], window=0).conversion.to_pylist()[0]
+    row = read_jaeger(text[: len(text) // 2], CaptureRequest()).conversion.to_pylist()[0]
     assert 15 < row["spans"] < 30
     assert row["problem"].startswith("damaged JSON")
 
@@ -213,7 +214,7 @@ def test_a_truncated_file_is_read_as_far_as_it_goes():
 @pytest.mark.parametrize("text", [b"", b"{}", b"[1, 2]", b'{"data": []}', b"nonsense"])
 def test_what_is_no_file_of_jaeger(text):
     with pytest.raises(SourceError, match=r'no (JSON|spans of Jaeger).*expected \{"data"'):
-        read_jaeger(text, window=0)
+        read_jaeger(text, CaptureRequest())
 
 
 rows = st.lists(
@@ -260,7 +261,7 @@ def test_a_trace_of_six_weeks_is_accounted_for(tmp_path):
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/jaeger")
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.json")) if FOLDER.is_dir() else [], ids=lambda f: f.stem)
 def test_real_traces_match_the_oracle(file):
-    capture = read_jaeger(file.read_bytes(), window=0)
+    capture = read_jaeger(file.read_bytes(), CaptureRequest())
     executions, total = [], 0
     for trace in json.loads(file.read_bytes())["data"]:
         for one in trace["spans"]:
@@ -279,7 +280,7 @@ def test_real_traces_match_the_oracle(file):
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/jaeger")
 def test_kernels_of_alexnet_belong_to_its_layers():
     """Of 41 kernels, the launches of 40 begin within a layer, counted from the file by hand."""
-    capture = read_jaeger((FOLDER / "xsp_example_trace.json").read_bytes(), window=0)
+    capture = read_jaeger((FOLDER / "xsp_example_trace.json").read_bytes(), CaptureRequest())
     kernels = [s for s in capture.spans.to_pylist() if s["level"] == "kernel" and s["category"] == "compute"]
     assert len(kernels) == 41
     assert sum(s["layer"] is not None for s in kernels) == 40

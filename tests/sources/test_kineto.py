@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import CATEGORIES, TABLES, validate_table
 from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 US = 1_000_000
 
@@ -25,7 +26,7 @@ def kernel(name, ts, dur, *, stream=7, correlation, device=0, cat="kernel"):
 
 def capture(events, *, base_ns=0, **options):
     data = json.dumps({"baseTimeNanoseconds": base_ns, "traceEvents": events}).encode()
-    return read_kineto(data, window=4, **options)
+    return read_kineto(data, CaptureRequest(window=4, **options))
 
 
 def rows(table, *names):
@@ -163,12 +164,12 @@ def test_threads_of_one_name_stay_apart():
 @pytest.mark.parametrize("data", [b"", b"{}x", b"\x00\x01", b"not json", b'{"traceEvents": 3'])
 def test_no_trace_at_all(data):
     with pytest.raises(SourceError, match=f"no Kineto trace in {len(data)} bytes"):
-        read_kineto(data, window=0)
+        read_kineto(data, CaptureRequest())
 
 
 def test_a_trace_without_events_has_empty_tables():
     for data in (b"{}", b"[]", b'{"traceEvents": []}'):
-        found = read_kineto(data, window=0)
+        found = read_kineto(data, CaptureRequest())
         assert len(found.spans) == len(found.ops) == len(found.breakdowns) == 0
         for name in ("spans", "ops", "breakdowns", "programs", "instructions", "steps"):
             validate_table(name, getattr(found, name))
@@ -179,7 +180,7 @@ def test_a_trace_without_events_has_empty_tables():
 def test_of_a_truncated_file_all_whole_events_are_read(cut):
     data = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": GPU_STEP}, indent=1).encode()
     head = data[: max(len(data) - 1 - cut, data.index(b"[") + 1)]
-    found = read_kineto(head, window=0)
+    found = read_kineto(head, CaptureRequest())
     whole = head.count(b"\n  }")
     (row,) = found.conversion.to_pylist()
     assert row["spans"] + row["ignored_events"] == whole
@@ -189,10 +190,10 @@ def test_of_a_truncated_file_all_whole_events_are_read(cut):
 
 def test_numbers_that_are_no_json_cost_only_themselves():
     data = json.dumps({"traceEvents": CPU_STEP}).encode().replace(b'"args": {}', b'"args": {"load": NaN}', 1)
-    found = read_kineto(data, window=0)
+    found = read_kineto(data, CaptureRequest())
     assert len(found.spans) == len(CPU_STEP)
     data = data.replace(b'"aten::t"', b'"aten::t"oops')
-    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    (row,) = read_kineto(data, CaptureRequest()).conversion.to_pylist()
     assert (row["spans"], row["dropped_events"]) == (len(CPU_STEP) - 1, 1)
 
 
@@ -202,7 +203,7 @@ def test_damage_never_crashes(garbage, place):
     data = json.dumps({"traceEvents": GPU_STEP}).encode()
     place %= len(data)
     try:
-        found = read_kineto(data[:place] + garbage + data[place + len(garbage) :], window=0)
+        found = read_kineto(data[:place] + garbage + data[place + len(garbage) :], CaptureRequest())
     except SourceError:
         return
     (row,) = found.conversion.to_pylist()
@@ -216,7 +217,7 @@ def test_a_recorded_capture_equals_the_session_s_own_events(tmp_path):
     path = tmp_path / "capture.json"
     results.save(str(path))
     epoch_ns = results.trace_start_ns()
-    found = read_kineto(path.read_bytes(), window=1, epoch_unix_ns=epoch_ns)
+    found = read_kineto(path.read_bytes(), CaptureRequest(window=1, epoch_unix_ns=epoch_ns))
     truth = sorted((e.name(), (e.start_ns() - epoch_ns) * 1000, e.duration_ns() * 1000) for e in results.events())
     assert sorted(rows(found.spans, "name", "start_ps", "dur_ps")) == truth
     assert rows(found.steps, "step") == [(0,), (1,), (2,)]
@@ -299,7 +300,7 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_real_traces(name):
     data = gzip.decompress((Path(DATA) / "traces" / "kineto" / f"{name}.json.gz").read_bytes())
-    found = read_kineto(data, window=0)
+    found = read_kineto(data, CaptureRequest())
     (row,) = found.conversion.to_pylist()
     everything = json.loads(data)["traceEvents"]
     assert row["events"] == len(everything)

@@ -3,12 +3,13 @@
 import json
 
 from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 US = 1_000_000
 
 
 def capture(events, **options):
-    return read_kineto(json.dumps(events).encode(), window=0, **options)
+    return read_kineto(json.dumps(events).encode(), CaptureRequest(**options))
 
 
 def spans(found):
@@ -88,5 +89,5 @@ def test_counters_keep_each_of_their_numbers():
 
 def test_a_list_may_end_without_its_bracket():
     data = b'[{"ph": "X", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1},\n'
-    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    (row,) = read_kineto(data, CaptureRequest()).conversion.to_pylist()
     assert (row["events"], row["spans"], row["problem"]) == (1, 1, None)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from phasepoint.core.errors import SourceError
 from phasepoint.sources.chrome.blocks import PlainBytes
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 EVENT = '{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": %d, "dur": 2, "args": {"a": [1, "b"]}}'
 
@@ -35,7 +36,7 @@ def names(found):
     ],
 )
 def test_names_that_are_not_escaped(written, read):
-    found = read_kineto(trace("first", written, "last").encode(), window=0)
+    found = read_kineto(trace("first", written, "last").encode(), CaptureRequest())
     assert names(found) == ["first", read, "last"]
     (row,) = found.conversion.to_pylist()
     assert (row["events"], row["dropped_events"]) == (3, 0)
@@ -43,7 +44,7 @@ def test_names_that_are_not_escaped(written, read):
 
 def test_what_no_reader_can_make_sense_of_costs_itself_alone():
     data = trace("first", "bad", "last").replace('"name": "bad"', '"name": bad').encode()
-    found = read_kineto(data, window=0)
+    found = read_kineto(data, CaptureRequest())
     assert names(found) == ["first", "last"]
     (row,) = found.conversion.to_pylist()
     assert (row["events"], row["dropped_events"]) == (3, 1)
@@ -53,13 +54,13 @@ def test_what_no_reader_can_make_sense_of_costs_itself_alone():
 
 
 def test_bytes_that_are_no_text():
-    found = read_kineto(trace("first", "bad", "last").encode().replace(b"bad", b"b\xffd"), window=0)
+    found = read_kineto(trace("first", "bad", "last").encode().replace(b"bad", b"b\xffd"), CaptureRequest())
     assert names(found) == ["first", "b\ufffdd", "last"]
 
 
 def test_infinity_among_the_arguments():
     data = trace("first", "last").replace('"a": [1, "b"]', '"a": Infinity, "b": -Infinity, "c": NaN').encode()
-    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    (row,) = read_kineto(data, CaptureRequest()).conversion.to_pylist()
     assert (row["spans"], row["dropped_events"]) == (2, 0)
 
 
@@ -71,7 +72,7 @@ def test_damage_in_small_blocks_never_crashes(garbage, place, block_bytes, cut):
     data = data[:place] + garbage + (b"" if cut else data[place + len(garbage) :])
     try:
         with KinetoReading(PlainBytes(data), slice_rows=5, block_bytes=block_bytes) as reading:
-            reading.set_window(0)
+            reading.set_window(CaptureRequest())
             found = reading.capture()
     except SourceError:
         return
@@ -90,18 +91,18 @@ def test_damage_in_small_blocks_never_crashes(garbage, place, block_bytes, cut):
 def test_any_json_is_a_trace_or_is_refused(value):
     for data in (json.dumps(value), json.dumps({"traceEvents": value}), json.dumps([value])):
         with suppress(SourceError):
-            read_kineto(data.encode(), window=0)
+            read_kineto(data.encode(), CaptureRequest())
 
 
 def test_nesting_without_an_end_is_bounded():
     data = ('{"traceEvents": [{"ph": "X", "args": {"a": ' + "[" * 200_000).encode()
-    (row,) = read_kineto(data, window=0).conversion.to_pylist()
+    (row,) = read_kineto(data, CaptureRequest()).conversion.to_pylist()
     assert (row["events"], row["dropped_events"]) == (1, 1)
 
 
 def test_a_time_that_is_far_from_all_others_costs_itself():
     data = trace("first", "far", "last").replace('"ts": 10', '"ts": 4611686018427387904').encode()
-    found = read_kineto(data, window=0)
+    found = read_kineto(data, CaptureRequest())
     assert names(found) == ["first", "last"]
     assert found.conversion["dropped_events"].to_pylist() == [1]
 
@@ -109,6 +110,6 @@ def test_a_time_that_is_far_from_all_others_costs_itself():
 @pytest.mark.parametrize("base_ns", [0, 10**18, 10**30, -5, "x"])
 def test_a_clock_that_cannot_be_the_session_s(base_ns):
     data = json.dumps({"baseTimeNanoseconds": base_ns, **json.loads(trace("first", "last"))}).encode()
-    found = read_kineto(data, window=0, epoch_unix_ns=1_790_857_026 * 10**9)
+    found = read_kineto(data, CaptureRequest(epoch_unix_ns=1_790_857_026 * 10**9))
     assert found.spans["start_ps"].to_pylist() == [0, 10_000_000]
     assert "days from the session's epoch; its times count from its own start" in found.conversion["problem"][0].as_py()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 US = 1_000_000
 
@@ -14,7 +15,7 @@ def event(name, cat, ts, dur, /, *, tid=1, ph="X", **args):
 
 
 def capture(*events):
-    return read_kineto(json.dumps({"traceEvents": events}).encode(), window=2)
+    return read_kineto(json.dumps({"traceEvents": events}).encode(), CaptureRequest(window=2))
 
 
 def by_name(found):

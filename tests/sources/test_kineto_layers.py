@@ -9,6 +9,7 @@ import pytest
 
 from phasepoint.sources.chrome.blocks import PlainBytes
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.events.layers import path_of_hierarchy
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "kineto"
@@ -60,9 +61,9 @@ STEP = [
 def read(events, slice_rows=None):
     data = json.dumps({"traceEvents": events}).encode()
     if slice_rows is None:
-        return read_kineto(data, window=0)
+        return read_kineto(data, CaptureRequest())
     with KinetoReading(PlainBytes(data), slice_rows=slice_rows) as reading:
-        reading.set_window(0)
+        reading.set_window(CaptureRequest())
         slices = list(reading.tables())
         spans = [tables["spans"] for tables in slices if "spans" in tables]
         ops = [tables["ops"] for tables in slices if "ops" in tables] + [reading.summary()["ops"]]
@@ -199,7 +200,9 @@ def test_operators_that_carry_their_hierarchy():
 def test_every_kernel_of_a_real_model_has_its_layer():
     import gzip
 
-    spans = read_kineto(gzip.decompress((FOLDER / "h100_bert_small.json.gz").read_bytes()), window=0).spans.to_pylist()
+    spans = read_kineto(
+        gzip.decompress((FOLDER / "h100_bert_small.json.gz").read_bytes()), CaptureRequest()
+    ).spans.to_pylist()
     kernels = [span for span in spans if span["level"] == "kernel"]
     assert len(kernels) == 61
     assert all(span["layer"].startswith("BertLMHeadModel_0/") for span in kernels)

@@ -20,6 +20,7 @@ from phasepoint.sources.chrome.blocks import FileBytes, PlainBytes, block_of
 from phasepoint.sources.chrome.gather import decode_text, scan_block
 from phasepoint.sources.chrome.json_bytes import NO_NUMBER
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 DATA = os.environ.get("PHASEPOINT_DATA", "")
 TABLES = ("spans", "ops", "breakdowns", "stages", "launches", "metrics", "collectives", "allocations")
@@ -164,12 +165,12 @@ def made_trace(draw_events):
 @settings(max_examples=100, deadline=None)
 def test_blocks_and_slices_change_nothing(drawn, slice_rows, block_bytes, look_back_rows):
     data = json.dumps({"traceEvents": made_trace(drawn)}, indent=1).encode()
-    whole_capture = read_kineto(data, window=3)
+    whole_capture = read_kineto(data, CaptureRequest(window=3))
     with (
         KinetoReading(PlainBytes(data), slice_rows=slice_rows, block_bytes=block_bytes) as reading,
         patch.object(kineto_slices, "LOOK_BACK_ROWS", look_back_rows),
     ):
-        reading.set_window(3)
+        reading.set_window(CaptureRequest(window=3))
         pieces = reading.capture()
     for name in TABLES:
         assert rows_of(pieces, name) == rows_of(whole_capture, name), name
@@ -213,7 +214,7 @@ def test_every_event_of_a_real_trace_is_counted_once(path):
     data = gzip.decompress(path.read_bytes())
     everything = json.loads(data)["traceEvents"]
     with FileBytes(path) as source, KinetoReading(source, slice_rows=1500, block_bytes=1 << 18) as reading:
-        reading.set_window(0)
+        reading.set_window(CaptureRequest())
         found = reading.capture()
     (row,) = found.conversion.to_pylist()
     accounts = found.accounts.to_pylist()
@@ -227,6 +228,6 @@ def test_every_event_of_a_real_trace_is_counted_once(path):
             by_label[event["cat"]] = by_label.get(event["cat"], 0) + 1
     for label, count in by_label.items():
         assert sum(account["events"] for account in accounts if account["what"] == label) == count
-    whole_capture = read_kineto(data, window=0)
+    whole_capture = read_kineto(data, CaptureRequest())
     for name in TABLES:
         assert rows_of(found, name) == rows_of(whole_capture, name), name

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from phasepoint.sources.chrome.gather import exact_ps
 from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 
 
 def starts_ps(texts, *, epoch_unix_ns=0, base_ns=0):
     """Starts of events whose times are written like this; None where there is none that can be read."""
     events = [f'{{"ph": "X", "cat": "cpu_op", "name": "{i}", "ts": {text}, "dur": 1}}' for i, text in enumerate(texts)]
     data = f'{{"baseTimeNanoseconds": {base_ns}, "traceEvents": [{", ".join(events)}]}}'
-    found = read_kineto(data.encode(), window=0, epoch_unix_ns=epoch_unix_ns)
+    found = read_kineto(data.encode(), CaptureRequest(epoch_unix_ns=epoch_unix_ns))
     times = {int(row["name"]): row["start_ps"] for row in found.spans.to_pylist()}
     return [times.get(i) for i in range(len(texts))]
 

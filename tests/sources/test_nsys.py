@@ -12,6 +12,7 @@ from nsys_export import GLOBAL_TID, PROCESS, Export
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.nsys.reader import read_nsys
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "nsys"
@@ -26,7 +27,7 @@ def export(tmp_path):
 
 
 def read(export, **options):
-    return read_nsys(export.close(), window=0, **options)
+    return read_nsys(export.close(), CaptureRequest(**options))
 
 
 def spans(capture):
@@ -165,12 +166,12 @@ def test_times_count_from_the_epoch_of_the_session(export):
     export.add("ANALYSIS_DETAILS", startTime=500).add("TARGET_INFO_GPU", id=0, name="NVIDIA H100")
     export.call("f", 700, 800, 1)
     path = export.close()
-    alone = read_nsys(path, window=0)
+    alone = read_nsys(path, CaptureRequest())
     assert (alone.start_unix_ns, alone.devices) == (1_700_000_000_000_000_200, ("gpu:0 NVIDIA H100",))
     assert alone.spans["start_ps"].to_pylist() == [0]
-    together = read_nsys(path, window=0, epoch_unix_ns=1_700_000_000_000_000_050)
+    together = read_nsys(path, CaptureRequest(epoch_unix_ns=1_700_000_000_000_000_050))
     assert together.spans["start_ps"].to_pylist() == [150 * NS]
-    far = read_nsys(path, window=0, epoch_unix_ns=0)
+    far = read_nsys(path, CaptureRequest(epoch_unix_ns=0))
     assert far.spans["start_ps"].to_pylist() == [0]
     assert "26 days" in far.conversion["problem"][0].as_py()
 
@@ -213,7 +214,7 @@ def test_columns_that_an_export_does_not_have_are_null(tmp_path):
     connection.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (5, 9, 0, 0), ('five', 9, 0, 0)")
     connection.commit()
     connection.close()
-    capture = read_nsys(path, window=0)
+    capture = read_nsys(path, CaptureRequest())
     assert [(s["name"], s["dur_ps"]) for s in capture.spans.to_pylist()] == [("kernel without a name", 4 * NS)]
     assert capture.launches.num_rows == 0
     assert capture.conversion.to_pylist()[0]["dropped_events"] == 1
@@ -222,7 +223,7 @@ def test_columns_that_an_export_does_not_have_are_null(tmp_path):
 def test_bytes_and_file_give_the_same(export):
     export.range("a", 0, 10).call("f", 1, 2, 3).kernel("k", 5, 6, correlation=3)
     path = export.close()
-    assert read_nsys(path.read_bytes(), window=0).spans.equals(read_nsys(path, window=0).spans)
+    assert read_nsys(path.read_bytes(), CaptureRequest()).spans.equals(read_nsys(path, CaptureRequest()).spans)
 
 
 @pytest.mark.parametrize("content", [b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4096), b"x" * 4096])
@@ -230,7 +231,7 @@ def test_what_is_no_sqlite_file(tmp_path, content):
     path = tmp_path / "x.sqlite"
     path.write_bytes(content)
     with pytest.raises(SourceError, match="SQLite"):
-        read_nsys(path, window=0)
+        read_nsys(path, CaptureRequest())
 
 
 def test_an_sqlite_file_of_others(tmp_path):
@@ -242,7 +243,7 @@ def test_an_sqlite_file_of_others(tmp_path):
     with pytest.raises(
         SourceError, match=r"no export of Nsight Systems: its tables are recipes; expected .*nsys export"
     ):
-        read_nsys(path, window=0)
+        read_nsys(path, CaptureRequest())
 
 
 def test_views_and_virtual_tables_are_not_read(export):
@@ -257,7 +258,7 @@ def test_a_truncated_export_is_read_as_far_as_it_goes(export):
     path = export.close()
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 2 // 3])
-    capture = read_nsys(path, window=0)
+    capture = read_nsys(path, CaptureRequest())
     row = capture.conversion.to_pylist()[0]
     assert 0 < row["spans"] < 4000
     assert row["problem"].startswith("the file is truncated: ")
@@ -299,7 +300,7 @@ def test_random_exports_match_the_oracle(tmp_path_factory, kernels, calls):
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/nsys")
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.sqlite")) if FOLDER.is_dir() else [], ids=lambda f: f.stem)
 def test_real_exports_match_the_oracle(file):
-    capture = read_nsys(file, window=0)
+    capture = read_nsys(file, CaptureRequest())
     connection = sqlite3.connect(f"file:{file}?mode=ro&immutable=1", uri=True)
     of_device, rows = {}, 0
     for table in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from phasepoint.core.errors import SourceError
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.tracing.otel import read_otel
 
 START = 1_700_000_000_000_000_000
@@ -34,7 +35,7 @@ def document(*spans, service="trainer", scopes="scopeSpans", **resource):
 
 
 def read(made, **options):
-    return read_otel(json.dumps(made).encode(), window=0, **options)
+    return read_otel(json.dumps(made).encode(), CaptureRequest(**options))
 
 
 def spans_of(capture):
@@ -103,7 +104,7 @@ def test_one_object_a_line():
         document(span("b", 10, 20, parent="a"), service="loader"),
         {"resourceLogs": []},
     ]
-    capture = read_otel("\n".join(json.dumps(line) for line in lines).encode(), window=0)
+    capture = read_otel("\n".join(json.dumps(line) for line in lines).encode(), CaptureRequest())
     found = spans_of(capture)
     assert (found["b"]["parent"], found["b"]["track"], found["a"]["track"]) == (0, "loader", "trainer")
     assert capture.conversion["problem"].to_pylist() == [None]
@@ -134,11 +135,11 @@ def test_times_count_from_the_epoch():
 
 def test_truncated_files_are_read_as_far_as_they_go():
     text = json.dumps(document(*(span(f"s{i}", i, i + 1) for i in range(40)))).encode()
-    whole = read_otel(text[: len(text) // 2], window=0).conversion.to_pylist()[0]
+    whole = read_otel(text[: len(text) // 2], CaptureRequest()).conversion.to_pylist()[0]
     assert 10 < whole["spans"] < 25
     assert whole["problem"].startswith("damaged JSON")
     lines = b"\n".join([text, text, text[: len(text) // 2]])
-    some = read_otel(lines, window=0).conversion.to_pylist()[0]
+    some = read_otel(lines, CaptureRequest()).conversion.to_pylist()[0]
     assert 90 < some["spans"] < 105
     assert some["problem"].startswith("damaged JSON")
 
@@ -146,4 +147,4 @@ def test_truncated_files_are_read_as_far_as_they_go():
 @pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"resourceLogs": []}', b"nonsense"])
 def test_what_is_no_trace_of_opentelemetry(text):
     with pytest.raises(SourceError, match=r'no (JSON|spans of OpenTelemetry).*expected \{"resourceSpans"'):
-        read_otel(text, window=0)
+        read_otel(text, CaptureRequest())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from slow_oracle import busy_ns
 
 from phasepoint.core.errors import SourceError
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.rocprof.reader import read_rocprof
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "rocprof"
@@ -60,7 +61,7 @@ def output(*, markers=(), counters=(), counted=(), **sections):
 
 
 def read(document, **options):
-    return read_rocprof(json.dumps(document).encode(), window=0, **options)
+    return read_rocprof(json.dumps(document).encode(), CaptureRequest(**options))
 
 
 def spans(capture):
@@ -170,7 +171,7 @@ def test_every_record_is_accounted_for():
 
 def test_numbers_beyond_every_type_lose_their_record_only():
     text = json.dumps(output(kernel_dispatch=[dispatch(5, 9), dispatch(7, 12)])).replace("12", "1e999", 1).encode()
-    capture = read_rocprof(text, window=0)
+    capture = read_rocprof(text, CaptureRequest())
     assert capture.spans.num_rows == 1
     assert accounts(capture)["skipped", "kernel_dispatch", "a record that is not as expected"] == 1
 
@@ -184,7 +185,7 @@ def test_a_file_that_does_not_say_when_it_began():
 
 def test_a_truncated_file_is_read_as_far_as_it_goes():
     text = json.dumps(output(kernel_dispatch=[dispatch(i, i + 1) for i in range(0, 100, 2)])).encode()
-    capture = read_rocprof(text[: len(text) * 2 // 3], window=0)
+    capture = read_rocprof(text[: len(text) * 2 // 3], CaptureRequest())
     row = capture.conversion.to_pylist()[0]
     assert 10 < row["spans"] < 50
     assert row["problem"].startswith("damaged JSON")
@@ -194,7 +195,7 @@ def test_a_truncated_file_is_read_as_far_as_it_goes():
 @pytest.mark.parametrize("text", [b"{}", b"[]", b'{"rocprofiler-sdk-tool": 7}', b"nonsense", b""])
 def test_what_is_no_output_of_rocprofv3(text):
     with pytest.raises(SourceError, match=r"no output of rocprofv3: .*expected .*rocprofv3 --output-format json"):
-        read_rocprof(text, window=0)
+        read_rocprof(text, CaptureRequest())
 
 
 def test_an_output_of_one_process_need_not_be_a_list():
@@ -232,7 +233,7 @@ def test_random_outputs_match_the_oracle(kernels, calls):
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.json*")) if FOLDER.is_dir() else [], ids=lambda f: f.stem)
 def test_real_outputs_match_the_oracle(file):
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    capture = read_rocprof(data, window=0)
+    capture = read_rocprof(data, CaptureRequest())
     of_agent = {}
     for process in json.loads(data)["rocprofiler-sdk-tool"]:
         for one in process["buffer_records"]["kernel_dispatch"]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from phasepoint.core.tables import CATEGORIES, STAGES
 from phasepoint.sources.chrome.blocks import PlainBytes
 from phasepoint.sources.chrome.reader import KinetoReading, read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.events.operator_names import is_wait
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "kineto"
@@ -67,7 +68,7 @@ def stages_of(capture):
 
 
 def test_a_step_on_a_gpu_by_hand():
-    found = stages_of(read_kineto(json.dumps({"traceEvents": GPU_STEP}).encode(), window=0))
+    found = stages_of(read_kineto(json.dumps({"traceEvents": GPU_STEP}).encode(), CaptureRequest()))
     us = {key[2:]: ps / 1e6 for key, ps in found.items()}
     assert us == {
         ("host", "input"): 50,  # the loader's own thread
@@ -86,7 +87,7 @@ def test_a_step_on_a_gpu_by_hand():
 
 
 def test_stages_add_up_to_the_breakdown():
-    capture = read_kineto(json.dumps({"traceEvents": GPU_STEP}).encode(), window=0)
+    capture = read_kineto(json.dumps({"traceEvents": GPU_STEP}).encode(), CaptureRequest())
     assert sums(capture.stages) == sums(capture.breakdowns)
 
 
@@ -101,7 +102,7 @@ def sums(table):
 def test_a_step_without_backward_and_optimizer_has_forward_only():
     events = [event("ProfilerStep#0", "user_annotation", 0, 100), forward_op("aten::mm", 10, 20, 1)]
     events += [event("aten::relu", "cpu_op", 40, 20), event("aten::relu", "cpu_op", 200, 20)]
-    found = stages_of(read_kineto(json.dumps({"traceEvents": events}).encode(), window=0))
+    found = stages_of(read_kineto(json.dumps({"traceEvents": events}).encode(), CaptureRequest()))
     assert {key[2:]: ps / 1e6 for key, ps in found.items() if key[2] == "compute"} == {("compute", "forward"): 40}
 
 
@@ -225,11 +226,11 @@ _WHATS = ["forward", "backward", "optimizer", "input", "plain", "mark", "whole",
 @settings(max_examples=200, deadline=None)
 def test_stages_are_those_of_every_instant(drawn, slice_rows):
     data = json.dumps({"traceEvents": made_trace(drawn)}).encode()
-    capture = read_kineto(data, window=0)
+    capture = read_kineto(data, CaptureRequest())
     assert stages_of(capture) == slow_stages(capture)
     assert sums(capture.stages) == sums(capture.breakdowns)
     with KinetoReading(PlainBytes(data), slice_rows=slice_rows) as reading:
-        reading.set_window(0)
+        reading.set_window(CaptureRequest())
         assert stages_of(reading.capture()) == stages_of(capture)
 
 
@@ -237,10 +238,10 @@ def test_an_execution_hands_nothing_down_to_one_that_it_encloses():
     """In slices as in one piece; a random trace showed that what was held from the slice before did."""
     drawn = [(1, 0, 38, "forward"), (1, 80, 22, "backward"), (1, 102, 43, "kernel"), (1, 104, 41, "nccl")]
     data = json.dumps({"traceEvents": made_trace(drawn)}).encode()
-    whole = stages_of(read_kineto(data, window=0))
+    whole = stages_of(read_kineto(data, CaptureRequest()))
     assert whole["gpu:0", 2, "communication", None] == 16_000_000
     with KinetoReading(PlainBytes(data), slice_rows=4) as reading:
-        reading.set_window(0)
+        reading.set_window(CaptureRequest())
         assert stages_of(reading.capture()) == whole
 
 
@@ -248,5 +249,5 @@ def test_an_execution_hands_nothing_down_to_one_that_it_encloses():
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="PHASEPOINT_DATA does not name a folder with traces/kineto")
 @pytest.mark.parametrize("name", ["mi250_toy", "nccl_rank", "a100_alexnet", "cpu_only_rank"])
 def test_stages_of_a_real_trace_are_those_of_every_instant(name):
-    capture = read_kineto(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()), window=0)
+    capture = read_kineto(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()), CaptureRequest())
     assert stages_of(capture) == slow_stages(capture)

@@ -9,6 +9,7 @@ from trace_encoders import BASE_NS, COPY_NAMES, KERNELS, NS, as_kineto, as_xplan
 
 from phasepoint.core.tables import CATEGORIES
 from phasepoint.sources.chrome.reader import read_kineto
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.reader import read_xplane
 from phasepoint.stack.analyses.timelines import device_time as analysis
 
@@ -19,7 +20,7 @@ MORE = settings(max_examples=60, deadline=None)
 
 
 def read(format, run, shuffle=None):
-    return READERS[format](ENCODERS[format](run, shuffle), window=0, epoch_unix_ns=BASE_NS)
+    return READERS[format](ENCODERS[format](run, shuffle), CaptureRequest(epoch_unix_ns=BASE_NS))
 
 
 class OneShard:

@@ -11,6 +11,7 @@ from xplane_schema.messages import XSpace
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.tables import validate_table
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane import planes
 from phasepoint.sources.xplane.reader import read_xplane
 
@@ -18,7 +19,7 @@ from phasepoint.sources.xplane.reader import read_xplane
 def check(data):
     """Read damaged bytes: tables that validate and close, or a SourceError."""
     try:
-        capture = read_xplane(data, window=0, epoch_unix_ns=10**18)
+        capture = read_xplane(data, CaptureRequest(epoch_unix_ns=10**18))
     except SourceError as error:
         assert "byte" in str(error)  # noqa: PT017
         return None
@@ -58,7 +59,7 @@ def test_flipped_bytes(flips):
 def test_truncation(length):
     length %= len(small_trace())
     capture = check(small_trace()[:length])
-    whole = read_xplane(small_trace(), window=0).conversion.to_pylist()[0]
+    whole = read_xplane(small_trace(), CaptureRequest()).conversion.to_pylist()[0]
     if capture is not None:
         assert capture.conversion.to_pylist()[0]["spans"] <= whole["spans"]
 
@@ -86,7 +87,7 @@ def test_a_cut_off_tail_keeps_the_whole_events_and_says_so():
     for i in range(50):
         cpu2.event("python", "g", i * 10, 5)
     data = space.SerializeToString()
-    capture = read_xplane(data[:-40], window=0)
+    capture = read_xplane(data[:-40], CaptureRequest())
     row = capture.conversion.to_pylist()[0]
     assert row["spans"] == 100
     assert "cut off at byte" in row["problem"]
@@ -100,7 +101,7 @@ def test_events_that_cannot_be_placed_are_dropped_and_counted():
     cpu.event("python", "far", 2**62, 1)
     cpu.event("python", "counted", 0, 1).num_occurrences = 4
     cpu.line("python").events.add(metadata_id=999, offset_ps=1, duration_ps=1)
-    row = read_xplane(space.SerializeToString(), window=0).conversion.to_pylist()[0]
+    row = read_xplane(space.SerializeToString(), CaptureRequest()).conversion.to_pylist()[0]
     assert (row["events"], row["spans"], row["dropped_events"]) == (7, 3, 4)
 
 
@@ -118,7 +119,7 @@ def test_fields_in_another_order_are_read_all_the_same():
     rest += b"\x1a" + bytes([len(odd_line)]) + odd_line
     data = space.planes[0].SerializeToString()
     whole = b"".join(b"\x0a" + _varint(len(p)) + p for p in (data, rest))
-    span = next(s for s in read_xplane(whole, window=0).spans.to_pylist() if s["track"] == "t")
+    span = next(s for s in read_xplane(whole, CaptureRequest()).spans.to_pylist() if s["track"] == "t")
     assert (span["name"], span["start_ps"], span["dur_ps"], span["level"]) == ("f", 0x63, 7, "model")
 
 
@@ -133,7 +134,7 @@ def _varint(value):
 @pytest.mark.parametrize("data", [b"", b"\x00", b"not a trace", b"\x0a\x02\x08\x01"])
 def test_what_is_no_trace_is_refused_with_a_remedy(data):
     with pytest.raises(SourceError, match=r"XPlane capture of \d+ bytes: no plane") as caught:
-        read_xplane(data, window=0)
+        read_xplane(data, CaptureRequest())
     assert caught.value.exit_code == 7
     assert "Record the window again" in str(caught.value) or "check its path" in str(caught.value)
 
@@ -142,7 +143,7 @@ def test_one_damaged_program_does_not_hide_the_others():
     space = host_space(1)
     meta = PlaneBuilder(space, "/host:metadata")
     meta.metadata("jit_bad(3)", **{"Hlo Proto": b"\xff\xff\xff"})
-    capture = read_xplane(space.SerializeToString(), window=0)
+    capture = read_xplane(space.SerializeToString(), CaptureRequest())
     row = capture.conversion.to_pylist()[0]
     assert "program 3" in row["problem"]
     assert row["spans"] == 1
@@ -151,7 +152,7 @@ def test_one_damaged_program_does_not_hide_the_others():
 def test_messages_of_the_profiler_are_passed_on():
     space = host_space(1)
     space.errors.append("CUPTI: insufficient privileges")
-    problem = read_xplane(space.SerializeToString(), window=0).conversion.to_pylist()[0]["problem"]
+    problem = read_xplane(space.SerializeToString(), CaptureRequest()).conversion.to_pylist()[0]["problem"]
     assert problem == "the profiler reports: CUPTI: insufficient privileges"
 
 
@@ -166,7 +167,7 @@ def test_messages_of_the_profiler_are_passed_on():
 )
 def test_more_messages_than_a_profiler_writes_are_refused_at_once(data, told):
     with pytest.raises(SourceError, match=told):
-        read_xplane(data, window=0)
+        read_xplane(data, CaptureRequest())
 
 
 def test_events_too_short_for_a_name_and_a_time_are_refused(monkeypatch):
@@ -177,9 +178,9 @@ def test_events_too_short_for_a_name_and_a_time_are_refused(monkeypatch):
     for _ in range(400):
         builder.line("python").events.add()
     with pytest.raises(SourceError, match="its 401 events take less than 12 bytes each"):
-        read_xplane(space.SerializeToString(), window=0)
+        read_xplane(space.SerializeToString(), CaptureRequest())
     for i in range(400):
         builder.event("python", "f", 10**9 + i * 10**6, 10**5)
     later = space.SerializeToString()
     monkeypatch.setattr(planes, "LEAST_EVENT_BYTES", len(later) // 801)
-    assert read_xplane(later, window=0).spans.num_rows == 401
+    assert read_xplane(later, CaptureRequest()).spans.num_rows == 401

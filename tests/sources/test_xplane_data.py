@@ -8,6 +8,7 @@ import pytest
 from slow_oracle import busy_ns
 from xplane_schema.messages import XSpace
 
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.reader import read_xplane
 
 FOLDER = Path(os.environ.get("PHASEPOINT_DATA", "/nonexistent")) / "traces" / "xplane"
@@ -18,7 +19,7 @@ pytestmark = [
 
 
 def read(name):
-    return read_xplane((FOLDER / name).read_bytes(), window=0)
+    return read_xplane((FOLDER / name).read_bytes(), CaptureRequest())
 
 
 @pytest.mark.parametrize("name", ["gpu_jax_te_attention.xplane.pb", "mi300_jax_conv.xplane.pb"])
@@ -56,7 +57,7 @@ def test_a_convolution_spread_over_eight_gpus():
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("*.xplane.pb")) if FOLDER.is_dir() else [], ids=lambda f: f.stem)
 def test_streams_match_the_oracle(file):
     data = file.read_bytes()
-    capture = read_xplane(data, window=0)
+    capture = read_xplane(data, CaptureRequest())
     expected = {}
     for plane in XSpace.FromString(data).planes:
         for line in plane.lines if plane.name.startswith("/device:GPU:") else ():

@@ -3,13 +3,14 @@
 import pytest
 from xplane_schema.build import PlaneBuilder, environment, new_space
 
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.reader import read_xplane
 
 US = 1_000_000
 
 
 def read(space, **options):
-    return read_xplane(space.SerializeToString(), window=0, **options)
+    return read_xplane(space.SerializeToString(), CaptureRequest(**options))
 
 
 def gpu_space(*, inline=False):

@@ -8,6 +8,7 @@ from recorded_jax import STEPS, record
 from xplane_schema import oracle
 
 from phasepoint.core.tables import CATEGORIES, validate_table
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.lines import is_wait
 from phasepoint.sources.xplane.reader import read_xplane
 
@@ -19,7 +20,7 @@ modes = pytest.mark.parametrize("wait_each_step", [True, False])
 def test_spans_match_the_oracle_value_by_value(wait_each_step):
     data = record(wait_each_step=wait_each_step)
     spans, ignored = oracle.read(data)
-    capture = read_xplane(data, window=3)
+    capture = read_xplane(data, CaptureRequest(window=3))
     found = Counter(
         (
             r["name"],
@@ -50,7 +51,7 @@ def test_ops_match_the_oracle(wait_each_step):
             for i, value in enumerate(values):
                 expected[span.device, span.program, span.op or span.name][i] += value
     found = defaultdict(lambda: [0, 0, 0])
-    for row in read_xplane(data, window=3).ops.to_pylist():
+    for row in read_xplane(data, CaptureRequest(window=3)).ops.to_pylist():
         for i, name in enumerate(("count", "total_ps", "self_ps")):
             found[row["device"], row["program"], row["op"]][i] += row[name]
     assert dict(found) == dict(expected)
@@ -59,7 +60,7 @@ def test_ops_match_the_oracle(wait_each_step):
 @modes
 def test_breakdowns_match_the_oracle_and_close(wait_each_step):
     data = record(wait_each_step=wait_each_step)
-    capture = read_xplane(data, window=3)
+    capture = read_xplane(data, CaptureRequest(window=3))
     spans, _ = oracle.read(data)
     instructions = capture.instructions.to_pylist()
     category = {(row["program"], row["op"]): row["category"] for row in instructions}
@@ -81,7 +82,7 @@ def test_breakdowns_match_the_oracle_and_close(wait_each_step):
 @modes
 def test_work_belongs_to_the_step_that_launched_it(wait_each_step):
     """Each step launches the program once, every third the sort too, however late they run."""
-    capture = read_xplane(record(wait_each_step=wait_each_step), window=0)
+    capture = read_xplane(record(wait_each_step=wait_each_step), CaptureRequest())
     per_step = defaultdict(set)
     correlation = defaultdict(set)
     for row in capture.spans.to_pylist():
@@ -98,7 +99,7 @@ def test_another_reader_sees_the_same_events():
     from jax.profiler import ProfileData
 
     data = record(wait_each_step=True)
-    spans = read_xplane(data, window=0).spans
+    spans = read_xplane(data, CaptureRequest()).spans
     theirs = Counter()
     for plane in ProfileData.from_serialized_xspace(data).planes:
         for line in plane.lines:
@@ -110,7 +111,7 @@ def test_another_reader_sees_the_same_events():
 
 
 def test_tables_are_as_declared_and_refer_to_programs():
-    capture = read_xplane(record(wait_each_step=True), window=9)
+    capture = read_xplane(record(wait_each_step=True), CaptureRequest(window=9))
     for name in ("spans", "ops", "breakdowns", "programs", "instructions"):
         assert validate_table(name, getattr(capture, name)).equals(getattr(capture, name))
     ran = set(capture.ops.column("program").drop_null().to_pylist())
@@ -121,7 +122,7 @@ def test_tables_are_as_declared_and_refer_to_programs():
 
 def test_reading_twice_gives_the_same():
     data = record(wait_each_step=False)
-    first, second = read_xplane(data, window=1), read_xplane(memoryview(data), window=1)
+    first, second = read_xplane(data, CaptureRequest(window=1)), read_xplane(memoryview(data), CaptureRequest(window=1))
     assert first.spans.equals(second.spans)
     assert first.ops.equals(second.ops)
     assert first.breakdowns.equals(second.breakdowns)
@@ -131,14 +132,14 @@ def test_times_count_from_the_sessions_epoch():
     data = record(wait_each_step=True)
     space = oracle.XSpace.FromString(data)
     start_ns = next(p for p in space.planes if p.name == "Task Environment").stats[0].uint64_value
-    own = read_xplane(data, window=0).spans.column("start_ps").to_numpy()
-    from_epoch = read_xplane(data, window=0, epoch_unix_ns=start_ns - 5).spans.column("start_ps").to_numpy()
+    own = read_xplane(data, CaptureRequest()).spans.column("start_ps").to_numpy()
+    from_epoch = read_xplane(data, CaptureRequest(epoch_unix_ns=start_ns - 5)).spans.column("start_ps").to_numpy()
     assert ((from_epoch - own) == 5000).all()
 
 
 def test_spans_can_be_left_out():
     data = record(wait_each_step=True)
-    full, lean = read_xplane(data, window=0), read_xplane(data, window=0, keep_spans=False)
+    full, lean = read_xplane(data, CaptureRequest()), read_xplane(data, CaptureRequest(keep_spans=False))
     assert lean.spans.num_rows == 0
     assert lean.ops.equals(full.ops)
 
@@ -146,9 +147,9 @@ def test_spans_can_be_left_out():
 @modes
 def test_two_threads_read_what_one_reads(wait_each_step, monkeypatch):
     data = record(wait_each_step=wait_each_step)
-    one = read_xplane(data, window=0)
+    one = read_xplane(data, CaptureRequest())
     monkeypatch.setattr("phasepoint.sources.xplane.decode._MANY_EVENTS", 1)
-    two = read_xplane(data, window=0)
+    two = read_xplane(data, CaptureRequest())
     for name in ("spans", "ops", "breakdowns", "steps"):
         assert getattr(two, name).to_pylist() == getattr(one, name).to_pylist()
     counts = ("events", "spans", "ignored_events", "dropped_events", "misnested_events", "orphan_events", "problem")

@@ -9,14 +9,14 @@ from xplane_schema import oracle
 from xplane_schema.build import PlaneBuilder, environment, new_space
 
 from phasepoint.core.tables import table_from_columns
-from phasepoint.sources.events.capture import find_steps
+from phasepoint.sources.events.capture import CaptureRequest, find_steps
 from phasepoint.sources.xplane.reader import read_xplane
 
 US = 1_000_000
 
 
 def read(space, **options):
-    return read_xplane(space.SerializeToString(), window=0, **options)
+    return read_xplane(space.SerializeToString(), CaptureRequest(**options))
 
 
 def breakdown(capture, step, device):
@@ -271,7 +271,7 @@ def test_random_cpu_traces_match_the_oracle(rows, inline):
         else:
             cpu.event(line, name, start, dur)
     data = space.SerializeToString()
-    capture = read_xplane(data, window=0)
+    capture = read_xplane(data, CaptureRequest())
     spans, ignored = oracle.read(data)
     row = capture.conversion.to_pylist()[0]
     assert (row["events"], row["spans"], row["ignored_events"]) == (len(spans) + ignored, len(spans), ignored)

@@ -11,6 +11,7 @@ from slow_oracle import busy_ns
 from xplane_schema.build import PlaneBuilder, new_space
 from xplane_schema.messages import XSpace
 
+from phasepoint.sources.events.capture import CaptureRequest
 from phasepoint.sources.xplane.lines import TfOp, category_of_type, layers_and_directions, read_op
 from phasepoint.sources.xplane.reader import read_xplane
 
@@ -31,7 +32,7 @@ def events_of(data):
 
 
 def check(data, steps):
-    capture = read_xplane(data, window=0)
+    capture = read_xplane(data, CaptureRequest())
     found = list(events_of(data))
     marks = sorted((start, end) for name, start, end in found if name == "train")
     assert capture.steps["step"].to_pylist() == list(range(steps))
@@ -75,7 +76,7 @@ def test_beside_an_accelerator_operations_are_the_hosts():
     host.event("executor", "model/dense/MatMul:MatMul", 0, 10 * US)
     host.event("executor", "cuLaunchKernel", 2 * US, US, correlation_id=5)
     PlaneBuilder(space, "/device:GPU:0").event("Stream #7", "gemm", 20 * US, 5 * US, correlation_id=5)
-    found = {s["name"]: s for s in read_xplane(space.SerializeToString(), window=0).spans.to_pylist()}
+    found = {s["name"]: s for s in read_xplane(space.SerializeToString(), CaptureRequest()).spans.to_pylist()}
     op = found["model/dense/MatMul:MatMul"]
     assert (op["device"], op["level"], op["category"], op["layer"]) == ("host", "op", "host", "model/dense")
     assert (found["gemm"]["launch"], found["cuLaunchKernel"]["parent"]) == (found["cuLaunchKernel"]["span"], op["span"])
@@ -88,7 +89,7 @@ def test_numbers_that_still_stand_in_the_name(wording):
     for step in (3, 4):
         host.event("python", wording.format(step), step * 100 * US, 90 * US)
         host.event("python", "model/MatMul:MatMul", step * 100 * US + US, US)
-    capture = read_xplane(space.SerializeToString(), window=0)
+    capture = read_xplane(space.SerializeToString(), CaptureRequest())
     assert capture.steps["step"].to_pylist() == [3, 4]
     assert {s["level"] for s in capture.spans.to_pylist() if s["name"].startswith("train")} == {"model"}
 
@@ -98,7 +99,7 @@ def test_numbered_events_that_are_no_roots_mark_steps_too():
     host = PlaneBuilder(space, "/host:CPU")
     for step in (0, 1, 2):
         host.event("python", "train", step * 100 * US, 90 * US, step_num=step)
-    assert read_xplane(space.SerializeToString(), window=0).steps["step"].to_pylist() == [0, 1, 2]
+    assert read_xplane(space.SerializeToString(), CaptureRequest()).steps["step"].to_pylist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

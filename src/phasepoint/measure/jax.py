@@ -76,9 +76,10 @@ class JaxInstrument:
         data = self._sessions[self._level].stop()()
         if not read:
             return InstrumentReading()
+        from phasepoint.sources.events.capture import CaptureRequest
         from phasepoint.sources.xplane.reader import read_xplane
 
-        return evidence_of_spans(read_xplane(data, window=0).spans, with_ops=self._level == "K")
+        return evidence_of_spans(read_xplane(data, CaptureRequest()).spans, with_ops=self._level == "K")
 
 
 def evidence_of_spans(spans: pa.Table, *, with_ops: bool) -> InstrumentReading:

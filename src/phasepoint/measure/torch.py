@@ -133,8 +133,9 @@ class TorchInstrument:
     def _ops(self, data: bytes) -> dict[LayerOpKey, LayerOpTime]:
         """Ops (kernels where there is a device) by the layer that was charged when they began or were launched."""
         from phasepoint.sources.chrome.reader import read_kineto
+        from phasepoint.sources.events.capture import CaptureRequest
 
-        spans = read_kineto(data, window=0).spans
+        spans = read_kineto(data, CaptureRequest()).spans
         on_device = pc.any(pc.equal(spans["level"], "kernel")).as_py()
         inside = pc.fill_null(pc.equal(spans["step"], 0), False)
         wanted = spans.filter(pc.and_(pc.equal(spans["level"], "kernel" if on_device else "op"), inside))

@@ -273,9 +273,10 @@ def times_of_trace(data: bytes) -> tuple[dict[str, Int64s], dict[str, int]]:
     Returns:
         By instruction: `[runs]` ps of one execution, averaged within a run; and executions in a run.
     """
+    from phasepoint.sources.events.capture import CaptureRequest
     from phasepoint.sources.xplane.reader import read_xplane
 
-    return times_of_ops(kernel_rows(read_xplane(data, window=0).ops))
+    return times_of_ops(kernel_rows(read_xplane(data, CaptureRequest()).ops))
 
 
 def kernel_rows(ops: pa.Table) -> pa.Table:

@@ -24,7 +24,7 @@ from phasepoint.sources.chrome.kinds import accounts_of, is_dropped, kind_of
 from phasepoint.sources.chrome.slices import Slices, TraceFacts
 from phasepoint.sources.chrome.spool import SLICE_ROWS, Spool
 from phasepoint.sources.chrome.trace import KinetoTrace
-from phasepoint.sources.events.capture import NO_WORK, Capture, ReadFile
+from phasepoint.sources.events.capture import NO_WORK, Capture, CaptureRequest, ReadFile
 from phasepoint.sources.events.operator_names import OPTIMIZER_STEP, PROFILER_STEP, STEP_MARK
 from phasepoint.sources.events.step_bounds import StepBounds, no_bounds, order_bounds
 from phasepoint.sources.events.tables import ROW_TABLES, TraceEvents, accounts_table, steps_table
@@ -108,24 +108,12 @@ _LIMIT_PS = 1 << 61
 _STREAMED = ("spans", "ops", *ROW_TABLES)
 
 
-def read_kineto(
-    data: bytes,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-    holds_steps: bool = True,
-) -> Capture:
+def read_kineto(data: bytes, request: CaptureRequest) -> Capture:
     """Convert one capture of PyTorch's profiler.
 
     Args:
         data: Kineto's JSON, not compressed.
-        window: number of the window.
-        epoch_unix_ns: the session's epoch in Unix ns, from which all times count; None to count from the first event.
-        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, for captures that hold no marks.
-        keep_spans: whether to build `spans`, by far the largest table, and the rows of single events.
-        holds_steps: False for a stretch inside a step: no step is looked for.
+        request: what else is known of the window.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty, PyTorch has none.
@@ -134,9 +122,7 @@ def read_kineto(
         SourceError: the bytes are no trace in Chrome's JSON format.
     """
     with KinetoReading(PlainBytes(data)) as reading:
-        reading.set_window(
-            window, epoch_unix_ns=epoch_unix_ns, steps=steps, keep_spans=keep_spans, holds_steps=holds_steps
-        )
+        reading.set_window(request)
         return reading.capture()
 
 
@@ -177,25 +163,12 @@ class KinetoReading:
         first_ps = self.trace.gatherer.first_ps or 0
         return self.trace.head.base_unix_ns + self.trace.origin_us * 1_000 + first_ps // PS_PER_NS
 
-    def set_window(
-        self,
-        window: int,
-        *,
-        epoch_unix_ns: int | None = None,
-        steps: pa.Table | None = None,
-        keep_spans: bool = True,
-        whole: bool = False,
-        holds_steps: bool = True,
-    ) -> bool:
-        """Say what the tables are to be of: see `read_kineto`.
+    def set_window(self, request: CaptureRequest, *, whole: bool = False) -> bool:
+        """Say what the tables are to be of.
 
         Args:
-            window: number of the window.
-            epoch_unix_ns: the epoch; None to count from the first span.
-            steps: the step clock's.
-            keep_spans: whether rows of single events are wanted.
+            request: the window; with no epoch times count from the first span.
             whole: whether a file that marks no steps is one step, from its first span to its last.
-            holds_steps: whether steps are looked for.
 
         Returns:
             Whether the file marks steps.
@@ -203,8 +176,8 @@ class KinetoReading:
         gatherer, head = self.trace.gatherer, self.trace.head
         first_ps = gatherer.first_ps or 0
         offset_ps = -first_ps
-        if epoch_unix_ns is not None:
-            offset_ps = self.trace.origin_us * PS_PER_US + (head.base_unix_ns - epoch_unix_ns) * PS_PER_NS
+        if request.epoch_unix_ns is not None:
+            offset_ps = self.trace.origin_us * PS_PER_US + (head.base_unix_ns - request.epoch_unix_ns) * PS_PER_NS
             if abs(first_ps + offset_ps) >= _LIMIT_PS:
                 days = (first_ps + offset_ps) / (86_400 * PS_PER_S)
                 self.trace.add_problem(
@@ -215,7 +188,9 @@ class KinetoReading:
             StepMark(gatherer.kinds[kind].name, start + offset_ps, start + dur + offset_ps)
             for start, dur, kind in sorted(gatherer.marks)
         ]
-        bounds = bounds_of_marks(marks, steps, first_ps=first_ps + offset_ps) if holds_steps else no_bounds()
+        bounds = no_bounds()
+        if request.holds_steps:
+            bounds = bounds_of_marks(marks, request.steps, first_ps=first_ps + offset_ps)
         is_marked = bool(len(bounds.step))
         if whole and not is_marked:
             ends_ps = (first_ps + offset_ps, (gatherer.last_ps or 0) + offset_ps)
@@ -223,7 +198,7 @@ class KinetoReading:
             bounds = StepBounds(step, start, end, is_whole=True)
         self.bounds = bounds
         has_device = gatherer.has_device
-        self._window = window
+        self._window = request.window
         self._slices = Slices(
             TraceFacts(
                 events=gatherer.kinds,
@@ -233,8 +208,8 @@ class KinetoReading:
                 shapes=gatherer.shapes,
                 bounds=bounds,
                 offset_ps=offset_ps,
-                window=window,
-                keep_spans=keep_spans,
+                window=request.window,
+                keep_spans=request.keep_spans,
                 device_collectives=gatherer.device_collectives,
             )
         )
@@ -313,7 +288,7 @@ class KinetoFile(ReadFile):
             raise SourceError(NO_WORK)
         self.path, self.devices = file, trace.head.devices
         self.epoch_unix_ns = self._reading.first_unix_ns
-        marked = self._reading.set_window(0, epoch_unix_ns=self.epoch_unix_ns, whole=True)
+        marked = self._reading.set_window(CaptureRequest(epoch_unix_ns=self.epoch_unix_ns), whole=True)
         self.steps = steps_table(self._reading.bounds)
         self.marked_steps = self.steps.num_rows if marked else 0
 

@@ -82,19 +82,22 @@ class CaptureRequest:
 
     Attributes:
         window: the window's number.
-        epoch_unix_ns: the session's epoch, Unix ns; None where it is not known.
-        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window; with none of them a
-            trace of another profiler that marks no steps is one step.
-        keep_spans: whether spans are wanted.
-        read_hlo: reads HLO protos, remembering programs seen before.
-        holds_steps: whether it holds any step in full, as far as the recorder knows.
+        epoch_unix_ns: the session's epoch, Unix ns, from which all times count; None to count from the first event.
+        steps: rows of `steps` (step, start_ps, dur_ps) that the step clock saw during the window, for captures that
+            hold no marks of the recorder. A trace of another profiler that marks no steps is one step with an empty
+            table, and holds none with None.
+        keep_spans: whether to build `spans`, by far the largest table, and the rows of single events.
+        read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers. None for the
+            reader's own.
+        holds_steps: whether it holds any step in full, as far as the recorder knows; the readers of the recorder's own
+            formats look for none where it does not.
     """
 
-    window: int
-    epoch_unix_ns: int | None
-    steps: pa.Table
-    keep_spans: bool
-    read_hlo: Callable[..., Any]
+    window: int = 0
+    epoch_unix_ns: int | None = None
+    steps: pa.Table | None = None
+    keep_spans: bool = True
+    read_hlo: Callable[..., Any] | None = None
     holds_steps: bool = True
 
 

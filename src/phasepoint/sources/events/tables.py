@@ -16,7 +16,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import number_keys, sum_by
 from phasepoint.core.nesting import Nesting, nest_spans
 from phasepoint.core.tables import CATEGORIES, STAGES, TABLES, table_from_columns
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.stages import (
     StagedTime,
     codes_of_kinds,
@@ -117,21 +117,14 @@ def start_order(start_ps: Int64s, end_ps: Int64s) -> Int64s:
 
 
 def capture_of_events(
-    events: TraceEvents,
-    bounds: StepBounds,
-    *,
-    window: int,
-    keep_spans: bool = True,
-    problem: str | None = None,
-    cost_ps: int = 0,
+    events: TraceEvents, bounds: StepBounds, request: CaptureRequest, *, problem: str | None = None, cost_ps: int = 0
 ) -> Capture:
     """Turn events into the tables of one window.
 
     Args:
         events: the events, sorted as `start_order` has it.
         bounds: the steps.
-        window: number of the window.
-        keep_spans: whether to build `spans` and the tables whose rows are of single spans.
+        request: what the window is, and whether rows of single spans are wanted.
         problem: what was wrong with the file, None where nothing was.
         cost_ps: CPU time of reading, for the conversion's row.
 
@@ -143,9 +136,10 @@ def capture_of_events(
     """
     if np.any(events.start_ps[1:] < events.start_ps[:-1]):
         raise ValueError("events are not sorted by their start")
+    window = request.window
     nesting = nest_spans(events.track, events.start_ps, events.end_ps)
     step = step_of_events(events, bounds)
-    spans = _spans(events, nesting, bounds, step, window) if keep_spans else TABLES["spans"].empty
+    spans = _spans(events, nesting, bounds, step, window) if request.keep_spans else TABLES["spans"].empty
     devices = devices_of(events.kinds)
     wall_ps = _staged_walls(events, nesting, bounds, devices)
     return Capture(
@@ -159,7 +153,7 @@ def capture_of_events(
         steps=steps_table(bounds),
         is_whole=bounds.is_whole,
         accounts=accounts_table(events.accounts, window),
-        **{name: _rows(name, events, window, keep_spans=keep_spans) for name in ROW_TABLES},
+        **{name: _rows(name, events, request) for name in ROW_TABLES},
     )
 
 
@@ -203,13 +197,13 @@ def _conversion(events: TraceEvents, nesting: Nesting, window: int, *, problem: 
     )
 
 
-def _rows(name: str, events: TraceEvents, window: int, *, keep_spans: bool) -> pa.Table:
+def _rows(name: str, events: TraceEvents, request: CaptureRequest) -> pa.Table:
     columns = events.tables.get(name)
     of_spans = any(column.name == "span" and not column.nullable for column in TABLES[name].columns)
-    if not columns or (of_spans and not keep_spans):
+    if not columns or (of_spans and not request.keep_spans):
         return TABLES[name].empty
     n_rows = max(len(values) for values in columns.values())
-    numbered = {"window": np.full(n_rows, window, np.int64)} if name != "counters" else {}
+    numbered = {"window": np.full(n_rows, request.window, np.int64)} if name != "counters" else {}
     return table_from_columns(name, {**numbered, **columns})
 
 

@@ -29,8 +29,7 @@ class TraceFormat:
         words: what it is, for messages and help.
         suffixes: how names of its files end.
         detect: whether a file is one, given its first `HEAD_BYTES`, unpacked. The first row that says yes reads it.
-        reader: `module:function` below `phasepoint.sources` that makes a `Capture` of bytes.
-        options: what the reader is told of the request besides window, epoch, steps, and whether spans are wanted.
+        reader: `module:function` below `phasepoint.sources` that makes a `Capture` of bytes and a request.
         framework: whose profiler writes it; None where that cannot be said.
         streamed: `module:class` below `phasepoint.sources`, a `ReadFile` that takes a file in bounded memory; None
             where the reader takes it all at once.
@@ -44,7 +43,6 @@ class TraceFormat:
     suffixes: tuple[str, ...]
     detect: Callable[[bytes], bool]
     reader: str
-    options: tuple[str, ...] = ()
     framework: str | None = None
     streamed: str | None = None
     takes_files: bool = False
@@ -53,8 +51,7 @@ class TraceFormat:
 
     def read(self, data: bytes | Path, request: "CaptureRequest") -> "Capture":
         """Decode a capture; see `read_capture`."""
-        told = ("window", "epoch_unix_ns", "steps", "keep_spans", *self.options)
-        capture: Capture = _load(self.reader)(data, **{name: getattr(request, name) for name in told})
+        capture: Capture = _load(self.reader)(data, request)
         return capture
 
     def stream(self, file: Path) -> "ReadFile":
@@ -90,7 +87,6 @@ FORMATS: tuple[TraceFormat, ...] = (
         suffixes=(".pb",),
         detect=lambda head: _PLANE.match(head) is not None and head.lstrip()[:1] not in (b"{", b"["),
         reader="xplane.reader:read_xplane",
-        options=("holds_steps", "read_hlo"),
         framework="jax",
         most_ratio=XPLANE_RATIO,
     ),
@@ -103,7 +99,6 @@ FORMATS: tuple[TraceFormat, ...] = (
             rb'|"cat"\s*:\s*"(?:cpu_op|cuda_runtime|kernel|user_annotation|python_function)"'
         ),
         reader="chrome.reader:read_kineto",
-        options=("holds_steps",),
         framework="torch",
         streamed="chrome.reader:KinetoFile",
         rank=_DISTRIBUTED,
@@ -143,7 +138,6 @@ FORMATS: tuple[TraceFormat, ...] = (
         suffixes=(".json",),
         detect=_json_with(rb'^\s*(?:\[\s*\{|\{.*?"traceEvents"\s*:)'),
         reader="chrome.reader:read_kineto",
-        options=("holds_steps",),
         streamed="chrome.reader:KinetoFile",
         rank=_DISTRIBUTED,
     ),

@@ -70,8 +70,7 @@ def _read(format: TraceFormat, data: bytes | Path) -> tuple[Capture, int]:
     """The file's tables, and how many steps it marks."""
 
     def read(steps: pa.Table) -> Capture:
-        request = CaptureRequest(0, None, steps, keep_spans=True, read_hlo=_read_programs)
-        return format.read(data, request)
+        return format.read(data, CaptureRequest(steps=steps))
 
     capture = read(TABLES["steps"].empty)
     if capture.steps.num_rows or not capture.spans.num_rows:
@@ -80,9 +79,3 @@ def _read(format: TraceFormat, data: bytes | Path) -> tuple[Capture, int]:
     end_ps = pc.max(pc.add(capture.spans["start_ps"], capture.spans["dur_ps"])).as_py()
     whole = table_from_columns("steps", {"step": [0], "start_ps": [start_ps], "dur_ps": [end_ps - start_ps]})
     return read(whole), 0
-
-
-def _read_programs(*args: object, **options: object) -> object:
-    from phasepoint.sources.events.programs import read_programs  # and with it protobuf
-
-    return read_programs(*args, **options)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import SourceError
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, direction_of, mark_steps
 from phasepoint.sources.events.rows import (
@@ -139,19 +139,12 @@ def _merged(table: str, where: str, known: NDArray[np.bool_]) -> list[Account]:
     return [*found, Account("skipped", table, "without a value, or a time that can be placed", lost)] if lost else found
 
 
-def read_nsys(
-    source: bytes | Path,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-) -> Capture:
+def read_nsys(source: bytes | Path, request: CaptureRequest) -> Capture:
     """Convert one export.
 
     Args:
         source: the file, which is read piece by piece, or its bytes.
-        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
+        request: what else is known of the window.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -165,15 +158,14 @@ def read_nsys(
         names = NsysNames(database)
         tables = NsysTables(database, names)
         tables.read_all()
-        placed = tables.events.finish(start_unix_ns(database, tables.events.first_ns()), epoch_unix_ns)
+        placed = tables.events.finish(start_unix_ns(database, tables.events.first_ns()), request.epoch_unix_ns)
         kinds, marks = mark_steps(tables.events.kinds)
         events = _trace_events(database, names, tables, placed, kinds)
         problems = [*placed.notes, *database.problems]
     capture = capture_of_events(
         events,
-        bounds_of_kinds(placed, marks, steps),
-        window=window,
-        keep_spans=keep_spans,
+        bounds_of_kinds(placed, marks, request.steps),
+        request,
         problem="; ".join(problems) or None,
         cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
     )

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, mark_steps
 from phasepoint.sources.events.rows import (
@@ -30,20 +30,12 @@ from phasepoint.sources.rocprof.records import RocprofNames, read_processes
 from phasepoint.sources.rocprof.sections import UNREADABLE, RocprofSections
 
 
-def read_rocprof(
-    data: bytes,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-) -> Capture:
+def read_rocprof(data: bytes, request: CaptureRequest) -> Capture:
     """Convert one output.
 
     Args:
         data: the JSON.
-        epoch_unix_ns: the file cannot be held against it, which is said.
-        window, steps, keep_spans: as in `CaptureRequest`.
+        request: what else is known of the window; the file cannot be held against the epoch, which is said.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -59,13 +51,12 @@ def read_rocprof(
         names = RocprofNames(process)
         sections.read_process(process, names, scope)
         devices = devices or names.devices
-    placed = sections.events.finish(None, epoch_unix_ns)
+    placed = sections.events.finish(None, request.epoch_unix_ns)
     kinds, marks = mark_steps(sections.events.kinds)
     capture = capture_of_events(
         _trace_events(sections, placed, kinds),
-        bounds_of_kinds(placed, marks, steps),
-        window=window,
-        keep_spans=keep_spans,
+        bounds_of_kinds(placed, marks, request.steps),
+        request,
         problem="; ".join(text for text in (problem, *placed.notes) if text) or None,
         cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
     )

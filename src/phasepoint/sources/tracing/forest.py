@@ -18,7 +18,7 @@ from msgspec import Struct
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.nesting import depths
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.layers import layer_paths
 from phasepoint.sources.events.names import bounds_of_kinds, collectives_of_kernels, mark_steps
 from phasepoint.sources.events.rows import (
@@ -118,22 +118,14 @@ class TracedSpan(Struct, frozen=True, gc=False):
 
 
 def capture_of_spans(
-    spans: list[TracedSpan],
-    apart: Sequence[Account],
-    *,
-    window: int,
-    epoch_unix_ns: int | None,
-    steps: pa.Table | None,
-    keep_spans: bool,
-    problem: str | None,
-    started_ns: int,
+    spans: list[TracedSpan], apart: Sequence[Account], request: CaptureRequest, *, problem: str | None, started_ns: int
 ) -> Capture:
     """Place spans, and make the tables of one window.
 
     Args:
         spans: the spans, in any order; taken over, and empty afterwards.
         apart: what became of the file's other events.
-        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
+        request: what else is known of the window.
         problem: what was wrong with the file's text, None where nothing was.
         started_ns: the thread's CPU time when reading began.
     """
@@ -144,9 +136,9 @@ def capture_of_spans(
     numbered = _steps(spans, facts, parent)
     rows = _rows(spans, facts, parent, numbered)
     spans.clear()
-    placed = rows.finish((0, 0), epoch_unix_ns)
+    placed = rows.finish((0, 0), request.epoch_unix_ns)
     kinds, marks = (list(rows.kinds), {}) if numbered or leveled else mark_steps(rows.kinds)
-    bounds = _bounds(placed, numbered) if numbered else bounds_of_kinds(placed, marks, steps)
+    bounds = _bounds(placed, numbered) if numbered else bounds_of_kinds(placed, marks, request.steps)
     above = _placed_parents(placed, parent, facts)
     columns = _columns(rows, placed, kinds, facts, above)
     events = events_of_rows(
@@ -165,8 +157,7 @@ def capture_of_spans(
     capture = capture_of_events(
         events,
         bounds,
-        window=window,
-        keep_spans=keep_spans,
+        request,
         problem="; ".join(text for text in (problem, *problems, *placed.notes) if text) or None,
         cost_ps=(time.thread_time_ns() - started_ns) * PS_PER_NS,
     )

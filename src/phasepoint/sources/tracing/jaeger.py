@@ -11,11 +11,10 @@ from sys import intern
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
 from phasepoint.core.units import PS_PER_NS, PS_PER_US
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.damaged_json import read_json
 from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
@@ -25,19 +24,12 @@ from phasepoint.sources.tracing.levels import decode_whole, member, open_level, 
 _EXPECTED = 'expected {"data": [{"traceID": …, "spans": […], "processes": {…}}]}, as Jaeger\'s UI saves it'
 
 
-def read_jaeger(
-    data: bytes,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-) -> Capture:
+def read_jaeger(data: bytes, request: CaptureRequest) -> Capture:
     """Convert one file.
 
     Args:
         data: the JSON: traces, one trace, or spans.
-        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
+        request: what else is known of the window.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -50,16 +42,7 @@ def read_jaeger(
         (spans, apart), problem = read_levels(partial(read_json, data), _read_traces)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SourceError(f"no JSON: {error}; {_EXPECTED}") from error
-    return capture_of_spans(
-        spans,
-        apart,
-        window=window,
-        epoch_unix_ns=epoch_unix_ns,
-        steps=steps,
-        keep_spans=keep_spans,
-        problem=problem,
-        started_ns=started_ns,
-    )
+    return capture_of_spans(spans, apart, request, problem=problem, started_ns=started_ns)
 
 
 def _read_traces(document: Any) -> tuple[list[TracedSpan], list[Account]]:

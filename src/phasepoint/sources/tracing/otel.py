@@ -11,10 +11,9 @@ from sys import intern
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 
 from phasepoint.core.errors import SourceError
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.damaged_json import read_json
 from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
@@ -29,19 +28,12 @@ _EXPECTED = (
 )
 
 
-def read_otel(
-    data: bytes,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-) -> Capture:
+def read_otel(data: bytes, request: CaptureRequest) -> Capture:
     """Convert one file.
 
     Args:
         data: the JSON: one object, or objects line by line.
-        window, epoch_unix_ns, steps, keep_spans: as in `CaptureRequest`.
+        request: what else is known of the window.
 
     Returns:
         Tables as declared; `programs` and `instructions` are empty.
@@ -51,16 +43,7 @@ def read_otel(
     """
     started_ns = time.thread_time_ns()
     (spans, apart), problem = read_levels(partial(_documents, data), _read_spans)
-    return capture_of_spans(
-        spans,
-        apart,
-        window=window,
-        epoch_unix_ns=epoch_unix_ns,
-        steps=steps,
-        keep_spans=keep_spans,
-        problem=problem,
-        started_ns=started_ns,
-    )
+    return capture_of_spans(spans, apart, request, problem=problem, started_ns=started_ns)
 
 
 def _documents(data: bytes, shape: Any) -> tuple[list[Any], str | None]:

@@ -5,9 +5,10 @@ difference of two Unix times in ns. What cannot be read or placed is counted, an
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from phasepoint.core.tables import TABLES, table_from_rows
 from phasepoint.core.units import PS_PER_S
 from phasepoint.hlo.categories import category_of_name, strip_clone_suffix
 from phasepoint.hlo.layers import direction_of_op_name, layer_of_op_name
-from phasepoint.sources.events.capture import Capture
+from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.programs import HloTables, read_programs
 from phasepoint.sources.events.step_bounds import StepBounds, no_bounds
 from phasepoint.sources.events.tables import accounts_table
@@ -44,8 +45,6 @@ from phasepoint.sources.xplane.tables import (
 )
 from phasepoint.sources.xplane.wire import as_bytes
 
-ReadPrograms = Callable[..., HloTables]
-
 _MOVING_WORDS = ("data formatting", "copy", "infeed", "outfeed", "host send", "host recv")
 _TALKING_WORDS = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "collective", "send", "recv", "megascale")
 _PROBLEM_CHARACTERS = 1000  # a choice: a note for a reader; a damaged file may name thousands of lines
@@ -55,49 +54,36 @@ _LIMIT_OFFSET_PS = (1 << 63) - 3 * LIMIT_PS
 """66 days: an event's end, counted from the epoch, must fit 64 bits."""
 
 
-def read_xplane(
-    data: bytes | bytearray | memoryview,
-    *,
-    window: int,
-    epoch_unix_ns: int | None = None,
-    steps: pa.Table | None = None,
-    keep_spans: bool = True,
-    read_hlo: ReadPrograms = read_programs,
-    holds_steps: bool = True,
-) -> Capture:
+def read_xplane(data: bytes | bytearray | memoryview, request: CaptureRequest) -> Capture:
     """Convert one XPlane capture.
 
     Args:
         data: a serialized XSpace.
-        window: the window's number.
-        epoch_unix_ns: the session's epoch, Unix ns; None counts times from the profile's start, once it had started.
-        steps: rows of `steps` from the step clock, for captures that hold no marks of the recorder.
-        keep_spans: whether to build `spans`; aggregates do not need them.
-        read_hlo: reads the programs' HLO protos; a caller of many windows gives one that remembers.
-        holds_steps: False for a stretch inside a step: no step is looked for.
+        request: the window; with no epoch times count from the profile's start, once it had started.
 
     Raises:
         SourceError: the bytes are no XSpace; the message says how far reading came. Bytes damaged further in are read
             as far as they go, and `conversion.problem` says what was lost.
     """
     begin = time.process_time_ns()
+    keep_spans = request.keep_spans
     buffer = as_bytes(data)
     planes, problems = read_planes(buffer)
     profile_start_ns = profile_start_unix_ns(planes)
-    offset_ps, clock_problems = _offset_ps(profile_start_ns, epoch_unix_ns)
+    offset_ps, clock_problems = _offset_ps(profile_start_ns, request.epoch_unix_ns)
     n_events = sum(line.events for plane in planes for line in plane.lines)
     scratch, beside = Scratch(n_events * _SCRATCH_BYTES), Scratch(n_events * _SCRATCH_BYTES)
     with ThreadPoolExecutor(1) as other:  # compiled loops and Arrow run beside each other
-        reading = other.submit(_read_hlo, read_hlo, hlo_protos(buffer, planes), window)
+        reading = other.submit(_read_hlo, hlo_protos(buffer, planes), request)
         events = gather_events(buffer, planes, profile_start_ns, scratch)
-        if epoch_unix_ns is None:
+        if request.epoch_unix_ns is None:
             skipped_ns = skip_profiler_start(events)
             profile_start_ns = None if profile_start_ns is None else profile_start_ns + skipped_ns
         hlo, hlo_problems = reading.result()
-        bounds = find_bounds(events, steps, offset_ps) if holds_steps else no_bounds()
+        bounds = find_bounds(events, request.steps, offset_ps) if request.holds_steps else no_bounds()
         names = zip(hlo.programs.column("program").to_pylist(), hlo.programs.column("name").to_pylist(), strict=True)
         attributing = other.submit(attribute_events, events, bounds, dict(names), beside)
-        described = _describe(events, hlo, window=window, offset_ps=offset_ps, bounds=bounds)
+        described = _describe(events, hlo, window=request.window, offset_ps=offset_ps, bounds=bounds)
         details = read_details(buffer, planes, events)
         built = _build(described, attributing, other, scratch, beside, moved=details.bytes, keep_spans=keep_spans)
     problems = [*problems, *events.problems, *hlo_problems, *clock_problems, *details.problems]
@@ -113,7 +99,7 @@ def read_xplane(
         conversion,
         steps_table(described),
         **tables_of_spans(described, details.launches, planes) if keep_spans else {},
-        accounts=accounts_table(account_for(events, planes), window),
+        accounts=accounts_table(account_for(events, planes), request.window),
         start_unix_ns=profile_start_ns,
         devices=describe_devices(buffer, planes),
     )
@@ -154,19 +140,20 @@ def _build(
     return _Built(spans, adding.result(), *of_steps, misnested, attributing.result().orphan_events)
 
 
-def _read_hlo(read_hlo: ReadPrograms, protos: Mapping[int, bytes], window: int) -> tuple[HloTables, list[str]]:
+def _read_hlo(protos: Mapping[int, bytes], request: CaptureRequest) -> tuple[HloTables, list[str]]:
     """The programs; each by itself where reading them together fails: one damaged proto must not hide the others."""
+    read = partial(request.read_hlo or read_programs, window=request.window)
     try:
-        return read_hlo(protos, window=window), []
+        return read(protos), []
     except SourceError:
         whole, problems = {}, []
     for program, proto in protos.items():
         try:
-            read_hlo({program: proto}, window=window)
+            read({program: proto})
             whole[program] = proto
         except SourceError as error:
             problems.append(str(error))
-    return read_hlo(whole, window=window), problems
+    return read(whole), problems
 
 
 def _offset_ps(profile_start_ns: int | None, epoch_unix_ns: int | None) -> tuple[int, list[str]]:
