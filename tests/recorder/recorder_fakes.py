@@ -11,7 +11,7 @@ from typing import Any
 from phasepoint.recorder.background import Flusher
 from phasepoint.recorder.clock.epoch import Clock
 from phasepoint.recorder.recording import Recording, record
-from phasepoint.recorder.seam.session import PendingCapture, ProfilerBusyError, SessionProbe
+from phasepoint.recorder.seam.session import PastCompile, PendingCapture, ProfilerBusyError, SessionProbe
 
 MS = 1_000_000
 """Nanoseconds."""

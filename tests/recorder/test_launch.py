@@ -101,6 +101,38 @@ def test_a_torch_job_with_workers(tmp_path):
     ]
 
 
+COMPILED_JOB = """
+    import time, torch
+    def slowly(module, inputs):
+        time.sleep(0.7)
+        return module.forward
+    net = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    forward = torch.compile(net, backend=slowly)
+    for _ in range(30):
+        optimizer.zero_grad()
+        forward(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.torch
+def test_what_was_compiled_before_the_recording_began_is_told(tmp_path):
+    """The recording opens at the first steps, which have compiled by then; looks at the machine begin there."""
+    pytest.importorskip("torch")
+    done = record(tmp_path / "run", sys.executable, write(tmp_path, COMPILED_JOB))
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "run")
+    first, second = run.table("steps").to_pylist()[:2]
+    (compiled,) = run.table("compilations").to_pylist()
+    assert (first["step"], compiled["step"]) == (0, 0)
+    assert 0.7e12 < first["compile_ps"] == pytest.approx(compiled["dur_ps"], rel=0.01)
+    assert first["start_ps"] <= compiled["start_ps"]
+    assert compiled["start_ps"] + compiled["dur_ps"] <= first["start_ps"] + first["dur_ps"] + 10**9
+    assert not second["compile_ps"]
+    assert run.table("machine").to_pylist()[0]["start_ps"] >= second["start_ps"]
+
+
 @pytest.mark.jax
 def test_a_jax_job(tmp_path):
     pytest.importorskip("jax")
