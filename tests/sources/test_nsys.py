@@ -226,12 +226,13 @@ def test_bytes_and_file_give_the_same(export):
     assert read_nsys(path.read_bytes(), CaptureRequest()).spans.equals(read_nsys(path, CaptureRequest()).spans)
 
 
-@pytest.mark.parametrize("content", [b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4096), b"x" * 4096])
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4096), b"x" * 4096])
 def test_what_is_no_sqlite_file(tmp_path, content):
     path = tmp_path / "x.sqlite"
     path.write_bytes(content)
-    with pytest.raises(SourceError, match="SQLite"):
-        read_nsys(path, CaptureRequest())
+    for source in (path, content):
+        with pytest.raises(SourceError, match="SQLite"):
+            read_nsys(source, CaptureRequest())
 
 
 def test_an_sqlite_file_of_others(tmp_path):

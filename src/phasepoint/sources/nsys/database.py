@@ -154,9 +154,11 @@ def open_database(source: bytes | Path) -> Iterator[NsysDatabase]:
 def _connect(source: bytes | Path) -> sqlite3.Connection:
     if isinstance(source, Path):
         connection = sqlite3.connect(f"file:{quote(str(source.resolve()))}?mode=ro&immutable=1", uri=True)
-    else:
+    elif source:
         connection = sqlite3.connect(":memory:")
         connection.deserialize(source)
+    else:
+        raise sqlite3.DatabaseError("it is empty")  # SQLite would say that memory is short
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA writable_schema = ON")  # or a truncated file is not read at all; nothing is written
