@@ -68,6 +68,21 @@ def test_few_windows_leave_it_to_the_step_clock(tmp_path, hidden):
     assert found.confidence == "high"
 
 
+@pytest.mark.parametrize(("work", "part"), [(0.4, 1.0), (0.7, 0.5), (1.0, None)])
+def test_few_windows_of_steps_that_all_wait_tell_by_the_waits_that_they_saw(tmp_path, work, part):
+    """A loader that never keeps up: 60 % of a step is a wait; the device works for a part of it, or throughout."""
+    steps = waiting(0.6)
+    view = view_of(tmp_path, (steps, capture(steps, lambda step: {"compute": work}, every=400)))
+    if part is None:
+        with pytest.raises(Unavailable, match="but the device works meanwhile"):
+            find(view)
+        return
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, part * steps["input_ps"].sum(), 0.02)
+    assert 0 < found.low_ps <= found.claim.total_ps <= found.high_ps <= steps["input_ps"].sum()
+
+
 def test_a_wait_that_makes_no_step_longer_is_hidden(tmp_path):
     with pytest.raises(Unavailable, match="but the device works meanwhile: a faster loader would win nothing"):
         find(view_of(tmp_path, stalled(1.0)))

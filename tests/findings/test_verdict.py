@@ -100,10 +100,12 @@ def test_too_little_seen_is_said_with_what_is_needed(tmp_path):
     steps = steps_of(noisy_steps(400, noise=0.01))
     rows = capture(steps, lambda step: {"compute": 0.9 if step < 150 else 0.2}, every=200)
     vague = write_verdict(view_of(tmp_path / "vague", (steps, rows)), [])
-    assert vague.limit.startswith(
-        "NOT KNOWN: nothing stands out in the times of the steps, but by 2 windows the device"
-    )
+    assert vague.limit.startswith("NOT KNOWN: nothing stands out in the times of the steps, but 2 windows cannot speak")
+    assert " in the 10 steps captured the device works for " in vague.limit
     assert vague.bounds == ()
+    rows = capture(steps, lambda step: {"compute": 0.95 if step < 200 else 0.05}, every=100)
+    wide = write_verdict(view_of(tmp_path / "wide", (steps, rows)), [])
+    assert "but by 4 windows the device works for anything between " in wide.limit
 
 
 def test_time_outside_steps(tmp_path):

@@ -14,7 +14,7 @@ from phasepoint.findings.finding import RankedFinding
 from phasepoint.findings.table import find_rule
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.accounting import PHASE
-from phasepoint.phases.clock.breakdown import Breakdown, PartTime
+from phasepoint.phases.clock.breakdown import FEW, Breakdown, PartTime
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import advise_capture
 from phasepoint.summary.types import Bound, Verdict
@@ -107,21 +107,24 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
         return Verdict(_limit(bound), _next(bound), (bound,))
     work_ps, low_ps, high_ps = _device_work(categories)
     if not categories.windows or (high_ps - low_ps > wall_ps / 2):
-        return _not_known(analysis, low_ps, high_ps)
+        return _not_known(analysis, work_ps, low_ps, high_ps)
     if 2 * work_ps < categories.total_ps:
         return _waiting_device(categories, work_ps, wall_ps)
     return _healthy(view, findings, work_ps)
 
 
-def _not_known(analysis: Analysis, low_ps: int, high_ps: int) -> Verdict:
+def _not_known(analysis: Analysis, work_ps: int, low_ps: int, high_ps: int) -> Verdict:
     """Nothing stands out in the step times, and too little was captured to say what the steps' time went into."""
-    windows, wall_ps = analysis.estimates.categories.windows, analysis.clock.wall_ps
-    seen = "no step was captured, so what its time goes into is not known"
-    if windows:
+    categories, wall_ps = analysis.estimates.categories, analysis.clock.wall_ps
+    windows = format_counted(categories.windows, "window")
+    if not categories.windows:
+        seen = "no step was captured, so what its time goes into is not known"
+    elif categories.basis == FEW:
+        steps, share = format_counted(categories.captured_steps, "step"), format_ratio(work_ps / categories.total_ps)
+        seen = f"{windows} cannot speak for the run: in the {steps} captured the device works for {share} of the time"
+    else:
         low, high = (format_ratio(ps / wall_ps) for ps in (low_ps, high_ps))
-        seen = (
-            f"by {format_counted(windows, 'window')} the device works for anything between {low} and {high} of the run"
-        )
+        seen = f"by {windows} the device works for anything between {low} and {high} of the run"
     return Verdict(
         f"NOT KNOWN: nothing stands out in the times of the steps, but {seen}.",
         f"Next: {advise_capture(analysis.run, analysis.clock)}.",

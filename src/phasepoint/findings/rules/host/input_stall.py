@@ -2,7 +2,8 @@
 
 **Formula.** In every step, the part of `input_ps` (measured by the step clock) in which the device was idle, estimated
 from the windows (`docs/estimates.md`). With too few windows, what a step lasts beside its wait is compared with steps
-near by that did not wait. If there are none and nothing was captured, the whole wait counts. If every step was captured
+near by that did not wait. If there are none, the waits of the captured steps tell: the median of the idle part of each,
+and the least as the lower end; and if nothing was captured, the whole wait counts. If every step was captured
 and the clock knows no waits (an imported trace), it is the idle time in which the launching thread was in its loader.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing. A wait of
@@ -28,7 +29,7 @@ import numpy as np
 from phasepoint.core.arrays import Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import format_counted, format_ps, format_ratio
-from phasepoint.estimates.captured import INPUT, RANGE_STEPS
+from phasepoint.estimates.captured import INPUT, PARTS, RANGE_STEPS
 from phasepoint.findings.evidence.host_time import read_idle_account
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -85,7 +86,7 @@ def find(view: FindingsView) -> list[Finding]:
                 "jax.device_put ahead of the step",
             ),
             evidence=(evidence,),
-            confidence="high" if view.captured.row.size and 2 * low_ps > total_ps else "medium",
+            confidence="high" if view.analysis.estimates.categories.windows > 1 and 2 * low_ps > total_ps else "medium",
             wrong_if="the loader cannot run ahead of the step, or has no core of its own to run on",
         )
     ]
@@ -95,7 +96,8 @@ def _exposed(view: FindingsView) -> ExposedWait:
     """The wait by what tells it best: the trace where the clock knows none, step times where windows are few."""
     if not view.clock.input_known:
         return _in_loader(view)
-    parts = _parts_by_clock(view)
+    is_few = view.analysis.estimates.categories.basis == FEW
+    parts = (_parts_by_clock(view) or _parts_by_captured(view)) if is_few else None
     if parts is None:
         return _in_windows(view)
     claimed_ps, low_ps, high_ps = (_part_of_waits(view, part) for part in parts)
@@ -123,12 +125,10 @@ def _part_of_waits(view: FindingsView, part: float) -> Int64s:
 def _parts_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
     """Part of the waits in which the device did nothing, with the ends of its interval, from step times alone.
 
-    Where windows are too few to tell, and some steps wait while others near them do not: what a step lasts beside its
-    wait is as long as a step without one if nothing ran meanwhile, and shorter by what ran. None elsewhere.
+    Where some steps wait and others near them do not: what a step lasts beside its wait is as long as a step without
+    one if nothing ran meanwhile, and shorter by what ran. None elsewhere.
     """
     clock = view.clock
-    if view.analysis.estimates.categories.basis != FEW:
-        return None
     other = [phase.id for phase in view.analysis.result.phases if phase.kind in _OTHER_WORK]
     trains = ~np.isin(view.labels, other)
     waiting = np.flatnonzero(trains & (clock.input_ps > LONG_WAIT * clock.dur_ps))
@@ -144,6 +144,17 @@ def _parts_by_clock(view: FindingsView) -> tuple[float, float, float] | None:
     half = 1.96 * float(np.hypot(error_ps, near_error_ps)) / wait_ps
     part = 1 - (usual_ps - median_ps(beside_ps)) / wait_ps
     return min(max(part, 0.0), 1.0), min(max(part - half, 0.0), 1.0), min(max(part + half, 0.0), 1.0)
+
+
+def _parts_by_captured(view: FindingsView) -> tuple[float, float, float] | None:
+    """The same from the captured steps that waited; None where none did."""
+    rows = view.captured.row
+    waited_ps, dur_ps = view.clock.input_ps[rows], view.clock.dur_ps[rows]
+    waits = waited_ps > NO_WAIT * dur_ps
+    if not waits.any():
+        return None
+    parts = np.minimum(view.captured.parts_ps[waits, PARTS.index(INPUT)] / waited_ps[waits], 1.0)
+    return float(np.median(parts)), float(parts.min()), 1.0
 
 
 def _in_loader(view: FindingsView) -> ExposedWait:
