@@ -11,7 +11,7 @@ from run_tables import steps_table
 
 from phasepoint.phases.clock.accounting import account_time, closed, split_steps
 from phasepoint.phases.clock.breakdown import Breakdown, PartTime
-from phasepoint.phases.clock.machine import machine_loss
+from phasepoint.phases.clock.machine import CrowdedTime, machine_loss
 from phasepoint.phases.clock.steps import read_clock, sum_ps
 
 KINDS = ("checkpoints", "waits", "hints", "gaps")
@@ -67,7 +67,7 @@ def test_what_a_slower_machine_cost_is_an_estimate_and_leaves_the_rest_to_the_ph
     steps = steps_table([1000, 500], input_ps=[400, None])
     clock = read_clock(steps, [shard(1500)], {})
     stretched = tables(checkpoints=[(1100, 1400)])
-    loss = machine_loss(clock, np.array([0.5, 0.6]), np.array([200, 300]))
+    loss = machine_loss(clock, np.array([0.5, 0.6]), CrowdedTime(np.array([200, 300]), np.zeros(2, np.int64)))
     parts = split_steps(clock, stretched, loss)
     found = account_time(clock, np.array([0, 1]), {0: "train", 1: "other"}, stretched, parts)
     assert [(part.name, part.total_ps, part.low_ps, part.high_ps, part.basis) for part in found.parts] == [

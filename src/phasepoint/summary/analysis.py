@@ -15,7 +15,7 @@ from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.accounting import StepAccount, account_time, split_steps
 from phasepoint.phases.clock.breakdown import ClockAccount
 from phasepoint.phases.clock.checkpoint_folders import join_folders
-from phasepoint.phases.clock.machine import crowded_time, machine_loss
+from phasepoint.phases.clock.machine import CrowdedTime, crowded_time, machine_loss
 from phasepoint.phases.clock.marked_checkpoints import measure_marks
 from phasepoint.phases.clock.steps import RunClock, StepSeries, is_imported, last_seen_ps, read_clock
 from phasepoint.phases.detection.detect import detect_phases
@@ -49,7 +49,7 @@ class Analysis:
         result: phases, and the phase of every row of the clock.
         names: phase id → name.
         estimates: whole-run totals by category and op, of the run and of every phase.
-        crowded_ps: as `crowded_time` gives it.
+        crowded: as `crowded_time` gives it.
     """
 
     run: Run
@@ -58,7 +58,7 @@ class Analysis:
     result: PhaseResult
     names: Mapping[int, str]
     estimates: Estimates
-    crowded_ps: Int64s | None
+    crowded: CrowdedTime | None
 
     def table(self, name: str) -> pa.Table:
         """A table of the run; those that `tables` does not hold (`spans`, `instructions`) are read when asked for."""
@@ -80,8 +80,8 @@ class Analysis:
     @cached_property
     def step_parts(self) -> StepAccount:
         """What each step's time went into: what the account says and what rules claim comes from here."""
-        crowded_ps = self.crowded_ps
-        loss = None if crowded_ps is None else machine_loss(self.clock, self.result.lost, crowded_ps)
+        crowded = self.crowded
+        loss = None if crowded is None else machine_loss(self.clock, self.result.lost, crowded)
         return split_steps(self.clock, self.tables, loss)
 
     @cached_property
@@ -116,24 +116,24 @@ def analyse_run(run: Run, *, method: str = DEFAULT_METHOD) -> Analysis:
     clock = read_clock(tables["steps"], run.shards, last_seen_ps(tables))
     joined, read_spans = join_folders(tables["checkpoints"]), cache(lambda: run.table("spans"))
     tables["checkpoints"] = measure_marks(joined, clock, tables, read_spans)
-    crowded_ps = crowded_time(clock, tables["machine"], run.shards)
-    result = _find_phases(run, clock, tables, method, crowded_ps)
+    crowded = crowded_time(clock, tables["machine"], run.shards)
+    result = _find_phases(run, clock, tables, method, crowded)
     names = {phase.id: phase.name for phase in result.phases}
     sampled = (tables["steps"], tables["windows"], tables["breakdowns"])
     more = {"ops": tables["ops"], "programs": tables["programs"], "names": names}
     estimates = estimate_totals(*sampled, result.labels, **more)
-    return Analysis(run, tables, clock, result, names, estimates, crowded_ps)
+    return Analysis(run, tables, clock, result, names, estimates, crowded)
 
 
 def _find_phases(
-    run: Run, clock: RunClock, tables: Mapping[str, pa.Table], method: str, crowded_ps: Int64s | None
+    run: Run, clock: RunClock, tables: Mapping[str, pa.Table], method: str, crowded: CrowdedTime | None
 ) -> PhaseResult:
     steps = tables["steps"]
     if not steps.num_rows:
         none = np.empty(0, np.int64)
         return PhaseResult(none, none, none, _no_segments(), (), method, np.empty(0, bool), np.empty(0))
-    if crowded_ps is not None:
-        steps = steps.append_column("crowded_ps", pa.array(crowded_ps))
+    if crowded is not None:
+        steps = steps.append_column("crowded_ps", pa.array(crowded.ps))
     steps = steps.append_column("saved_ps", pa.array(split_steps(clock, tables).checkpoint_ps))
     sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
     updates = bool(sources) and all(map(_UPDATES.match, sources))

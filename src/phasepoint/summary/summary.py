@@ -111,7 +111,7 @@ def _told(sort: _Sort, phases: Sequence[PhaseSummary], events: Sequence[RunEvent
         count = sum(event.kind == "checkpoint" for event in events)
         return f"{count} checkpoints" if count > 1 else "a checkpoint"
     if sort.kind == SLOWER:
-        return "waiting for other programs on the machine"
+        return "waiting for cores"
     if sort.kind != PHASE:
         return sort.name
     if sort.phase_kind == "input stall":

@@ -1,4 +1,6 @@
-"""How the machine treated each step: the time for which the job waited for cores that other programs had, and lost."""
+"""How the machine treated each step: the time for which the job waited for cores that other programs had, and lost; and
+the time for which a limit on its CPU time held it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +19,24 @@ end is the time that the threads waited, which is measured."""
 
 
 @dataclass(frozen=True, eq=False)
-class MachineLoss:
-    """What other programs on the machine made each step longer by, `[n_steps]` ps each.
+class CrowdedTime:
+    """Time of each step without cores, `[n_steps]` ps each.
 
     Attributes:
-        ps: what it lasted beyond the calm steps around it.
+        ps: for which the job's threads waited for cores that others had, or were held.
+        held_ps: for which a limit on the CPU time of the job's container or control group held them.
+    """
+
+    ps: Int64s
+    held_ps: Int64s
+
+
+@dataclass(frozen=True, eq=False)
+class MachineLoss:
+    """What other programs on the machine, or a limit, made each step longer by, `[n_steps]` ps each.
+
+    Attributes:
+        ps: what it lasted beyond the calm steps around it; what the limit held, where that is more than others took.
         least_ps: lower end: what of it its threads are known to have waited for cores.
         most_ps: upper end.
     """
@@ -31,26 +46,27 @@ class MachineLoss:
     most_ps: Int64s
 
 
-def machine_loss(clock: RunClock, lost: Floats, crowded_ps: Int64s) -> MachineLoss:
+def machine_loss(clock: RunClock, lost: Floats, crowded: CrowdedTime) -> MachineLoss:
     """The loss of each step.
 
     Args:
         clock: the run's steps.
         lost: `[n_steps]` part of each, as `PhaseResult.lost`.
-        crowded_ps: as `crowded_time` gives it.
+        crowded: as `crowded_time` gives it.
     """
-    lost_ps = np.asarray(lost * clock.dur_ps, np.int64)
+    is_held = 2 * crowded.held_ps > crowded.ps
+    lost_ps = np.where(is_held, crowded.held_ps, (lost * clock.dur_ps).astype(np.int64))
     most_ps = np.asarray(np.minimum(MOST_LOST * lost_ps, clock.dur_ps), np.int64)
-    return MachineLoss(lost_ps, np.minimum(crowded_ps, lost_ps), most_ps)
+    return MachineLoss(lost_ps, np.minimum(crowded.ps, lost_ps), most_ps)
 
 
-def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> Int64s | None:
-    """Time of each step `[n_steps]`, in ps, for which the job's threads waited for cores that others had.
+def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> CrowdedTime | None:
+    """Time of each step for which the job's threads waited for cores that others had, or were held by a limit.
 
     Of the stretch between two looks at the machine, the smaller of two parts counts: the threads' waiting, of their
     waiting and running; what other programs ran, of what they and the job ran. A job that starts more threads than
     there are cores waits for itself; a neighbour on another core holds up nobody. Ranks of the job on the same
-    machine are no others.
+    machine are no others. Threads that a limit holds count as waiting, to the kernel, but for the limit.
 
     Args:
         clock: the run's steps.
@@ -61,10 +77,10 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
         None where the run does not know it of any step.
     """
     looks = [mine for mine in _read_looks(clock, machine, shards) if not mine.is_empty] if clock.n_steps else []
-    result = np.zeros(clock.n_steps, np.int64)
+    result = CrowdedTime(np.zeros(clock.n_steps, np.int64), np.zeros(clock.n_steps, np.int64))
     for mine in looks:
         rows = mine.session.rows
-        result[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
+        result.ps[rows], result.held_ps[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
     return result if looks else None
 
 
@@ -126,13 +142,16 @@ _BEYOND_PS = float(10 * PS_PER_S)
 """Time before the first look and after the last one for which these stand."""
 
 
+_TOTALS = ("run_ps", "wait_ps", "others_ps", "throttled_ps")
+
+
 class _Looks:
     """The looks of one session at its machine, as totals over time."""
 
     def __init__(self, session: SessionClock, rows: pa.Table) -> None:
         self.session = session
         self.rows = rows
-        known = [name for name in ("run_ps", "wait_ps", "others_ps") if rows.column(name).null_count < rows.num_rows]
+        known = [name for name in _TOTALS if rows.column(name).null_count < rows.num_rows]
         self.is_empty = not rows.num_rows or "run_ps" not in known or "others_ps" not in known
         start, dur = (read_numbers(rows, name).astype(np.float64) for name in ("start_ps", "dur_ps"))
         longer = np.ones(rows.num_rows)
@@ -151,15 +170,17 @@ class _Looks:
         ran = np.interp(self._at + later_ps, other._at, _running(other._added["run_ps"]))
         self._others = np.maximum(self._others - np.diff(ran), 0.0)
 
-    def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> Int64s:
-        """Crowded time of steps `[n]`."""
+    def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> tuple[Int64s, Int64s]:
+        """Crowded time of steps `[n]`, and what of it a limit held."""
         ends = start_ps.astype(np.float64), (start_ps + dur_ps).astype(np.float64)
         ran, others = self._sum(self._added["run_ps"], ends), self._sum(self._others, ends)
+        throttled = self._sum(self._added.get("throttled_ps", np.zeros_like(self._others)), ends)
         share = others / np.maximum(others + ran, 1.0)
         if "wait_ps" in self._added:
-            waited = self._sum(self._added["wait_ps"], ends)
+            waited = np.maximum(self._sum(self._added["wait_ps"], ends) - throttled, 0.0)
             share = np.minimum(share, waited / np.maximum(waited + ran, 1.0))
-        return np.asarray(share * dur_ps, np.int64)
+        held = np.minimum(throttled, throttled / np.maximum(throttled + ran, 1.0) * dur_ps)  # it is of all cores
+        return np.maximum(share * dur_ps, held).astype(np.int64), held.astype(np.int64)
 
     def shares(self) -> tuple[Floats, Floats]:
         """Of each look, the part of its threads' time waited, and that of it while others had the cores."""

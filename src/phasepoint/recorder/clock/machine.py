@@ -216,8 +216,25 @@ def _ours_ps() -> int:
 
 
 def _throttled_ps() -> int | None:
-    for line in (_read_again("/sys/fs/cgroup/cpu.stat") or b"").splitlines():
+    """Time for which the limit of the process' own control group held threads, over all cores."""
+    for line in (_read_again(path) or b"").splitlines() if (path := _limit_file()) else ():
         name, _, value = line.partition(b" ")
-        if name == b"throttled_usec" and value.isdigit():
-            return int(value) * PS_PER_US
+        if name in _THROTTLED_PS and value.isdigit():
+            return int(value) * _THROTTLED_PS[name]
     return None
+
+
+_THROTTLED_PS = {b"throttled_usec": PS_PER_US, b"throttled_time": PS_PER_NS}
+"""How the control groups of version 2 and 1 count."""
+
+
+@cache
+def _limit_file() -> str | None:
+    """Where the limit on CPU time that holds for this process is told of; None where there is no such file."""
+    places = []
+    for line in os.fsdecode(_read("/proc/self/cgroup") or b"").splitlines():
+        controllers, _, group = line.partition(":")[2].partition(":")
+        if not controllers or "cpu" in controllers.split(","):
+            roots = (f"/sys/fs/cgroup/{controllers}", "/sys/fs/cgroup/cpu") if controllers else ("/sys/fs/cgroup",)
+            places += [f"{root}{mine}/cpu.stat" for root in roots for mine in (group.rstrip("/"), "")]
+    return next((place for place in places if b"throttled_" in (_read(place) or b"")), None)

@@ -1,20 +1,25 @@
-"""Other programs on the machine take cores that the job needs: all its steps become slower together, for a time.
+"""Other programs on the machine take cores that the job needs, or a limit on its CPU time holds it: all its steps
+become slower together.
 
 **Formula.** A step is crowded while the job's threads wait for cores and other programs have them (table `machine`:
 the smaller of the threads' part spent waiting and of the machine's part that others ran). What such a step lasts longer
 than the calm steps around it is lost, waiting for input, compiling and checkpoints left out. Ranks of the same job are
-no others. The account has the same part, `slower machine`.
+no others. Where a limit of the job's container or control group holds threads for most of that (`throttled_ps`), what
+it held counts instead. The account has the same part, `slower machine`.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the machine's own work takes one percent.
 
 **Remedy.** Give the job cores of its own: stop the other programs, reserve the machine (`--exclusive` in Slurm,
 requests equal to limits in Kubernetes), or pin both sides (`taskset`, `numactl`, a cgroup). Start no more threads than
-there are free cores (`OMP_NUM_THREADS`).
+there are free cores (`OMP_NUM_THREADS`). Against a limit: raise it (`resources.limits.cpu` in Kubernetes, `--cpus` in
+Docker, `CPUQuota` in systemd), and start no more threads than it has cores.
 
 **Wrong when** the other programs are the job's own, started by other means than `multiprocessing`: loaders, servers,
-evaluations. Then they compete with it, and need cores of their own.
+evaluations. Then they compete with it, and need cores of their own. A limit that is set for a group above the job's own
+is not seen.
 
 **Source.** /proc/<pid>/task/<tid>/schedstat and /proc/stat (Documentation/scheduler/sched-stats.rst, proc_stat(5)).
+The limit: cpu.stat (Documentation/admin-guide/cgroup-v2.rst, Documentation/scheduler/sched-bwc.rst).
 """
 
 from phasepoint.core.units import format_count, format_ps, format_ratio
@@ -29,8 +34,8 @@ def find(view: FindingsView) -> list[Finding]:
     """The time that crowded steps lasted longer than calm ones."""
     view.need_steps()
     clock = view.clock
-    crowded_ps = view.analysis.crowded_ps
-    if crowded_ps is None:
+    crowded = view.analysis.crowded
+    if crowded is None:
         raise Unavailable("the run does not know what other programs did: it was recorded without looks at the machine")
     parts = view.step_parts
     lost_ps = parts.machine_ps
@@ -38,22 +43,32 @@ def find(view: FindingsView) -> list[Finding]:
     if total_ps < max(LEAST_SHARE * clock.wall_ps, 1):
         return []
     count, share = int((lost_ps > 0).sum()), total_ps / clock.wall_ps
+    crowded_ps, held_ps = sum_ps(crowded.ps), sum_ps(crowded.held_ps)
+    is_held = 2 * held_ps > crowded_ps
+    cause = "a limit on the job's CPU time costs" if is_held else "other programs on the machine cost"
+    waited = "were held" if is_held else "waited for cores"
     return [
         Finding(
             code="SLOW-MACHINE",
-            title=f"other programs on the machine cost {format_ps(total_ps)}, {format_ratio(share)} of the run: "
-            f"{format_count(count)} of {format_count(clock.n_steps)} steps waited for cores",
+            title=f"{cause} {format_ps(total_ps)}, {format_ratio(share)} of the run: "
+            f"{format_count(count)} of {format_count(clock.n_steps)} steps {waited}",
             claim=Claim("excess", lost_ps),
             low_ps=sum_ps(parts.least_ps),
             high_ps=sum_ps(parts.most_ps),
             phase=view.phase_of_most(lost_ps),
-            remedy="give the job cores of its own: stop what else runs there, reserve the machine, or pin both sides "
+            remedy="raise the limit (resources.limits.cpu in Kubernetes, --cpus in Docker, CPUQuota in systemd), or "
+            "start no more threads than it has cores"
+            if is_held
+            else "give the job cores of its own: stop what else runs there, reserve the machine, or pin both sides "
             "(taskset, numactl, a cgroup)",
             evidence=(
                 Evidence(
-                    f"its threads waited {format_ps(sum_ps(crowded_ps))} in all for cores that others had",
+                    f"a limit held its threads for {format_ps(held_ps)}"
+                    if is_held
+                    else f"its threads waited {format_ps(crowded_ps)} in all for cores that others had",
                     "machine",
-                    "select host, start_ps, dur_ps, run_ps, wait_ps, others_ps from machine order by wait_ps desc",
+                    "select host, start_ps, dur_ps, run_ps, wait_ps, others_ps, throttled_ps from machine "
+                    "order by wait_ps desc",
                 ),
             ),
             confidence="high",
