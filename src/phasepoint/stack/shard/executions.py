@@ -122,9 +122,12 @@ def read_executions(shard: StackShard) -> Executions:
 
 
 def texts_of(column: pa.ChunkedArray) -> NDArray[np.object_]:
-    """`[n]` texts of a dictionary column without nulls; equal ones share one object."""
+    """`[n]` texts of a dictionary column without nulls; equal ones share one object.
+
+    NULs at their ends go: NumPy compares without them, and would find no text that has some.
+    """
     encoded = column.combine_chunks()
-    words = np.array(encoded.dictionary.to_pylist(), object)
+    words = np.array([text.rstrip("\0") for text in encoded.dictionary.to_pylist()], object)
     return words[encoded.indices.to_numpy()] if len(words) else np.empty(0, object)
 
 
