@@ -34,6 +34,14 @@ def test_planted_outliers_are_found_with_what_they_cost(tmp_path, share, noise):
     assert found.claim.part == "excess"
 
 
+def test_short_steps_between_waits_are_not_what_a_step_takes(tmp_path):
+    """A host that runs ahead hands 23 steps to the device and waits for them in the 24th."""
+    dur_ps = noisy_steps(N, noise=0.05)
+    plant(dur_ps, 0.9, hit=np.arange(23, N, 24))
+    with pytest.raises(Unavailable, match=r"^5. long steps took 90\..* the short ones between them are not what"):
+        find(view_of(tmp_path, (steps_of(dur_ps), {})))
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.2])
 def test_scatter_alone_is_no_finding(tmp_path, noise, seed):

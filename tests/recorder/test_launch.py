@@ -133,6 +133,34 @@ def test_what_was_compiled_before_the_recording_began_is_told(tmp_path):
     assert run.table("machine").to_pylist()[0]["start_ps"] >= second["start_ps"]
 
 
+COMPILED_JAX_JOB = """
+    import jax, jax.numpy as jnp
+    def loss(weights, x):
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return (x ** 2).mean()
+    @jax.jit
+    def update(weights, x):
+        return [w - 0.1 * g for w, g in zip(weights, jax.grad(loss)(weights, x))]
+    weights = [jnp.eye(16) for _ in range(12)]
+    for _ in range(30):
+        weights = jax.block_until_ready(update(weights, jnp.ones((4, 16))))
+"""
+
+
+@pytest.mark.jax
+def test_what_jax_compiled_before_the_recording_began_is_told(tmp_path):
+    pytest.importorskip("jax")
+    done = record(tmp_path / "run", sys.executable, write(tmp_path, COMPILED_JAX_JOB))
+    assert done.returncode == 0, done.stderr
+    run = open_run(tmp_path / "run")
+    steps = run.table("steps").to_pylist()
+    (update,) = [row for row in run.table("compilations").to_pylist() if "update" in (row["name"] or "")]
+    assert update["step"] == 0
+    assert 0 < update["dur_ps"] <= steps[0]["compile_ps"] <= steps[0]["dur_ps"]
+    assert not any(step["compile_ps"] for step in steps[2:])
+
+
 @pytest.mark.jax
 def test_a_jax_job(tmp_path):
     pytest.importorskip("jax")

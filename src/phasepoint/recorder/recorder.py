@@ -23,7 +23,7 @@ from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.recorder.resume.loop_place import LoopInProgress, LoopPlaces
 from phasepoint.recorder.seam.guard import guarded, guarded_even_off
-from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, CompiledProgram
+from phasepoint.recorder.seam.session import CheckpointWaited, CheckpointWritten, CompiledProgram, PastCompile
 from phasepoint.recorder.windows.planner import RequestedWindow, Situation, WindowPlanner
 from phasepoint.recorder.windows.ranked import SharedDelays
 from phasepoint.recorder.windows.runner import CapturedWindow, EndedBy
@@ -225,19 +225,23 @@ class Recorder:
         self.end_loop()
 
     @guarded
-    def replay(self, steps: Sequence[tuple[int, int, int]], *, entry_ns: int) -> None:
+    def replay(
+        self, steps: Sequence[tuple[int, int, int]], *, entry_ns: int, compiles: Sequence[PastCompile] = ()
+    ) -> None:
         """Keep steps that ended before the recording began.
 
         Args:
             steps: when each asked for its batch, got it, and ended; readings of the monotonic clock, oldest first.
             entry_ns: what beginning the recording took, on the job's thread; what `record` counted of it is taken off.
+            compiles: what was compiled in these steps or before, beside what the framework itself remembers.
         """
         if not self._has_begun:
             self._begin()
         first = self._steps.step
-        for start_ns, dur_ns, describe in self._parts.session.past_compiles():
+        for start_ns, dur_ns, describe in (*self._parts.session.past_compiles(), *compiles):
             number = next((n for n, (asked_ns, _, end_ns) in enumerate(steps) if asked_ns <= start_ns < end_ns), None)
-            self._note_compile(None if number is None else first + number, start_ns, dur_ns, describe)
+            if describe is not None:
+                self._note_compile(None if number is None else first + number, start_ns, dur_ns, describe)
             self._steps.recall_compile(start_ns, start_ns + dur_ns)
         self.recall(steps)
         self._parts.account.spend("entry", entry_ns * PS_PER_NS - self._background.entered_ps)

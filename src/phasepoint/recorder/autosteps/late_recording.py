@@ -9,8 +9,10 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from phasepoint.recorder.autosteps.evidence import Framework, Rank, StepEvidence
@@ -27,6 +29,9 @@ STEPS_FROM = "steps_from"
 
 STEPS_PER_CALL = "steps_per_call"
 """Note of the session: training steps in each recorded one, where a program loops over them itself."""
+
+MOST_COMPILES = 1 << 12
+"""Stages of compilations kept until the recording is open, the last ones: a job that never trains may make many."""
 
 STEPS_UNFOLLOWED = "steps_unfollowed"
 """Note of the session: what of the training the recorded steps may not tell."""
@@ -101,6 +106,7 @@ class LateRecording:
         self._notes: dict[str, str] = {}
         self._hints: list[str] = []
         self._at_exit: list[tuple[Rank, Callable[[], object]]] = []
+        self._compiles: deque[tuple[int, int, str | None]] = deque(maxlen=MOST_COMPILES)
         self._pid = os.getpid()
 
     @property
@@ -153,6 +159,7 @@ class LateRecording:
         from phasepoint.recorder.assembly import RecordOptions
         from phasepoint.recorder.clock.epoch import Clock
         from phasepoint.recorder.recording import Recording
+        from phasepoint.recorder.seam.session import CompiledProgram, PastCompile
 
         clock = self._clock = StandingClock(past[0].asked_ns)
         options = self._options
@@ -176,10 +183,24 @@ class LateRecording:
         self._pid = os.getpid()
         _call_at_end_of_child(self.close)
         if self._recorder is not None:
-            self._recorder.replay(_times_of(past), entry_ns=busy_ns() - began_ns)
+            compiles = [
+                PastCompile(start_ns, dur_ns, None if name is None else partial(CompiledProgram, name or None))
+                for start_ns, dur_ns, name in self._compiles
+            ]
+            self._recorder.replay(_times_of(past), entry_ns=busy_ns() - began_ns, compiles=compiles)
             self._recorder.now_ns = time.perf_counter_ns  # as the standing clock does, whose time no mark is made at
             self.mark = self._recorder.mark
         clock.at_ns = None
+
+    def note_compile(self, dur_ns: int, program: str | None) -> None:
+        """A stage of a compilation has ended; kept until the recording is open, which is told by the framework then.
+
+        Args:
+            dur_ns: how long it took.
+            program: name of the program that it made, empty where that is not known; None where it made none.
+        """
+        if not self.is_open:
+            self._compiles.append((time.perf_counter_ns() - dur_ns, dur_ns, program))
 
     def lead(self, evidence: StepEvidence) -> None:
         """From now on the steps are told of by this evidence."""

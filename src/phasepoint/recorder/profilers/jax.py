@@ -159,7 +159,7 @@ class JaxSession:
         """JAX does not tell of calls."""
 
     def past_compiles(self) -> tuple[()]:
-        """JAX tells of compilations as they end, and keeps nothing of them."""
+        """JAX tells of compilations as they end, and keeps nothing of them: `autosteps.sources.jax.clock` does."""
         return ()
 
     def watch_compiles(self, on_compile: OnCompile) -> Remove:

@@ -108,11 +108,13 @@ class CompiledProgram(Struct, frozen=True):
 
 
 class PastCompile(NamedTuple):
-    """A compilation that ended before anybody watched: when it began, on the monotonic clock, and how long it took."""
+    """A stage of a compilation that ended before the recording began: when it began, on the monotonic clock, how long
+    it took, and what was compiled, where it made a program.
+    """
 
     start_ns: int
     dur_ns: int
-    describe: Callable[[], CompiledProgram]
+    describe: Callable[[], CompiledProgram] | None
 
 
 class OnCompile(Protocol):

@@ -27,7 +27,7 @@ from phasepoint.sources.chrome.trace import KinetoTrace
 from phasepoint.sources.events.capture import NO_WORK, Capture, CaptureRequest, ReadFile
 from phasepoint.sources.events.operator_names import OPTIMIZER_STEP, PROFILER_STEP, STEP_MARK
 from phasepoint.sources.events.step_bounds import StepBounds, no_bounds, order_bounds
-from phasepoint.sources.events.tables import ROW_TABLES, TraceEvents, accounts_table, steps_table
+from phasepoint.sources.events.tables import ROW_TABLES, accounts_table, steps_table
 
 
 class StepMark(NamedTuple):
@@ -36,21 +36,6 @@ class StepMark(NamedTuple):
     name: str
     start_ps: int
     end_ps: int
-
-
-def find_bounds(events: TraceEvents, steps: pa.Table | None) -> StepBounds:
-    """The steps of a capture, as `bounds_of_marks` has it.
-
-    Args:
-        events: the events.
-        steps: rows of `steps` (step, start_ps, dur_ps) from the step clock, used where the capture has no marks.
-    """
-    names = [kind.name for kind in events.kinds]
-    wanted = np.array([_step_number(n) is not None or OPTIMIZER_STEP.fullmatch(n) is not None for n in names], np.bool_)
-    rows = np.flatnonzero(wanted[events.kind]) if names else np.empty(0, np.int64)
-    columns = (events.kind[rows].tolist(), events.start_ps[rows].tolist(), events.end_ps[rows].tolist())
-    marks = [StepMark(names[kind], start, end) for kind, start, end in zip(*columns, strict=True)]
-    return bounds_of_marks(marks, steps, first_ps=int(events.start_ps[0]) if len(events.start_ps) else 0)
 
 
 def bounds_of_marks(marks: Sequence[StepMark], steps: pa.Table | None, *, first_ps: int) -> StepBounds:

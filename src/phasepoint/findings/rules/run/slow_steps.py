@@ -11,7 +11,8 @@ their own; this one claims the steps whose cause was not seen and, separately, t
 deviations: the tail of the ordinary distribution. {LEAST_SHARE:.1%} of the run's time: on a busy shared machine with
 nothing planted, other processes alone made slow steps that cost 2.4 %. The slow steps must lose at least as much as
 those between {NEAR_SIGMAS} deviations and the limit: otherwise they are the end of a wide distribution and not separate
-events.
+events. From {MOST_SHARE:.0%} of the steps' time on they are not judged: a loop that hands steps to the device and waits
+for it now and then, or does its other work there, has short steps that are not what a step takes.
 
 **Remedy.** Look up the listed steps in the job's own log, and what else ran on the machine then: another process on its
 cores, a network file system, a thread of logging or metrics. If they recur regularly, look for what the loop does every
@@ -30,11 +31,11 @@ import numpy as np
 
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median
-from phasepoint.core.units import format_count, format_ps, format_ratio
+from phasepoint.core.units import format_count, format_counted, format_ps, format_ratio
 from phasepoint.findings.evidence.expected import BLOCK, expect_steps, net_excess
 from phasepoint.findings.evidence.gc_pauses import long_pauses
 from phasepoint.findings.evidence.held_time import read_evaluations, unnamed_time
-from phasepoint.findings.finding import Claim, Evidence, Finding
+from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import sum_ps
 
@@ -43,6 +44,7 @@ LEAST_RATIO = 1.3
 SIGMAS = 6
 NEAR_SIGMAS = 3
 LEAST_SHARE = 0.03
+MOST_SHARE = 0.5
 
 MODEL_ERROR = 0.1
 """Half width, as a ratio of the loss, of what the choice of the limit and of the level adds to the interval."""
@@ -76,6 +78,14 @@ def find(view: FindingsView) -> list[Finding]:
     """Slow steps without a cause, and those slowed by capturing."""
     view.need_steps()
     slow, room_ps = find_slow_steps(view), view.once(unnamed_time)
+    unknown = slow.cause == _UNKNOWN
+    share = sum_ps(slow.lost_ps[unknown]) / max(view.clock.inside_ps, 1)
+    if share > MOST_SHARE:
+        raise Unavailable(
+            f"{format_counted(int(unknown.sum()), 'long step')} took {format_ratio(share)} of the steps' time: the "
+            "short ones between them are not what a step takes, as where the host runs ahead of the device and waits "
+            "for it now and then"
+        )
     found = []
     for cause in (_UNKNOWN, _CAPTURED):
         claimed_ps = np.where(slow.cause == cause, np.minimum(slow.lost_ps, room_ps), 0)

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Container, Hashable
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -208,11 +208,18 @@ class JaxClock:
         patch_attribute(execute, "__call__", self._wrap_execute)
         patch_attribute(getattr(pxla, "MeshExecutable", None), "create_cpp_call", self._wrap_create_call)
         self.tracing.install()
+        _listen(self._compiled)
         post_hook.arm()
         post_hook.stay()
         self._late.jax_clock = self
         self._late.add_source(Rank.UPDATE_PROGRAM, finish=self._exit, reset=self._reset)
         self._late.add_source(EAGER_GRADIENT.rank, finish=self._gradients.finish, reset=self._gradients.reset)
+
+    @guarded
+    def _compiled(self, event: str, duration_s: float, about: Mapping[str, object]) -> None:
+        if event.startswith("/jax/core/compile/"):
+            name = str(about.get("fun_name") or "") if event.endswith("/backend_compile_duration") else None
+            self._late.note_compile(int(duration_s * 1e9), name)
 
     def _wrap_execute(self, execute: Any) -> Any:
         @functools.wraps(execute)
@@ -364,6 +371,13 @@ class JaxClock:
 
 
 _UNKNOWN = TracedProgram()
+
+
+def _listen(compiled: Callable[[str, float, Mapping[str, object]], object]) -> None:
+    """Have JAX tell of compilations from now on: its first steps have compiled before the recording is open."""
+    from jax import monitoring
+
+    monitoring.register_event_duration_secs_listener(lambda event, dur_s, **about: compiled(event, dur_s, about))
 
 
 def _program_text(key: Hashable, named: Any) -> str:
