@@ -5,6 +5,7 @@ import pytest
 from run_tables import MS
 
 from phasepoint.core.tables import table_from_rows
+from phasepoint.findings.judge import judge_analysis
 from phasepoint.store import create_run, open_run, open_shard
 from phasepoint.summary import machine_lane
 from phasepoint.summary.analysis import analyse_run
@@ -14,16 +15,18 @@ S = 1000 * MS
 
 
 def recorded(folder, *, ranks=1, looks=()):
-    """100 steps of 100 ms for each rank, and looks of half a second: rank, start, run, wait, others, in seconds."""
+    """100 steps of 100 ms for each rank, and looks of half a second: rank, start, run, wait, others, held by a
+    limit, in seconds.
+    """
     path = create_run(folder / "run", command=("train",))
     for rank in range(ranks):
         writer = open_shard(path, rank, epoch_unix_ns=1_700_000_000_000_000_000)
         steps = [{"step": n, "start_ps": n * 100 * MS, "dur_ps": 100 * MS} for n in range(100)]
         writer.append("steps", table_from_rows("steps", steps))
-        names = ("run_ps", "wait_ps", "others_ps")
+        names = ("run_ps", "wait_ps", "others_ps", "throttled_ps")
         rows = [
             {"start_ps": int(at * S), "dur_ps": S // 2}
-            | {name: None if value is None else int(value * S) for name, value in zip(names, values, strict=True)}
+            | {name: None if value is None else int(value * S) for name, value in zip(names, values, strict=False)}
             for mine, at, *values in looks
             if mine == rank
         ]
@@ -54,6 +57,22 @@ def test_before_the_first_look_and_after_the_last_one_it_was_as_then(tmp_path):
     found = crowded(recorded(tmp_path, looks=looks))
     assert found[:20] == pytest.approx(np.full(20, 50 * MS), abs=MS)
     assert found[30:].max() <= 1
+
+
+def test_what_a_limit_holds_is_told_from_what_others_take(tmp_path):
+    """To the kernel such threads wait, too; and others may run meanwhile."""
+    looks = [(0, at, 0.15, 0.35, 0.4, 0.3) for at in np.arange(0, 10, 0.5)]
+    run = recorded(tmp_path / "held", looks=looks)
+    found = analyse_run(run).crowded
+    assert found.held_ps == pytest.approx(np.full(100, 60 * MS), abs=MS)
+    assert found.ps - found.held_ps == pytest.approx(np.full(100, 10 * MS), abs=MS)  # 0.05 of 0.5
+    parts = analyse_run(run).step_parts
+    assert parts.machine_ps.sum() == found.held_ps.sum()
+    assert (parts.least_ps <= parts.machine_ps).all()
+    assert (parts.machine_ps <= parts.most_ps).all()
+    (limit,) = [row for row in judge_analysis(analyse_run(run)).findings if row.code == "SLOW-MACHINE"]
+    assert limit.title.startswith("A limit on the job's CPU time costs 6.00 s, 60.0 % of the run: 100 of 100 steps")
+    assert "resources.limits.cpu" in limit.remedy
 
 
 def test_ranks_on_the_same_machine_are_no_others(tmp_path):

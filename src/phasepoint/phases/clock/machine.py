@@ -178,9 +178,9 @@ class _Looks:
         share = others / np.maximum(others + ran, 1.0)
         if "wait_ps" in self._added:
             waited = np.maximum(self._sum(self._added["wait_ps"], ends) - throttled, 0.0)
-            share = np.minimum(share, waited / np.maximum(waited + ran, 1.0))
+            share = np.minimum(share, waited / np.maximum(waited + throttled + ran, 1.0))
         held = np.minimum(throttled, throttled / np.maximum(throttled + ran, 1.0) * dur_ps)  # it is of all cores
-        return np.maximum(share * dur_ps, held).astype(np.int64), held.astype(np.int64)
+        return np.minimum(share * dur_ps + held, dur_ps).astype(np.int64), held.astype(np.int64)
 
     def shares(self) -> tuple[Floats, Floats]:
         """Of each look, the part of its threads' time waited, and that of it while others had the cores."""
