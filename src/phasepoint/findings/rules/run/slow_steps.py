@@ -16,7 +16,8 @@ for it now and then, or does its other work there, has short steps that are not 
 
 **Remedy.** Look up the listed steps in the job's own log, and what else ran on the machine then: another process on its
 cores, a network file system, a thread of logging or metrics. If they recur regularly, look for what the loop does every
-so many steps. Run the job alone, or pin it (`taskset`, `numactl`, a cgroup of its own) and compare.
+so many steps; name evaluations (`with run.phase("eval"):`). Run the job alone, or pin it (`taskset`, `numactl`) and
+compare.
 
 **Wrong when** the long steps do more work than others (longer sequences, larger batches) and are too rare to be a
 phase.
@@ -155,18 +156,23 @@ def _finding(view: FindingsView, slow: SlowSteps, cause: int, claimed_ps: Int64s
         low_ps=max(round(total_ps - half_ps), 0),
         high_ps=round(total_ps + half_ps),
         phase=view.phase_of_most(claimed_ps),
-        remedy=_remedy(cause, period),
+        remedy=_remedy(cause, period, knows_others=view.analysis.crowded is not None),
         evidence=(_listed(view, claimed_ps), *_others(slow)),
         confidence="high" if cause == _UNKNOWN and share > 3 * LEAST_SHARE else "medium",
         wrong_if="the slow steps do more work than the others, or the machine was shared and will not be next time",
     )
 
 
-def _remedy(cause: int, period: int | None) -> str:
+def _remedy(cause: int, period: int | None, *, knows_others: bool) -> str:
     if cause == _CAPTURED:
         return "capturing slows these steps down: record with a smaller budget (record(…, budget=0.005))"
     if period:
         return f"look for what the loop does every {period} steps (logging, metrics, saving) and move it off its thread"
+    if knows_others:
+        return (
+            "find what the loop does in these steps (an evaluation, saving, logging, fetching results) and do it less "
+            'often; no other program took its cores then; name evaluations: with run.phase("eval"):'
+        )
     return (
         "look up these steps in the job's log and what else the machine did then: other processes on its cores, a slow "
         "file system, a logging thread; run the job alone or pin it (taskset, numactl) and compare"
