@@ -70,6 +70,8 @@ def test_what_a_limit_holds_is_told_from_what_others_take(tmp_path):
     assert parts.machine_ps.sum() == found.held_ps.sum()
     assert (parts.least_ps <= parts.machine_ps).all()
     assert (parts.machine_ps <= parts.most_ps).all()
+    lane = build_machine_lane(analyse_run(run).clock, run.table("machine"), run.shards, 0, 10 * S)
+    assert [set(part) for part in (lane.waiting, lane.crowded, lane.held)] == [{0.7}, {0.1}, {0.6}]
     (limit,) = [row for row in judge_analysis(analyse_run(run)).findings if row.code == "SLOW-MACHINE"]
     assert limit.title.startswith("A limit on the job's CPU time costs 6.00 s, 60.0 % of the run: 100 of 100 steps")
     assert "resources.limits.cpu" in limit.remedy

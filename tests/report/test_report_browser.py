@@ -20,8 +20,8 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 def machine_lane(end_ps):
     """Crowded in its second half; of its last quarter nothing is known."""
     edges = [end_ps * i // 4 for i in range(4)]
-    crowded = (0.01, 0.02, 0.5)
-    return MachineLane(tuple(edges[:3]), tuple(edges[1:]), (0.1, 0.1, 0.75), crowded, (1.0, 0.6, 1.0))
+    crowded, held = (0.01, 0.02, 0.4), (0.0, 0.0, 0.2)
+    return MachineLane(tuple(edges[:3]), tuple(edges[1:]), (0.1, 0.1, 0.75), crowded, held, (1.0, 0.6, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -180,12 +180,14 @@ def test_the_machine_has_a_lane_with_a_legend(view):
     assert lane.locator(".lane-key").inner_text().split("\n") == [
         "share of the job's threads' time spent waiting for a core",
         "of that, while other programs had the cores",
+        "of that, while a limit on the job's CPU time held them",
     ]
     lane.scroll_into_view_if_needed()
     box = lane.locator(".u-over").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 5 / 8, box["y"] + 20)
     told = page.locator("#timeline .tip").inner_text()
-    assert "the job's threads waited for a core 75.0 % of their time; 50.0 % while other programs had the cores" in told
+    assert "the job's threads waited for a core 75.0 % of their time; 40.0 % while other programs had the cores" in told
+    assert "; 20.0 % while a limit on its CPU time held them" in told
     page.mouse.move(box["x"] + box["width"] * 7 / 8, box["y"] + 20)
     assert "threads waited" not in page.locator("#timeline .tip").inner_text()
     assert page.locator(".lane-label", has_text="core speed").count() == 1

@@ -14,7 +14,7 @@ export interface Marks { start: number[]; dur: number[]; text: string[]; gone?: 
 export interface Series { name: string; unit: string; at: number[]; values: number[] }
 // Ratios; a list is empty where nothing of it is known.
 export interface Machine {
-  start: number[]; end: number[]; waiting: (number | null)[]; crowded: (number | null)[]; speed: (number | null)[];
+  start: number[]; end: number[]; waiting: (number | null)[]; crowded: (number | null)[]; held: (number | null)[]; speed: (number | null)[];
 }
 export interface Timeline {
   all_steps: boolean; points: Points; bins: Bins; series: Series[];

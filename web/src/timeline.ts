@@ -145,11 +145,13 @@ const steppedArea = (stroke: () => string, fill?: () => string): uPlot.Series =>
 
 // What of its threads' time the job waited for cores, and beside it the speed of a core where that was looked at.
 function machineLanes(root: HTMLElement, view: View, machine: Machine, ink: string, hover: Hover): void {
-  const { waiting, crowded, speed } = machine;
+  const { waiting, crowded, held, speed } = machine;
+  const isHeld = held.some(Boolean);
   if (waiting.length || crowded.length) {
     const parts = [
       { text: "share of the job's threads' time spent waiting for a core", values: waiting, mark: "var(--band)", stroke: () => colour("band"), fill: () => colour("band-fill") },
-      { text: "of that, while other programs had the cores", values: crowded, mark: ink, stroke: () => ink, fill: () => `${ink}99` },
+      { text: "of that, while other programs had the cores", values: isHeld ? crowded.map((part, i) => add(part, held[i])) : crowded, mark: ink, stroke: () => ink, fill: () => `${ink}99` },
+      { text: "of that, while a limit on the job's CPU time held them", values: isHeld ? held : [], mark: "var(--accent)", stroke: () => colour("accent"), fill: () => colour("accent") },
     ];
     const known = parts.filter((part) => part.values.length);
     const host = addLane(root, "machine");
@@ -170,6 +172,10 @@ function machineLanes(root: HTMLElement, view: View, machine: Machine, ink: stri
       series: [steppedArea(() => colour("accent"))],
     });
   }
+}
+
+function add(part: number | null, more: number | null): number | null {
+  return part == null ? more : part + (more ?? 0);
 }
 
 function key(parts: [string, string][]): HTMLElement {
@@ -255,10 +261,11 @@ function stretchText(strip: Strip, i: number): string {
 function machineText(machine: Machine, at: number): string[] {
   const i = nearest(machine.start, at, true);
   if (i < 0 || at >= machine.end[i]) return [];
-  const waiting = machine.waiting[i], crowded = machine.crowded[i], speed = machine.speed[i];
+  const waiting = machine.waiting[i], crowded = machine.crowded[i], held = machine.held[i], speed = machine.speed[i];
   const texts = [
     waiting == null ? "" : `the job's threads waited for a core ${formatRatio(waiting)} of their time`,
     crowded == null ? "" : `${formatRatio(crowded)} while other programs had the cores`,
+    held ? `${formatRatio(held)} while a limit on its CPU time held them` : "",
     speed == null ? "" : `a core ran at ${formatRatio(speed)} of its speed`,
   ].filter(Boolean);
   return texts.length ? [`machine: ${texts.join("; ")}`] : [];

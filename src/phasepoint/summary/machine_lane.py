@@ -20,20 +20,15 @@ MOST_POINTS = 600
 
 @dataclass(frozen=True)
 class MachineLane:
-    """A host's machine, by stretches of time `[n]`; None is not known.
-
-    Attributes:
-        start_ps: when each begins.
-        end_ps: when it ends.
-        waiting: part of its threads' time, waiting and running, in which they waited for a core.
-        crowded: the part of it in which other programs had the cores.
-        speed: of one core, as a ratio of the fastest tenth of the session's looks.
+    """A host's machine by stretches of time `[n]`, from `start_ps` to `end_ps`: the means of `MachineLooks`' columns of
+    the same names, as ratios; None is not known.
     """
 
     start_ps: tuple[int, ...]
     end_ps: tuple[int, ...]
     waiting: tuple[float | None, ...]
     crowded: tuple[float | None, ...]
+    held: tuple[float | None, ...]
     speed: tuple[float | None, ...]
 
 
@@ -54,15 +49,15 @@ def build_machine_lane(
         return None
     start_ps = np.concatenate([offset_ps + one.start_ps for offset_ps, one in looks])
     dur_ps = np.concatenate([one.dur_ps for _, one in looks])
-    columns = {name: np.concatenate([getattr(one, name) for _, one in looks]) for name in _COLUMNS}
     cell = np.arange(len(start_ps)) if len(start_ps) <= MOST_POINTS else (start_ps / end_ps * MOST_POINTS).astype(int)
     begins = np.flatnonzero(np.diff(cell, prepend=-1))
     ends = np.maximum.reduceat(start_ps + dur_ps, begins)
-    means = {name: _means(values, dur_ps, begins) for name, values in columns.items()}
+    values = {name: np.concatenate([getattr(one, name) for _, one in looks]) for name in _COLUMNS}
+    means = {name: _means(column, dur_ps, begins) for name, column in values.items()}
     return MachineLane(tuple(start_ps[begins].tolist()), tuple(ends.tolist()), **means)
 
 
-_COLUMNS = ("waiting", "crowded", "speed")
+_COLUMNS = ("waiting", "crowded", "held", "speed")
 
 
 def _means(values: Floats, dur_ps: Int64s, begins: Int64s) -> tuple[float | None, ...]:

@@ -4,6 +4,7 @@ the time for which a limit on its CPU time held it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +93,8 @@ class MachineLooks:
         start_ps: from the session's epoch.
         dur_ps: up to the next look.
         waiting: part of its threads' time, waiting and running, in which they waited for a core.
-        crowded: the part of it that `crowded_time` counts: while other programs had the cores.
+        crowded: the part of it in which other programs had the cores.
+        held: the part of it in which a limit on the job's CPU time held them.
         speed: of the core on which a fixed piece of work ran, as a ratio of the fastest tenth of the session's looks.
     """
 
@@ -100,6 +102,7 @@ class MachineLooks:
     dur_ps: Int64s
     waiting: Floats
     crowded: Floats
+    held: Floats
     speed: Floats
 
 
@@ -114,7 +117,8 @@ def machine_looks(
         known = probe_ps[~np.isnan(probe_ps)]
         fastest_ps = np.quantile(known, _FASTEST) if len(known) else np.nan
         start_ps, dur_ps = (read_numbers(rows, name) for name in ("start_ps", "dur_ps"))
-        yield mine.session, MachineLooks(start_ps, dur_ps, *mine.shares(), np.minimum(fastest_ps / probe_ps, 1.0))
+        speed = np.minimum(fastest_ps / probe_ps, 1.0)
+        yield mine.session, MachineLooks(start_ps, dur_ps, *_shares(*mine.parts()), speed)
 
 
 _FASTEST = 0.1
@@ -131,10 +135,8 @@ def _read_looks(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) -> 
             told = sessions[mine.session.host, mine.session.attempt]
             together.setdefault(told.owner.hostname, []).append((mine, told.epoch_unix_ns))
     for ranks in together.values():
-        for mine, epoch_ns in ranks:
-            for theirs, other_ns in ranks:
-                if theirs is not mine:
-                    mine.leave_out(theirs, (epoch_ns - other_ns) * 1000)
+        for (mine, epoch_ns), (theirs, other_ns) in permutations(ranks, 2):
+            mine.leave_out(theirs, (epoch_ns - other_ns) * 1000)
     return [mine for mine in looks if mine.rows.num_rows]
 
 
@@ -160,9 +162,7 @@ class _Looks:
             longer[0] += _BEYOND_PS / max(dur[0], 1.0)
             longer[-1] += _BEYOND_PS / max(dur[-1], 1.0)
         self._at = np.concatenate((start[:1], start + dur * longer))
-        self._added: Mapping[str, Floats] = {
-            name: longer * read_numbers(rows, name).astype(np.float64) for name in known
-        }
+        self._added: Mapping[str, Floats] = {name: longer * read_numbers(rows, name) for name in known}
         self._others = self._added.get("others_ps", np.empty(0)).copy()
 
     def leave_out(self, other: "_Looks", later_ps: int) -> None:
@@ -173,28 +173,31 @@ class _Looks:
     def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> tuple[Int64s, Int64s]:
         """Crowded time of steps `[n]`, and what of it a limit held."""
         ends = start_ps.astype(np.float64), (start_ps + dur_ps).astype(np.float64)
-        ran, others = self._sum(self._added["run_ps"], ends), self._sum(self._others, ends)
-        throttled = self._sum(self._added.get("throttled_ps", np.zeros_like(self._others)), ends)
-        share = others / np.maximum(others + ran, 1.0)
-        if "wait_ps" in self._added:
-            waited = np.maximum(self._sum(self._added["wait_ps"], ends) - throttled, 0.0)
-            share = np.minimum(share, waited / np.maximum(waited + throttled + ran, 1.0))
-        held = np.minimum(throttled, throttled / np.maximum(throttled + ran, 1.0) * dur_ps)  # it is of all cores
-        return np.minimum(share * dur_ps + held, dur_ps).astype(np.int64), held.astype(np.int64)
+        ran, waited, others, throttled = (self._sum(part, ends) for part in self.parts())
+        _, taken, held = _shares(ran, waited, others, throttled)
+        held_ps = np.minimum(throttled, held * dur_ps)  # it is of all cores
+        return np.minimum(taken * dur_ps + held_ps, dur_ps).astype(np.int64), held_ps.astype(np.int64)
 
-    def shares(self) -> tuple[Floats, Floats]:
-        """Of each look, the part of its threads' time waited, and that of it while others had the cores."""
+    def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of each look, as `_shares` takes them."""
         nothing = np.full(self.rows.num_rows, np.nan)
         ran, waited = (self._added.get(name, nothing) for name in ("run_ps", "wait_ps"))
-        waiting = waited / np.maximum(waited + ran, 1.0)
-        if self.is_empty:
-            return waiting, nothing
-        others = self._others / np.maximum(self._others + ran, 1.0)
-        return waiting, np.fmin(waiting, others)
+        throttled = self._added.get("throttled_ps", np.zeros(self.rows.num_rows))
+        return ran, waited, nothing if self.is_empty else self._others, throttled
 
     def _sum(self, added: Floats, ends: tuple[Floats, Floats]) -> Floats:
         total = _running(added)
         return np.asarray(np.interp(ends[1], self._at, total) - np.interp(ends[0], self._at, total))
+
+
+def _shares(ran: Floats, waited: Floats, others: Floats, throttled: Floats) -> tuple[Floats, Floats, Floats]:
+    """Parts of the threads' time: waited, of that while other programs had the cores, of that held by a limit, which
+    the kernel counts as waiting. NaN is not known.
+    """
+    free = np.maximum(waited - throttled, 0.0)
+    total = np.maximum(ran + throttled + np.nan_to_num(free), 1.0)
+    taken = np.fmin(free / total, others / np.maximum(others + ran, 1.0))
+    return (free + throttled) / total, np.where(np.isnan(others), np.nan, taken), throttled / total
 
 
 def _running(added: Floats) -> Floats:

@@ -88,15 +88,14 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
             for s in timeline.series
         ],
         "marks": marks,
-        "machine": None if timeline.machine is None else plain_columns(timeline.machine),
+        "machine": None if timeline.machine is None else _machine_columns(timeline.machine),
     }
 
 
-def plain_columns(lane: MachineLane) -> dict[str, list[Any]]:
+def _machine_columns(lane: MachineLane) -> dict[str, list[Any]]:
     """Its columns; those of which nothing is known are empty."""
-    names = {"start": "start_ps", "end": "end_ps", "waiting": "waiting", "crowded": "crowded", "speed": "speed"}
-    columns = {key: list(getattr(lane, name)) for key, name in names.items()}
-    return {key: [] if all(value is None for value in values) else values for key, values in columns.items()}
+    columns = {name.removesuffix("_ps"): list(values) for name, values in vars(lane).items()}
+    return {name: values if any(value is not None for value in values) else [] for name, values in columns.items()}
 
 
 def _phase(one: PhaseDetails, phase: PhaseSummary) -> dict[str, Any]:
