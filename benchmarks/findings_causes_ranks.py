@@ -92,7 +92,8 @@ def run_mesh(plan: Plan, plants: Plants) -> dict[str, Any]:
     def half(weights: Any, images: Any, large: Any, is_planted: bool) -> Any:
         loss, grads = jax.value_and_grad(loss_of)(weights, images)
         weights = [weight - 1e-4 * grad for weight, grad in zip(weights, grads, strict=True)]
-        total = jax.lax.psum(large * loss if is_planted else loss, "data")
+        after_loss = jax.lax.optimization_barrier((large, loss))[0] if is_planted else loss
+        total = jax.lax.psum(after_loss, "data")
         return weights, jax.lax.psum(loss, "data") + 1e-30 * total.ravel()[0]
 
     def build(is_planted: bool) -> Any:

@@ -101,12 +101,15 @@ def painted(members):
 
 def breakdown(spans, category_of, low, high, device, is_idle):
     """Wall time of one step by category, painted over all tracks."""
-    layers = {"compute": [], "communication": [], "data_movement": [], "host": []}
+    late = {f"late {name}": [] for name in ("compute", "communication", "data_movement")}  # ends are told late
+    works = {"compute": [], "communication": []}
+    layers = works | {name: late[name] for name in ("late compute", "late communication")}
+    layers |= {"data_movement": []} | late | {"host": []}
     tracks = defaultdict(list)
     for span in spans:
         tracks[span.track].append(span)
         if span.tail and span.device == device:
-            layers[category_of(span)].append((span.end, span.end + span.tail))
+            late[f"late {category_of(span)}"].append((span.end, span.end + span.tail))
     for members in tracks.values():
         for a, b, span in painted(members):
             if span.op is not None:
@@ -115,8 +118,8 @@ def breakdown(spans, category_of, low, high, device, is_idle):
             elif not is_idle(span):
                 layers["host"].append((a, b))
     edges = sorted({low, high} | {t for part in layers.values() for ab in part for t in ab if low < t < high})
-    total = dict.fromkeys([*layers, "idle"], 0)
+    total = dict.fromkeys([*layers.keys() - late.keys(), "idle"], 0)
     for a, b in pairwise(edges):
         owner = next((n for n, part in layers.items() if any(x <= a and b <= y for x, y in part)), "idle")
-        total[owner] += b - a
+        total[owner.removeprefix("late ")] += b - a
     return total

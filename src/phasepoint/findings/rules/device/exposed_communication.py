@@ -2,14 +2,14 @@
 
 **Formula.** In every step, the time in which a device exchanges data with others and computes nothing (`communication`
 in the breakdown, in which computation comes first, so that hidden collectives count as `compute`), less the wait for
-the last device to arrive, and at most the time in which the step computes, because no more can be hidden behind
-computation. The last one to arrive does not wait. So in a step that several devices or hosts saw, the shortest of their
-times for a collective is the time of the exchange. Of devices the lower quartile over all such steps is used, because a
-thread that sleeps too long lengthens them too. No more than that counts of the exposed time. Collectives that a thread
-of the host runs (gloo, MPI) count while the device neither computes nor moves data: in each step the shortest time
-among the hosts, in steps that one host alone saw no more than the mean of these; where no step was seen by two, the
-lower quartile. The lower end counts half of one of the step's collectives, on average the last: no computation is left
-to hide it behind, and half of its bytes are saved by gradients in bfloat16.
+the last device to arrive. The last one to arrive does not wait. So in a step that several devices or hosts saw, the
+shortest of their times for a collective is the time of the exchange. Of devices the lower quartile over all such steps
+is used, because a thread that sleeps too long lengthens them too. No more than that counts of the exposed time.
+Collectives that a thread of the host runs (gloo, MPI) count while the device neither computes nor moves data: in each
+step the shortest time among the hosts, in steps that one host alone saw no more than the mean of these; where no step
+was seen by two, the lower quartile. The lower end is what hiding wins: at most the time in which the step computes, and
+of one of its collectives, on average the last, half: no computation is left to hide it behind, and gradients in
+bfloat16 save half of its bytes. Or that half of all, where it is more.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every
 job, and less than this is seldom worth another schedule.
@@ -52,10 +52,11 @@ where category = 'communication' and wall_ps > 0 order by wall_ps desc"""
 def find(view: FindingsView) -> list[Finding]:
     """Exposed collectives of the whole run."""
     view.need_windows()
-    found, named, per_step = _of_devices(view)
+    found, named, low_ps = _of_devices(view)
     of_host = host_collectives(view, UNDISTURBED)
     if of_host is not None and of_host[0].total_ps > found.total_ps:
-        found, named, per_step = *of_host, 1.0
+        found, named = of_host
+        low_ps = found.low_ps / 2
     claimed_ps, wall_ps = found.by_step, view.clock.wall_ps
     total_ps = found.total_ps
     if total_ps < LEAST_SHARE * wall_ps:
@@ -66,7 +67,7 @@ def find(view: FindingsView) -> list[Finding]:
             code="EXPOSED-COMMUNICATION",
             title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
             claim=Claim("communication", claimed_ps),
-            low_ps=int(found.low_ps * (1 - 0.5 / max(per_step, 1.0))),
+            low_ps=int(low_ps),
             high_ps=found.high_ps,
             phase=view.phase_of_most(claimed_ps),
             layers=named,
@@ -92,12 +93,13 @@ def _evidence(named: tuple[str, ...], listed: str) -> Evidence:
 
 
 def _of_devices(view: FindingsView) -> tuple[RunTime, tuple[str, ...], float]:
-    """Exposed collectives of the devices, their names, and how many a step has."""
+    """Exposed collectives of the devices, their names, and the lower end of what can be won."""
     parts_ps = view.captured.parts_ps
     communication_ps, compute_ps = (parts_ps[:, PARTS.index(name)] for name in ("communication", "compute"))
-    hideable_ps = np.minimum(communication_ps * _exchange_share(view), compute_ps)
-    found = estimate_time(view.sampled, hideable_ps)
-    return found, _largest(view), _per_step(view)
+    exchange_ps = np.asarray(communication_ps * _exchange_share(view), np.float64)
+    found, hidden = (estimate_time(view.sampled, ps) for ps in (exchange_ps, np.minimum(exchange_ps, compute_ps)))
+    low_ps = max(hidden.low_ps * (1 - 0.5 / max(_per_step(view), 1.0)), found.low_ps / 2)
+    return found, _largest(view), low_ps
 
 
 def _per_step(view: FindingsView) -> float:
