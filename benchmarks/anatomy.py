@@ -4,8 +4,8 @@
 
 A PyTorch job has `record_function` around forward (with the loss), backward and the optimizer (with `zero_grad`); the
 marks stand in the captured steps. A JAX job calls three compiled functions, forward (which gives what backward needs,
-`jax.vjp`), backward and update, each in a `TraceAnnotation` in which it waits for its end; XLA has one thread, for it
-tells the ends of ops that it hands to others late. Compared are, in shares of the steps' time:
+`jax.vjp`), backward and update, each in a `TraceAnnotation` in which it waits for its end. Compared are, in shares of
+the steps' time:
 
 - `wall`: the mark's length, as far as it lies in its step, against the anatomy's pass with the waits in its midst;
 - `work` (PyTorch, whose operators run one by one here): operators' time inside the mark, counted from the spans one by
@@ -188,8 +188,8 @@ def measure(job: str, steps: int, alone: dict[str, dict[str, float]]) -> list[di
         command = [sys.executable, str(script), net, way, out, str(steps if way != "zero" else 10 * steps)]
         if way == "zero":
             command = [sys.executable, "-m", "phasepoint", "record", "--budget", "0.1", "--out", out, "--", *command]
-        flags = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "JAX_PLATFORMS": "cpu"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | flags)
+        environ = os.environ | {"JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
         if done.returncode:
             raise SystemExit(f"{job}: {done.stderr[-2000:]}")
         return _compare(job, out, alone)

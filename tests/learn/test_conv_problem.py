@@ -5,9 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.learn.choosing.convolutions import ConvProblem, conv_features, format_conv_problem, parse_conv_problem
+from phasepoint.learn.choosing.convolutions import ConvProblem, conv_features, parse_conv_problem
 
 SIZE = st.integers(1, 4000)
+
+
+def format_conv_problem(p):
+    """The key of a problem, as MIOpen writes it."""
+    padding, stride, dilation, window = ("x".join(map(str, of)) for of in (p.padding, p.stride, p.dilation, p.filter))
+    parts = (p.channels, *p.size, window, p.other_channels, *p.other_size, p.batch, padding, stride, dilation, p.bias)
+    text = "-".join(map(str, (*parts, p.layout, p.dtype, p.direction)))
+    return f"{text}_g{p.groups}" if p.groups > 1 else text
 
 
 @st.composite

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.replay.plan.words import advise_interval, best_interval_ps, interval_cost_ps
+from phasepoint.replay.plan.words import advise_interval, best_interval_ps
+
+
+def interval_cost_ps(interval_ps, write_ps, run_ps, replays):
+    """Writing every checkpoint, and half an interval to run forward for each replay."""
+    return write_ps * run_ps / interval_ps + replays * interval_ps / 2
 
 
 @given(write_ps=st.integers(0, 500), run_ps=st.integers(1, 4000), replays=st.integers(1, 20))

@@ -97,24 +97,6 @@ def parse_conv_problem(text: str) -> ConvProblem | None:
     return ConvProblem(**numbers, **sizes, **words, groups=groups)  # type: ignore[arg-type]
 
 
-def format_conv_problem(problem: ConvProblem) -> str:
-    """The key of a problem.
-
-    Example:
-        >>> format_conv_problem(parse_conv_problem("8-7-7-1x1-16-7-7-2-0x0-1x1-1x1-0-NCHW-FP16-F_g8"))
-        '8-7-7-1x1-16-7-7-2-0x0-1x1-1x1-0-NCHW-FP16-F_g8'
-    """
-    p = problem
-    parts = (p.channels, *p.size, _window(p.filter), p.other_channels, *p.other_size, p.batch)
-    windows = (_window(p.padding), _window(p.stride), _window(p.dilation))
-    text = "-".join(str(part) for part in (*parts, *windows, p.bias, p.layout, p.dtype, p.direction))
-    return f"{text}_g{p.groups}" if p.groups > 1 else text
-
-
-def _window(sizes: tuple[int, ...]) -> str:
-    return "x".join(str(size) for size in sizes)
-
-
 _SIZES = ("channels", "filters", "batch", "groups")
 _SPATIAL = ("in", "out", "filter", "padding", "stride", "dilation")
 _AXES = ("d", "h", "w")

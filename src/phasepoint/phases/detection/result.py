@@ -176,14 +176,6 @@ class PhaseResult:
     lost: Floats
     notes: tuple[str, ...] = ()
 
-    @property
-    def coverage_top3(self) -> float:
-        """Share of the run's time in the three phases with the most time, 0–1.
-
-        Source: the coverage that Wudenhe & Tseng, ISPASS 2021, give for TPUPoint's phases.
-        """
-        return float(sum(sorted((phase.share for phase in self.phases), reverse=True)[:3]))
-
 
 @dataclass(frozen=True, eq=False)
 class Labelling:

@@ -33,11 +33,6 @@ def best_interval_ps(write_ps: int, run_ps: int, replays: int = 1) -> int:
     return min(max(isqrt(2 * write_ps * run_ps // replays), 1), run_ps)
 
 
-def interval_cost_ps(interval_ps: int, write_ps: int, run_ps: int, replays: int = 1) -> float:
-    """C(T) of `best_interval_ps`, in ps."""
-    return write_ps * run_ps / interval_ps + replays * interval_ps / 2
-
-
 PS_OF_UNKNOWN_WRITE = 10**12
 """1 s: stands for the time to write a checkpoint where none was written, and is said to be an example."""
 
