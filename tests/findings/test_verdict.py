@@ -95,12 +95,12 @@ def test_a_device_that_mostly_waits_is_never_healthy(tmp_path):
 
 def test_too_little_seen_is_said_with_what_is_needed(tmp_path):
     nothing = write_verdict(steady(tmp_path / "none"), [])
-    assert nothing.limit.startswith("NOT KNOWN: nothing stands out in the times of the steps, but no step was captured")
+    assert nothing.limit.startswith("NOT KNOWN: the times of the steps alone show no cause, and no step was captured")
     assert nothing.advice.startswith("Next: record a longer job")
     steps = steps_of(noisy_steps(400, noise=0.01))
     rows = capture(steps, lambda step: {"compute": 0.9 if step < 150 else 0.2}, every=200)
     vague = write_verdict(view_of(tmp_path / "vague", (steps, rows)), [])
-    assert vague.limit.startswith("NOT KNOWN: nothing stands out in the times of the steps, but 2 windows cannot speak")
+    assert vague.limit.startswith("NOT KNOWN: the times of the steps alone show no cause, and 2 windows cannot speak")
     assert " in the 10 steps captured the device works for " in vague.limit
     assert vague.bounds == ()
     rows = capture(steps, lambda step: {"compute": 0.95 if step < 200 else 0.05}, every=100)

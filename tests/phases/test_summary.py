@@ -290,7 +290,7 @@ def test_no_windows_leaves_the_clock(path):
     write_shard(path, steps=steps_of(np.full(50, 10 * MS)), close_after_s=0.5)
     summary = summarize_run(open_run(path))
     assert summary.verdict.startswith(
-        "NOT KNOWN: nothing stands out in the times of the steps, but no step was captured, so what its time goes into "
+        "NOT KNOWN: the times of the steps alone show no cause, and no step was captured, so what its time goes into "
         "is not known. Next: record a longer job, with capture windows"
     )
     assert summary.time_went == "100 % of 500 ms went into train steps"

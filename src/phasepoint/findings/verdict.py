@@ -114,7 +114,7 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
 
 
 def _not_known(analysis: Analysis, work_ps: int, low_ps: int, high_ps: int) -> Verdict:
-    """Nothing stands out in the step times, and too little was captured to say what the steps' time went into."""
+    """The step times show no cause, and too little was captured to say what the steps' time went into."""
     categories, wall_ps = analysis.estimates.categories, analysis.clock.wall_ps
     windows = format_counted(categories.windows, "window")
     if not categories.windows:
@@ -126,7 +126,7 @@ def _not_known(analysis: Analysis, work_ps: int, low_ps: int, high_ps: int) -> V
         low, high = (format_ratio(ps / wall_ps) for ps in (low_ps, high_ps))
         seen = f"by {windows} the device works for anything between {low} and {high} of the run"
     return Verdict(
-        f"NOT KNOWN: nothing stands out in the times of the steps, but {seen}.",
+        f"NOT KNOWN: the times of the steps alone show no cause, and {seen}.",
         f"Next: {advise_capture(analysis.run, analysis.clock)}.",
     )
 
