@@ -105,7 +105,7 @@ def test_too_little_seen_is_said_with_what_is_needed(tmp_path):
     assert vague.bounds == ()
     rows = capture(steps, lambda step: {"compute": 0.95 if step < 200 else 0.05}, every=100)
     wide = write_verdict(view_of(tmp_path / "wide", (steps, rows)), [])
-    assert "but by 4 windows the device works for anything between " in wide.limit
+    assert "and by 4 windows the device works for anything between " in wide.limit
 
 
 def test_time_outside_steps(tmp_path):
