@@ -18,45 +18,30 @@ _F = TypeVar("_F", bound=Callable[..., object])
 _compiled = cast(Callable[[_F], _F], compiled())
 
 
-@_compiled
 def cheapest_levels(values: Floats, levels: Floats, scale: float, price: float, cap: float) -> Int64s:
     """Level of every value, `[n]`: least sum of min(z²/2, cap) plus `price` per switch, z = (value - level) / scale.
 
     At most 64 levels: whether the path came from another is one bit a level and step.
     The cap bounds what one odd value can say, so that fewer than 2 × price / cap of them never make a segment.
     """
-    n, k = len(values), len(levels)
-    total = np.zeros(k)
-    came = np.zeros(n, np.uint64)
-    best_before = np.zeros(n, np.uint8)
-    half = 0.5 / (scale * scale)
-    for t in range(n):
-        best = total.argmin()
-        least = total[best]
-        best_before[t] = best
-        word = np.uint64(0)
-        for s in range(k):
-            kept = total[s] - least
-            if t > 0 and kept > price:
-                kept = price
-                word |= np.uint64(1) << np.uint64(s)
-            off = values[t] - levels[s]
-            cost = off * off * half
-            total[s] = kept + (cost if cost < cap else cap)
-        came[t] = word
-    return _walk_back(total, came, best_before)
+    return _cheapest_path(values, (np.empty(0), levels), scale, price, cap)
 
 
-@_compiled
 def cheapest_shifts(values: Floats, template: Floats, scale: float, price: float, cap: float) -> Int64s:
     """Shift of a periodic template at every value, `[n]`, or `len(template)` and more where it is not followed.
 
     State s < p expects `template[(t + s) % p]`. Outside the cycle steps are on their level, which is 0, or, where
     the level was fitted across the cycle's edge, like most of its steps: states p and p + 1 expect 0 and the middle.
     """
+    return _cheapest_path(values, (template, np.array([0.0, np.median(template)])), scale, price, cap)
+
+
+@_compiled
+def _cheapest_path(values: Floats, expected: tuple[Floats, Floats], scale: float, price: float, cap: float) -> Int64s:
+    """Cheapest states: of those of a periodic template, and behind them of levels."""
+    template, levels = expected
     n, p = len(values), len(template)
-    k = p + 2
-    outside = np.array([0.0, np.median(template)])
+    k = p + len(levels)
     total = np.zeros(k)
     came = np.zeros(n, np.uint64)
     best_before = np.zeros(n, np.uint8)
@@ -71,7 +56,7 @@ def cheapest_shifts(values: Floats, template: Floats, scale: float, price: float
             if t > 0 and kept > price:
                 kept = price
                 word |= np.uint64(1) << np.uint64(s)
-            off = values[t] - (template[(t + s) % p] if s < p else outside[s - p])
+            off = values[t] - (template[(t + s) % p] if s < p else levels[s - p])
             cost = off * off * half
             total[s] = kept + (cost if cost < cap else cap)
         came[t] = word
