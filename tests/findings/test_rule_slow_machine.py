@@ -11,8 +11,10 @@ from phasepoint.findings.rules.run.slow_machine import find
 N = 1200
 
 
-def looks(dur_ps, is_busy, *, known=True):
-    """Looks at the machine every half a second: crowded for as much of it as busy steps take."""
+def looks(dur_ps, is_busy, *, known=True, stolen=False):
+    """Looks at the machine every half a second: crowded for as much of it as busy steps take, by other programs or by a
+    hypervisor, whose taking is no wait to the kernel.
+    """
     ends = np.cumsum(dur_ps)
     edges = np.arange(0, int(ends[-1]), 500 * MS)
     busy_ps = np.concatenate(([0], np.cumsum(np.where(is_busy, dur_ps, 0))))
@@ -22,6 +24,8 @@ def looks(dur_ps, is_busy, *, known=True):
     for start, length, crowded in zip(edges.tolist(), whole.tolist(), busy.tolist(), strict=True):
         waited, others = int(0.5 * crowded), int(0.6 * crowded + 0.01 * length)
         ran = {"run_ps": int(length) - waited, "wait_ps": waited, "others_ps": others if known else None}
+        if stolen:
+            ran |= {"wait_ps": 0, "others_ps": 0, "steal_ps": others}
         rows.append({"start_ps": start, "dur_ps": int(length), **ran})
     return {"machine": rows}
 
@@ -33,6 +37,16 @@ def beside(share):
     factor = 1 + share / (1 - share) * dur_ps.sum() / dur_ps[is_busy].sum()
     planted_ps = int(((factor - 1) * dur_ps[is_busy]).sum())
     return np.where(is_busy, factor * dur_ps, dur_ps).astype(np.int64), is_busy, planted_ps
+
+
+def test_what_a_hypervisor_gives_away_is_told_as_that(tmp_path):
+    dur_ps, is_busy, planted_ps = beside(0.3)
+    view = view_of(tmp_path, (steps_of(dur_ps), looks(dur_ps, is_busy, stolen=True)))
+    (found,) = find(view)
+    check_finding(view, found)
+    assert within(found.claim.total_ps, planted_ps)
+    assert found.title.startswith("other virtual machines on its hardware cost")
+    assert "an instance that has its cores for itself" in found.remedy
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])

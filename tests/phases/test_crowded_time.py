@@ -16,14 +16,14 @@ S = 1000 * MS
 
 def recorded(folder, *, ranks=1, looks=()):
     """100 steps of 100 ms for each rank, and looks of half a second: rank, start, run, wait, others, held by a
-    limit, in seconds.
+    limit, stolen, in seconds.
     """
     path = create_run(folder / "run", command=("train",))
     for rank in range(ranks):
         writer = open_shard(path, rank, epoch_unix_ns=1_700_000_000_000_000_000)
         steps = [{"step": n, "start_ps": n * 100 * MS, "dur_ps": 100 * MS} for n in range(100)]
         writer.append("steps", table_from_rows("steps", steps))
-        names = ("run_ps", "wait_ps", "others_ps", "throttled_ps")
+        names = ("run_ps", "wait_ps", "others_ps", "throttled_ps", "steal_ps")
         rows = [
             {"start_ps": int(at * S), "dur_ps": S // 2}
             | {name: None if value is None else int(value * S) for name, value in zip(names, values, strict=False)}
@@ -75,6 +75,20 @@ def test_what_a_limit_holds_is_told_from_what_others_take(tmp_path):
     (limit,) = [row for row in judge_analysis(analyse_run(run)).findings if row.code == "SLOW-MACHINE"]
     assert limit.title.startswith("A limit on the job's CPU time costs 6.00 s, 60.0 % of the run: 100 of 100 steps")
     assert "resources.limits.cpu" in limit.remedy
+
+
+def test_what_a_hypervisor_gives_to_other_machines_is_no_wait_to_the_kernel(tmp_path):
+    looks = [(0, at, 0.2, 0.0, 0.0, 0.0, 0.3) for at in np.arange(0, 5, 0.5)]
+    looks += [(0, at, 0.5, 0.0, 0.0, 0.0, 0.0) for at in np.arange(5, 10, 0.5)]
+    run = recorded(tmp_path, looks=looks)
+    found = analyse_run(run).crowded
+    assert found.ps[:49] == pytest.approx(np.full(49, 60 * MS), abs=MS)
+    assert found.stolen_ps[:49] == pytest.approx(found.ps[:49], abs=MS)
+    assert found.ps[51:].max() <= 1
+    shared = recorded(tmp_path / "shared", looks=[(0, at, 0.2, 0.1, 0.2, 0.0, 0.1) for at in np.arange(0, 10, 0.5)])
+    found = analyse_run(shared).crowded
+    assert found.ps == pytest.approx(np.full(100, 150 / 350 * 100 * MS), abs=MS)  # waited 0.1, half of 0.1 stolen
+    assert found.stolen_ps == pytest.approx(found.ps / 3, abs=MS)
 
 
 def test_ranks_on_the_same_machine_are_no_others(tmp_path):

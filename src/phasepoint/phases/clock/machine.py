@@ -25,11 +25,13 @@ class CrowdedTime:
 
     Attributes:
         ps: for which the job's threads waited for cores that others had, or were held.
-        held_ps: for which a limit on the CPU time of the job's container or control group held them.
+        held_ps: of that, for which a limit on the CPU time of the job's container or control group held them.
+        stolen_ps: of that, for which a hypervisor gave the cores to other machines.
     """
 
     ps: Int64s
     held_ps: Int64s
+    stolen_ps: Int64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,8 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
     Of the stretch between two looks at the machine, the smaller of two parts counts: the threads' waiting, of their
     waiting and running; what other programs ran, of what they and the job ran. A job that starts more threads than
     there are cores waits for itself; a neighbour on another core holds up nobody. Ranks of the job on the same
-    machine are no others. Threads that a limit holds count as waiting, to the kernel, but for the limit.
+    machine are no others; other machines are, to which a hypervisor gave its cores (steal). Threads that a limit holds
+    count as waiting, to the kernel, but for the limit.
 
     Args:
         clock: the run's steps.
@@ -78,11 +81,11 @@ def crowded_time(clock: RunClock, machine: pa.Table, shards: Sequence[Shard]) ->
         None where the run does not know it of any step.
     """
     looks = [mine for mine in _read_looks(clock, machine, shards) if not mine.is_empty] if clock.n_steps else []
-    result = CrowdedTime(np.zeros(clock.n_steps, np.int64), np.zeros(clock.n_steps, np.int64))
+    parts_ps = np.zeros((3, clock.n_steps), np.int64)
     for mine in looks:
         rows = mine.session.rows
-        result.ps[rows], result.held_ps[rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
-    return result if looks else None
+        parts_ps[:, rows] = mine.crowded(clock.start_ps[rows], clock.dur_ps[rows])
+    return CrowdedTime(*parts_ps) if looks else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +147,7 @@ _BEYOND_PS = float(10 * PS_PER_S)
 """Time before the first look and after the last one for which these stand."""
 
 
-_TOTALS = ("run_ps", "wait_ps", "others_ps", "throttled_ps")
+_TOTALS = ("run_ps", "wait_ps", "others_ps", "throttled_ps", "steal_ps")
 
 
 class _Looks:
@@ -163,27 +166,32 @@ class _Looks:
             longer[-1] += _BEYOND_PS / max(dur[-1], 1.0)
         self._at = np.concatenate((start[:1], start + dur * longer))
         self._added: Mapping[str, Floats] = {name: longer * read_numbers(rows, name) for name in known}
-        self._others = self._added.get("others_ps", np.empty(0)).copy()
+        none = np.zeros(rows.num_rows)
+        self._others = self._added.get("others_ps", none).copy()
+        self._stolen, self._throttled = (self._added.get(name, none) for name in ("steal_ps", "throttled_ps"))
 
     def leave_out(self, other: "_Looks", later_ps: int) -> None:
         """Take what another rank ran out of what others ran; this session began so much later."""
         ran = np.interp(self._at + later_ps, other._at, _running(other._added["run_ps"]))
         self._others = np.maximum(self._others - np.diff(ran), 0.0)
 
-    def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> tuple[Int64s, Int64s]:
-        """Crowded time of steps `[n]`, and what of it a limit held."""
+    def crowded(self, start_ps: Int64s, dur_ps: Int64s) -> Int64s:
+        """Of steps `[n]`, crowded time, what of it a limit held, and what other machines had, `[3, n]`."""
         ends = start_ps.astype(np.float64), (start_ps + dur_ps).astype(np.float64)
         ran, waited, others, throttled = (self._sum(part, ends) for part in self.parts())
         _, taken, held = _shares(ran, waited, others, throttled)
         held_ps = np.minimum(throttled, held * dur_ps)  # it is of all cores
-        return np.minimum(taken * dur_ps + held_ps, dur_ps).astype(np.int64), held_ps.astype(np.int64)
+        stolen = self._sum(self._stolen, ends) / np.maximum(others, 1.0)
+        crowded_ps = np.minimum(taken * dur_ps + held_ps, dur_ps)
+        return np.stack((crowded_ps, held_ps, (crowded_ps - held_ps) * stolen)).astype(np.int64)
 
     def parts(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of each look, as `_shares` takes them."""
+        """Of each look, as `_shares` takes them. Other machines are others, and the job's wait for them is added."""
         nothing = np.full(self.rows.num_rows, np.nan)
         ran, waited = (self._added.get(name, nothing) for name in ("run_ps", "wait_ps"))
-        throttled = self._added.get("throttled_ps", np.zeros(self.rows.num_rows))
-        return ran, waited, nothing if self.is_empty else self._others, throttled
+        others = nothing if self.is_empty else self._others
+        from_job = self._stolen * ran / np.maximum(ran + np.nan_to_num(others), 1.0)
+        return ran, waited + from_job, others + self._stolen, self._throttled
 
     def _sum(self, added: Floats, ends: tuple[Floats, Floats]) -> Floats:
         total = _running(added)
