@@ -67,7 +67,7 @@ def test_what_a_slower_machine_cost_is_an_estimate_and_leaves_the_rest_to_the_ph
     steps = steps_table([1000, 500], input_ps=[400, None])
     clock = read_clock(steps, [shard(1500)], {})
     stretched = tables(checkpoints=[(1100, 1400)])
-    loss = machine_loss(clock, np.array([0.5, 0.6]), CrowdedTime(np.array([200, 300]), np.zeros(2, np.int64)))
+    loss = machine_loss(clock, np.array([0.5, 0.6]), CrowdedTime(np.array([200, 300]), *np.zeros((2, 2), np.int64)))
     parts = split_steps(clock, stretched, loss)
     found = account_time(clock, np.array([0, 1]), {0: "train", 1: "other"}, stretched, parts)
     assert [(part.name, part.total_ps, part.low_ps, part.high_ps, part.basis) for part in found.parts] == [
