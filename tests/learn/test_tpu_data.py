@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from phasepoint.hlo.module import parse_module_proto
 from phasepoint.hlo.schema import load_schema
 from phasepoint.learn.choosing.tpu_tiles import (
     default_choices,
     evaluate,
     read_tile_kernels,
     read_tuned_kernels,
-    read_tuned_program,
     train,
 )
 from phasepoint.learn.hlo_graph.graphs import NODE_FEATURE_NAMES, OPCODES, graph_of_kernel, graph_of_program
@@ -118,14 +118,10 @@ def raw_kernel_nodes(raw):
 
 def test_a_whole_program_is_a_graph_like_its_message(folder):
     path = folder / "module_tuning_data_layout.pb"
-    tuned = read_tuned_program(path)
     (raw,) = raw_modules(path, "ModuleTuningData")
-    graph = compare_whole(tuned.module, raw)
+    graph = compare_whole(parse_module_proto(raw.SerializeToString()), raw)
     assert len(graph.opcodes) == 3163
     assert not (graph.opcodes == 0).any()
-    assert (len(tuned.runs), len(tuned.config_nodes)) == (122, 62)
-    assert sum(run.time_ps is not None for run in tuned.runs) == 112
-    assert {len(run.layout) for run in tuned.runs} == {62}
 
 
 def test_their_arrays_hold_only_opcodes_that_are_known(folder):

@@ -36,8 +36,6 @@ from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, choice_regret, kendall_tau, share_best
 
-Layout = tuple[tuple[tuple[int, ...], ...], ...]
-
 
 @dataclass(frozen=True)
 class TunedRun:
@@ -45,16 +43,12 @@ class TunedRun:
 
     Attributes:
         tile: the tile; None where the run is of a whole program.
-        layout: of each configurable node its tensors' minor-to-major orders; None where the run is of a tile.
         time_ps: computing time; None where it failed or was not measured.
-        is_error: whether it failed.
         is_default: whether the compiler would have taken it.
     """
 
     tile: TileSize | None
-    layout: Layout | None
     time_ps: int | None
-    is_error: bool
     is_default: bool
 
 
@@ -63,14 +57,12 @@ class TunedModule:
     """A module with its measured configurations.
 
     Attributes:
-        module: a kernel alone, or a whole program.
+        module: a kernel alone.
         runs: its configurations, in the file's order; at least one.
-        config_nodes: for layouts, the node that each entry belongs to.
     """
 
     module: Module
     runs: tuple[TunedRun, ...]
-    config_nodes: tuple[int, ...]
 
 
 def read_tuned_kernels(path: str | Path) -> tuple[TunedModule, ...]:
@@ -79,31 +71,22 @@ def read_tuned_kernels(path: str | Path) -> tuple[TunedModule, ...]:
     Raises:
         SourceError: the file is missing, cut off, or holds a module that cannot be read or has no runs.
     """
-    data = _parse(path, "TuningData")
+    data = _parse(path)
     if not data.modules:
         raise SourceError(f"{path} holds no tuned module; a TuningData message of TpuGraphs is expected")
     return tuple(_module(one, path, place) for place, one in enumerate(data.modules))
 
 
-def read_tuned_program(path: str | Path) -> TunedModule:
-    """A program and its layouts from a file that holds a `ModuleTuningData` message.
-
-    Raises:
-        SourceError: as `read_tuned_kernels`.
-    """
-    return _module(_parse(path, "ModuleTuningData"), path, 0)
-
-
-def _parse(path: str | Path, message: str) -> Any:
+def _parse(path: str | Path) -> Any:
     from google.protobuf.message import DecodeError
 
-    proto = load_schema("tpu_graphs")[message]()
+    proto = load_schema("tpu_graphs")["TuningData"]()
     try:
         proto.ParseFromString(Path(path).read_bytes())
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from error
     except DecodeError as error:
-        raise SourceError(f"{path} is cut off or no {message} message of TpuGraphs: {error}") from error
+        raise SourceError(f"{path} is cut off or no TuningData message of TpuGraphs: {error}") from error
     return proto
 
 
@@ -116,20 +99,15 @@ def _module(proto: Any, path: str | Path, place: int) -> TunedModule:
         raise SourceError(f"{path}, module {place}: {error}") from error
     if not proto.runs:
         raise SourceError(f"{path}, module {place} ({module.name}): it has no measured configurations")
-    return TunedModule(module, tuple(_run(one) for one in proto.runs), tuple(proto.config_index_to_node))
+    return TunedModule(module, tuple(_run(one) for one in proto.runs))
 
 
 def _run(proto: Any) -> TunedRun:
     time_ns = proto.profile.compute_time_ns
     measured = time_ns > 0 and not proto.error
-    layout = tuple(
-        tuple(tuple(tensor.dims) for tensor in node.tensors) for node in proto.module_config.layout_config.nodes
-    )
     return TunedRun(
         _tile(proto.op_config.tile_size_config) if proto.HasField("op_config") else None,
-        layout if proto.HasField("module_config") else None,
         time_ns * PS_PER_NS if measured else None,
-        proto.error,
         proto.is_default,
     )
 

@@ -196,7 +196,9 @@ def _evidence(
     kind = series.kind[member]
     hinted = kind[kind >= 0]
     starts = member[np.diff(member, prepend=-2) != 1]
-    nodes = series.graph_nodes[member[series.graph_nodes[member] >= 0]]
+    nodes, elements = (
+        of[member][of[member] >= least] for of, least in ((series.graph_nodes, 0), (series.batch_elements, 1))
+    )
     return PhaseEvidence(
         number=number,
         role=labelling.roles.get(number),
@@ -214,6 +216,7 @@ def _evidence(
         saved_ps=int(median(series.saved_ps[member])),
         updates=updates,
         graph_nodes=int(median(nodes)) if 2 * len(nodes) > len(member) else None,
+        batch_elements=int(median(elements)) if 2 * len(elements) > len(member) else None,
         period=find_return_period(starts),
     )
 
@@ -267,11 +270,12 @@ def _representative(series: DistinctSteps, member: Int64s, median_ps: int) -> in
 def find_return_period(starts: Int64s) -> float | None:
     """Median distance in steps between the starts of a phase's segments, `[n_segments]`.
 
-    Null where it starts fewer than three times or where fewer than half of the returns are on time.
+    Null where it starts fewer than three times or where fewer than half of the returns are on time, or these make less
+    than half of the time from the first start to the last: bursts that return at random are not regular.
     """
     if len(starts) < 3:
         return None
     distance = np.diff(starts)
     period = float(np.median(distance))
     on_time = np.abs(distance - period) <= _REGULAR * period
-    return period if on_time.mean() >= 0.5 else None
+    return period if on_time.mean() >= 0.5 and 2 * distance[on_time].sum() >= distance.sum() else None

@@ -55,6 +55,7 @@ class PhaseEvidence:
         updates: whether each of its steps is known to have updated the parameters.
         graph_nodes: operations that its steps noted for a backward pass, in the median; null where
             less than half of them are known.
+        batch_elements: elements of their batches, likewise.
         period: steps from one return to the next, null where it does not return regularly.
     """
 
@@ -74,6 +75,7 @@ class PhaseEvidence:
     saved_ps: int = 0
     updates: bool = False
     graph_nodes: int | None = None
+    batch_elements: int | None = None
     period: float | None = None
 
     @property
@@ -298,9 +300,13 @@ def _slow(phase: PhaseEvidence, main: PhaseEvidence) -> tuple[str, str] | None:
     times = _slowness(phase, main)
     if times > 1.05 and passing and same_ops and not phase.recurs:
         return "slow", f"steps {times:.2f} × as long, for a time"
-    if phase.stretch <= 2 and times >= 2 and phase.recurs and phase.n_steps <= phase.n_run / 10:
-        return "slow", f"single steps {times:.1f} × as long, {_how_often(phase)}"
-    if phase.recurs and times < 0.8 and phase.n_steps < main.n_steps:
+    few = phase.recurs and phase.n_steps <= phase.n_run / 10
+    given = ((phase.batch_elements, main.batch_elements), (phase.graph_nodes, main.graph_nodes))
+    scattered = few and phase.period is None and all(mine == its or None in (mine, its) for mine, its in given)
+    if (few and phase.stretch <= 2 and times >= 2) or (scattered and times > 1.05):
+        sort = "single steps" if phase.stretch <= 2 else "stretches of steps"
+        return "slow", f"{sort} {times:.2g} × as long, {_how_often(phase)}"
+    if (phase.recurs and times < 0.8 and phase.n_steps < main.n_steps) or (scattered and times < 0.95):
         return "short", f"stretches of steps {times:.2f} × as long, {_how_often(phase)}"
     return None
 

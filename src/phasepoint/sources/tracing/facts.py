@@ -81,7 +81,7 @@ def span_facts(name: str, tags: Mapping[str, Any], *, leveled: bool) -> SpanFact
     known = called if isinstance(called, str) and called else name
     thread = tags.get("thread_id", tags.get("thread.id"))
     place = "" if thread is None else f"thread {thread}"
-    correlation = _integer(tags.get("correlation_id"))
+    correlation = read_integer(tags.get("correlation_id"))
     if level == _LAYER_LEVEL:
         shape = tags.get("shape")
         return SpanFacts(
@@ -97,7 +97,7 @@ def span_facts(name: str, tags: Mapping[str, Any], *, leveled: bool) -> SpanFact
 
 
 def _execution(name: str, tags: Mapping[str, Any]) -> SpanFacts:
-    device = f"gpu:{max(_integer(tags.get('device_id')), 0)}"
+    device = f"gpu:{max(read_integer(tags.get('device_id')), 0)}"
     stream = tags.get("stream_id")
     if name == "gpu_kernel":
         named = tags.get("kernel_name") or tags.get("name") or tags.get("kernel")
@@ -106,7 +106,7 @@ def _execution(name: str, tags: Mapping[str, Any]) -> SpanFacts:
     else:
         text = f"Memcpy {tags.get('copy_kind', '')}".rstrip() if name == "gpu_memcpy" else "Memset"
         category = "data_movement"
-    static, dynamic = _integer(tags.get("static_sharedMemory")), _integer(tags.get("dynamic_sharedMemory"))
+    static, dynamic = read_integer(tags.get("static_sharedMemory")), read_integer(tags.get("dynamic_sharedMemory"))
     numbers = {key: number for key, value in tags.items() if (number := _number(value)) is not None}
     return SpanFacts(
         text,
@@ -116,11 +116,11 @@ def _execution(name: str, tags: Mapping[str, Any]) -> SpanFacts:
         True,
         f"stream {'?' if stream is None else stream}",
         "",
-        _integer(tags.get("correlation_id")),
-        _integer(tags.get("bytes", tags.get("byte_count"))),
+        read_integer(tags.get("correlation_id")),
+        read_integer(tags.get("bytes", tags.get("byte_count"))),
         _three(tags.get("grid_dim")),
         _three(tags.get("block_dim")),
-        MISSING if MISSING in (static, dynamic) else _integer(static + dynamic),
+        MISSING if MISSING in (static, dynamic) else read_integer(static + dynamic),
         {key: number for key, number in numbers.items() if not _IDS.search(key)},
     )
 
@@ -130,17 +130,17 @@ def _layer_label(name: str, tags: Mapping[str, Any]) -> str:
     own = tags.get("layer_name") or tags.get("name")
     if isinstance(own, str) and own:
         return own
-    index = _integer(tags.get("layer_sequence_index"))
+    index = read_integer(tags.get("layer_sequence_index"))
     return name if index == MISSING else f"{name}_{index}"
 
 
 def step_tag(tags: Mapping[str, Any]) -> int | None:
     """Number of the step that a span's tags name."""
-    found = (_integer(tags.get(key)) for key in STEP_TAGS)
+    found = (read_integer(tags.get(key)) for key in STEP_TAGS)
     return next((number for number in found if number != MISSING), None)
 
 
-def _integer(value: Any) -> int:
+def read_integer(value: Any) -> int:
     """An integer given as a number or as text; `MISSING` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return MISSING
@@ -162,4 +162,4 @@ def _number(value: Any) -> float | None:
 
 def _three(value: Any) -> tuple[int, int, int]:
     match = _THREE.fullmatch(value) if isinstance(value, str) else None
-    return (_integer(match[1]), _integer(match[2]), _integer(match[3])) if match else (MISSING,) * 3
+    return (read_integer(match[1]), read_integer(match[2]), read_integer(match[3])) if match else (MISSING,) * 3

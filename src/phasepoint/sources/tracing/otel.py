@@ -17,6 +17,7 @@ from phasepoint.sources.events.capture import Capture, CaptureRequest
 from phasepoint.sources.events.damaged_json import read_json
 from phasepoint.sources.events.rows import MISSING
 from phasepoint.sources.events.tables import Account
+from phasepoint.sources.tracing.facts import read_integer
 from phasepoint.sources.tracing.forest import TracedSpan, capture_of_spans
 from phasepoint.sources.tracing.levels import decode_whole, member, open_level, read_levels
 
@@ -145,12 +146,7 @@ def _first(span: Mapping[str, Any], *keys: str) -> Any:
 
 def _time(value: Any) -> int:
     """Unix ns, which OTLP writes as text; 0 and what is no number are not known."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        return MISSING
-    try:
-        number = int(value)
-    except ValueError:
-        return MISSING
+    number = read_integer(value)
     return number if 0 < number < 1 << 62 else MISSING
 
 

@@ -298,9 +298,25 @@ def _clear_block(values: Floats, sigma: float, least: int) -> _Block | None:
             n_tried += period
             if height.max() > best:
                 best, found = float(height.max()), _Block(period, int(height.argmax()) % period, length)
-    if found is None or best < _normal_tail(_FALSE_ALARM / (2 * n_tried)) * sigma:
+    if found is None or best < _normal_tail(_FALSE_ALARM / (2 * n_tried)) * sigma * _spread_of_means(off, found):
         return None
     return found
+
+
+def _spread_of_means(values: Floats, block: _Block) -> float:
+    """Standard deviation of means of as many neighbours as the block has, in units of what independent steps give.
+
+    Threads of one machine slow steps in a row, so that their means scatter more; the block itself is taken off first.
+    """
+    offset = (np.arange(len(values)) - block.first) % block.period
+    inside = offset < block.length
+    left = values - np.where(inside, values[inside].mean(), values[~inside].mean())
+    left = np.clip(left, *(np.quantile(left, (0.05, 0.95))))
+    left -= left.mean()
+    lags = np.arange(1, block.length)
+    weight = 2 * (1 - lags / block.length)
+    more = float(weight @ [left[:-lag] @ left[lag:] for lag in lags]) / max(float(left @ left), 1e-12)
+    return (1 + more) ** 0.5 if more > 2 * float(((weight**2).sum() / len(left)) ** 0.5) else 1.0
 
 
 def _running_middle(values: Floats) -> Floats:
