@@ -37,6 +37,12 @@ def test_a_slower_stretch_for_good():
     assert tell_differences(result, steps, NO_OPS) == {1: "1.4 × as long, from step 300 on"}
 
 
+def test_slow_steps_say_in_their_name_how_slow_they_are():
+    result, steps = run_of(*(((49, 10.0), (1, 40.0)) * 10))
+    assert [phase.name for phase in result.phases] == ["train", "slow 4 ×"]
+    assert tell_differences(result, steps, NO_OPS) == {1: "10 stretches from step 49 on"}
+
+
 def test_another_batch_is_named_first():
     result, steps = run_of((500, 10.0), (200, 20.0), batch=(1000, 2000))
     assert tell_differences(result, steps, NO_OPS) == {1: "2.0 × the batch, 2.0 × as long, from step 500 on"}

@@ -37,6 +37,7 @@ def main_phase(**changes):
 
 ONCE = {"role": "compile", "n_steps": 1, "first_index": 0, "last_index": 0, "starts": np.array([0])}
 OFTEN = {"starts": RETURNS, "period": 100.0}
+SCATTERED = {"starts": np.array([100, 102, 230, 771]), "batch_elements": 32}
 
 
 @pytest.mark.parametrize(
@@ -68,14 +69,17 @@ OFTEN = {"starts": RETURNS, "period": 100.0}
         ),
         ({"first_index": 0, "last_index": 49, "starts": np.array([0]), "median_ps": 150}, "warm-up", "warm-up"),
         ({"median_ps": 160}, "slow", "slow 1.6 ×"),
+        (SCATTERED | {"median_ps": 140}, "slow", "slow 1.4 ×"),
+        (SCATTERED | {"median_ps": 87}, "short", "short 0.87 ×"),
+        (SCATTERED | {"median_ps": 140, "batch_elements": 64}, "train", "train-2"),
+        (SCATTERED | {"median_ps": 140, "n_steps": 101}, "train", "train-2"),
+        (OFTEN | {"median_ps": 140}, "train", "train-2"),
     ],
 )
 def test_evidence_to_name(changes, kind, name):
-    main = phase(
-        0, n_steps=900, first_index=0, last_index=999, total_ps=90_000, ran=RanOps(frozenset("abc"), None, True)
-    )
+    main = main_phase(ran=RanOps(frozenset("abc"), None, True), batch_elements=32)
     named = name_phases([main, phase(1, **changes)])
-    assert named[0].name == named[0].kind == "train"
+    assert named[0].kind == "train"
     assert (named[1].kind, named[1].name) == (kind, name)
     assert named[1].why
 
@@ -112,7 +116,14 @@ def test_the_main_phase_is_never_what_only_compiles():
 
 @pytest.mark.parametrize(
     ("starts", "period"),
-    [([0, 10, 20, 30], 10.0), ([0, 10, 21, 30], 10.0), ([5], None), ([5, 50], None), ([0, 3, 90, 95, 400], None)],
+    [
+        ([0, 10, 20, 30], 10.0),
+        ([0, 10, 21, 30], 10.0),
+        ([5], None),
+        ([5, 50], None),
+        ([0, 3, 90, 95, 400], None),
+        ([0, 2, 4, 6, 700, 702, 704, 1500], None),
+    ],
 )
 def test_return_period(starts, period):
     assert find_return_period(np.array(starts)) == period

@@ -8,7 +8,12 @@ from sklearn.metrics import adjusted_rand_score
 
 from phasepoint.phases import detect_phases
 from phasepoint.phases.detection.signals.changepoints import estimate_noise
-from phasepoint.phases.detection.signals.periodicity import _log_draw_tail, _normal_tail, find_schedule
+from phasepoint.phases.detection.signals.periodicity import (
+    _log_draw_tail,
+    _normal_tail,
+    find_folded_blocks,
+    find_schedule,
+)
 
 STEP_PS = 10**11
 
@@ -131,3 +136,13 @@ def test_other_ops_for_good_are_a_change_whatever_the_clock_says(seed, after):
     late = [at + i for at in (1200, 1215, 1336, 1455, 1635, 1875) for i in range(5)]
     found = labels_with_ops(np.where(changed, after, 1.0), ops, [*EARLY, *range(1194, 1199), *late], seed)
     assert adjusted_rand_score(changed, found) > 0.98
+
+
+@pytest.mark.parametrize("seed", [18, 21, 22])
+def test_steps_that_neighbours_slow_in_a_row_are_no_schedule(seed):
+    """Noise of which each step takes over half from the one before; as if independent, it held a block that returns."""
+    rng = np.random.default_rng(seed)
+    own, noise = rng.normal(0, 1, 500), np.zeros(500)
+    for at in range(1, 500):
+        noise[at] = 0.5 * noise[at - 1] + own[at] * 0.75**0.5
+    assert find_folded_blocks(0.1 * noise, estimate_noise(0.1 * noise), 17) == []

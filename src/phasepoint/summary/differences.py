@@ -29,7 +29,7 @@ LEAST_OF_RISE = 0.3
 
 
 def tell_differences(result: PhaseResult, steps: pa.Table, estimates: Estimates) -> Mapping[int, str]:
-    """Phase id → what tells it from the largest phase of its kind; phases that are the only or the largest have none.
+    """Phase id → what tells it from the largest phase of its kind, or slow and short steps from the run's.
 
     Args:
         result: the run's phases.
@@ -38,15 +38,18 @@ def tell_differences(result: PhaseResult, steps: pa.Table, estimates: Estimates)
     """
     batch, nodes = (_numbers(steps, name) for name in ("batch_elements", "graph_nodes"))
     told = {}
+    main = max(result.phases, key=lambda phase: phase.total_ps)
     for kind in dict.fromkeys(phase.kind for phase in result.phases):
         same = sorted((p for p in result.phases if p.kind == kind), key=lambda p: (-p.total_ps, p.id))
-        for phase in same[1:]:
+        is_slow = kind in ("slow", "short")
+        usual = main if is_slow else same[0]
+        for phase in same[not is_slow :]:
             words = [
-                _ratio_text(_usual(result, known, phase), _usual(result, known, same[0]), of)
+                _ratio_text(_usual(result, known, phase), _usual(result, known, usual), of)
                 for known, of in ((batch, "the batch"), (nodes, "the operations"))
             ]
-            words += [_ratio_text(phase.median_ps, same[0].median_ps, "as long"), _where(result, phase)]
-            told[phase.id] = ", ".join(word for word in words if word) + _by_op(phase, same[0], estimates)
+            words += [_ratio_text(phase.median_ps, usual.median_ps, "as long") * (not is_slow), _where(result, phase)]
+            told[phase.id] = ", ".join(word for word in words if word) + _by_op(phase, usual, estimates)
     return told
 
 
