@@ -38,11 +38,10 @@ def tell_differences(result: PhaseResult, steps: pa.Table, estimates: Estimates)
     """
     batch, nodes = (_numbers(steps, name) for name in ("batch_elements", "graph_nodes"))
     told = {}
-    main = max(result.phases, key=lambda phase: phase.total_ps)
     for kind in dict.fromkeys(phase.kind for phase in result.phases):
         same = sorted((p for p in result.phases if p.kind == kind), key=lambda p: (-p.total_ps, p.id))
         is_slow = kind in ("slow", "short")
-        usual = main if is_slow else same[0]
+        usual = max(result.phases, key=lambda p: p.total_ps) if is_slow else same[0]
         for phase in same[not is_slow :]:
             words = [
                 _ratio_text(_usual(result, known, phase), _usual(result, known, usual), of)
