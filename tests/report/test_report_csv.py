@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasepoint.report.export.csv_tables import CSV_TABLES, csv_tables
+from phasepoint.report.export.csv_tables import CSV_TABLES, _run_ops, csv_tables
 from phasepoint.report.tables import arrow_table
 from phasepoint.report.tables.text import csv_text
 from phasepoint.summary.roofline import measure_phases
@@ -57,3 +57,12 @@ def test_ops_of_phases_add_up_to_the_ops_table(opened):
         key = row["phase"], row["device"]
         by_device[key] = by_device.get(key, 0) + row["self_share"]
     assert all(abs(total - 1) < 1e-12 for total in by_device.values())
+
+
+def test_times_that_no_float_holds_have_a_share(opened):
+    """Of a damaged run: 2^62 - 1 ps are no exact float."""
+    run, summary, _ = opened
+    _, ops = measure_phases(run, method=summary.method)
+    at = ops.column_names.index("self_ps")
+    damaged = ops.slice(0, 1).set_column(at, "self_ps", pa.array([2**62 - 1], pa.int64()))
+    assert _run_ops(damaged).column("self_share").to_pylist() == [1.0]

@@ -99,7 +99,7 @@ def _run_ops(phase_ops: pa.Table) -> pa.Table:
     sums = sums.sort_by([("device", "ascending"), ("self_ps_sum", "descending"), ("op", "ascending")])
     of_device = sums.group_by("device", use_threads=False).aggregate([("self_ps_sum", "sum")])
     totals = dict(zip(*(of_device.column(name).to_pylist() for name in ("device", "self_ps_sum_sum")), strict=True))
-    whole = pa.array([max(totals[device], 1) for device in sums.column("device").to_pylist()], pa.int64())
-    share = pc.divide(sums.column("self_ps_sum").cast(pa.float64()), whole.cast(pa.float64()))
+    whole = pa.array([float(max(totals[device], 1)) for device in sums.column("device").to_pylist()], pa.float64())
+    share = pc.divide(sums.column("self_ps_sum").cast(pa.float64(), safe=False), whole)  # damaged sums exceed 2^53
     columns = [*(sums.column(name) for name in [*keys, "calls_sum", "total_ps_sum", "self_ps_sum"]), share]
     return pa.table(columns, names=PHASE_OPS.names[2:])
