@@ -167,7 +167,7 @@ class _Looks:
         self._at = np.concatenate((start[:1], start + dur * longer))
         self._added: Mapping[str, Floats] = {name: longer * read_numbers(rows, name) for name in known}
         none = np.zeros(rows.num_rows)
-        self._others = self._added.get("others_ps", none).copy()
+        self._others = self._added.get("others_ps", none)
         self._stolen, self._throttled = (self._added.get(name, none) for name in ("steal_ps", "throttled_ps"))
 
     def leave_out(self, other: "_Looks", later_ps: int) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from phasepoint.core.arrays import Bytes, Int64s
 from phasepoint.core.dense import pair_room, sum_by_pair
-from phasepoint.core.intervals import EMPTY, subtract, union
+from phasepoint.core.intervals import subtract, union
 from phasepoint.core.nesting import Nesting, nest_spans
 from phasepoint.core.tables import CATEGORIES, STAGES, table_from_columns
 from phasepoint.sources.events.names import collectives_of_kernels
@@ -312,10 +312,12 @@ def breakdowns_tables(described: Described, segments: Segments, calls: Int64s) -
     for i in range(len(devices)):
         code = label - np.int16(i * HOST_CODE)
         code[(code < 0) | (code >= HOST_CODE)] = -1
-        alone = _tails_alone((code, *segments[1:]), len(code) - len(described.tails))
         code[label == len(devices) * HOST_CODE] = MARK_CODE - 1
+        work = np.append(code, marks), start_ps, end_ps
+        if len(described.tails):
+            work = _tails_alone(work, slice(len(code) - len(described.tails), len(code)))
         time = StagedTime(bounds.start_ps, bounds.end_ps)
-        time.add((np.concatenate((code, marks, alone[0])), np.append(start_ps, alone[1]), np.append(end_ps, alone[2])))
+        time.add(work)
         staged[i] = time.wall_ps
     if any(one for one in described.direction) or described.is_named:
         give_to_forward(staged)
@@ -335,23 +337,22 @@ def breakdowns_tables(described: Described, segments: Segments, calls: Int64s) -
     return breakdowns, stages_table(devices, staged, bounds.step, described.window)
 
 
-def _tails_alone(segments: Segments, first: int) -> Segments:
-    """Replace the asynchronous tails, from `first` on, by what of them passes without other compute or communication.
+def _tails_alone(segments: Segments, tails: slice) -> Segments:
+    """The segments with what of the asynchronous tails passes without other compute or communication, at their end.
 
     The end of an asynchronous op is told late: when the work after it runs already, or has had the cores that it needs.
-
-    Returns:
-        The replacement. In `segments` the tails are no work any more.
     """
     code, start_ps, end_ps = segments
-    is_first = (code[:first] >= 0) & (code[:first] < _BUSY.index("data_movement") * N_STAGES)
-    works = union(start_ps[:first], end_ps[:first], where=is_first)
-    late, start_ps, end_ps = code[first:].copy(), start_ps[first:], end_ps[first:]
-    code[first:] = -1
-    codes = [-1, *np.unique(late[late >= 0]).tolist()]
-    alone = [subtract(union(start_ps, end_ps, where=late == one), works) if one >= 0 else EMPTY for one in codes]
-    found = np.repeat(np.array(codes, np.int32), [len(one.start_ps) for one in alone])
-    return found, np.concatenate([one.start_ps for one in alone]), np.concatenate([one.end_ps for one in alone])
+    is_first = (code >= 0) & (code < _BUSY.index("data_movement") * N_STAGES)
+    is_first[tails] = False
+    works = union(start_ps, end_ps, where=is_first)
+    late, times = code[tails], (start_ps[tails], end_ps[tails])
+    codes = np.unique(late[late >= 0])
+    alone = [subtract(union(*times, where=late == one), works) for one in codes.tolist()]
+    rest = [np.delete(column, tails) for column in segments]
+    found = np.repeat(codes, [len(one.start_ps) for one in alone])
+    starts, ends = ([getattr(one, name) for one in alone] for name in ("start_ps", "end_ps"))
+    return np.append(rest[0], found), np.concatenate([rest[1], *starts]), np.concatenate([rest[2], *ends])
 
 
 def _staged_calls(described: Described, calls: Int64s) -> tuple[Int64s, Int64s, Int64s]:
