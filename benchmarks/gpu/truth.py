@@ -1,0 +1,153 @@
+"""Recorded windows of a job against what the profiler's own bytes say, counted apart; called by `child.py`.
+
+The second count shares nothing with the package: Kineto's JSON through Python's decimals, XPlane's bytes through a
+reader of some lines, and a sweep over sorted ends.
+"""
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from benchmarks.gpu.jobs import make_job
+
+WINDOW_STEPS, WINDOWS = 3, 4
+
+KINETO_EXECUTIONS = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of Kineto's events that are executions on a device."""
+
+PS_PER_US = 10**6
+
+
+def windows_of(*, framework: str, net: str, mode: str, device: str, small: bool) -> dict[str, Any]:
+    """Record windows back to back, and say what the run's tables and the raw captures hold of the device.
+
+    Returns:
+        `ours_ps` and `apart_ps`: busy time by device (`apart_ps` is empty on a CPU, whose ops are its executions);
+        `executions`, `launched`, `in_layer_ps`, `all_ps`, `layers`; `peak_bytes` of the framework's allocator and
+        `told_bytes`, the most that the run's steps hold; `dropped`, events that could not be placed.
+    """
+    from phasepoint.recorder import record
+    from phasepoint.sources.ingest.opened import open_run
+    from phasepoint.store import open_run as open_raw
+
+    job = make_job(framework, net, mode=mode, device=device, small=small)
+    with tempfile.TemporaryDirectory(prefix="phasepoint-gpu-") as folder:
+        out = f"{folder}/run"
+        with record(out, budget=None, window_steps=WINDOW_STEPS, framework=framework) as run:  # type: ignore[arg-type]
+            for index in run.steps(range((WINDOWS + 1) * WINDOW_STEPS)):
+                float(job.step(index))
+        apart = _busy_apart(open_raw(out)) if device == "cuda" else {}
+        found = _told_by_tables(open_run(out))
+        peak = job.memory()
+        return found | {"apart_ps": apart, "peak_bytes": None if peak is None else peak[1]}
+
+
+def _told_by_tables(run: Any) -> dict[str, Any]:
+    from phasepoint.stack.analyses.table import analyse
+    from phasepoint.stack.shard.executions import read_executions
+    from phasepoint.stack.shard.layers import read_layers
+    from phasepoint.stack.shard.shard import shards_of
+
+    busy = analyse(run, "device-time", workers=1).rows.select(["device", "busy_ps"]).to_pylist()
+    (shard,) = shards_of(run)
+    executions, layers = read_executions(shard), read_layers(shard)
+    dur_ps = executions.end_ps - executions.start_ps
+    code = layers.code[executions.row] if layers.source == "module" else executions.row * 0 - 1
+    told = [size for size in run.table("steps")["device_memory_bytes"].to_pylist() if size is not None]
+    return {
+        "ours_ps": {row["device"]: row["busy_ps"] for row in busy},
+        "executions": len(dur_ps),
+        "launched": int((executions.launch >= 0).sum()),
+        "in_layer_ps": int(dur_ps[code >= 0].sum()),
+        "all_ps": int(dur_ps.sum()),
+        "layers": len(layers.names),
+        "told_bytes": max(told, default=None),
+        "dropped": sum(run.table("conversions")["dropped_events"].to_pylist()),
+    }
+
+
+def _busy_apart(run: Any) -> dict[str, int]:
+    """Busy time by device over all windows, from their raw captures."""
+    busy: dict[str, int] = defaultdict(int)
+    for window in run.table("windows").to_pylist():
+        (shard,) = run.shards
+        data = run.read_raw(shard.name, window["raw"])
+        stretches = kineto_stretches(data) if window["format"] == "kineto" else xplane_stretches(data)
+        by_device: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for device, start_ps, end_ps in stretches:
+            by_device[device].append((start_ps, end_ps))
+        for device, mine in by_device.items():
+            busy[device] += union_ps(mine)
+    return dict(busy)
+
+
+def union_ps(stretches: Iterable[tuple[int, int]]) -> int:
+    """Time covered by at least one stretch.
+
+    Example:
+        >>> union_ps([(0, 4), (2, 6), (8, 9)])
+        7
+    """
+    total, until = 0, None
+    for start, end in sorted(stretches):
+        total += max(end - (start if until is None else max(start, until)), 0)
+        until = end if until is None else max(until, end)
+    return total
+
+
+def kineto_stretches(data: bytes) -> Iterator[tuple[str, int, int]]:
+    """Device, start and end of every execution in Kineto's JSON, ps of the file's clock."""
+    for event in json.loads(data, parse_float=Decimal)["traceEvents"]:
+        if event.get("cat") in KINETO_EXECUTIONS:
+            start = Decimal(event["ts"]) * PS_PER_US
+            yield f"gpu:{event['args']['device']}", int(start), int(start + Decimal(event["dur"]) * PS_PER_US)
+
+
+def xplane_stretches(data: bytes) -> Iterator[tuple[str, int, int]]:
+    """Device, start and end of every event on a stream of a GPU in an XSpace.
+
+    Field numbers: tsl/profiler/protobuf/xplane.proto.
+    """
+    for plane in (value for field, value in _fields(data) if field == 1):
+        name = next((bytes(value).decode() for field, value in _fields(plane) if field == 2), "")
+        if not name.startswith("/device:GPU:"):
+            continue
+        device = f"gpu:{name.rpartition(':')[2].split()[0]}"
+        for line in (value for field, value in _fields(plane) if field == 3):
+            parts = list(_fields(line))
+            if not next((bytes(value) for field, value in parts if field == 2), b"").startswith(b"Stream"):
+                continue
+            base_ps = next((value for field, value in parts if field == 3), 0) * 1000
+            for event in (dict(_fields(value)) for field, value in parts if field == 4):
+                start_ps = base_ps + event.get(2, 0)
+                yield device, start_ps, start_ps + event.get(3, 0)
+
+
+def _fields(data: Any) -> Iterator[tuple[int, Any]]:
+    """Number and value of each field of a protobuf message: an integer, or the bytes of what is nested."""
+    view, at = memoryview(data), 0
+    while at < len(view):
+        key, at = _varint(view, at)
+        kind = key & 7
+        if kind == 0:
+            value, at = _varint(view, at)
+        elif kind == 2:
+            length, at = _varint(view, at)
+            value, at = view[at : at + length], at + length
+        else:  # fixed 64 or 32 bits
+            length = 8 if kind == 1 else 4
+            value, at = view[at : at + length], at + length
+        yield key >> 3, value
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = view[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
