@@ -247,13 +247,14 @@ def _figure(figure: Mapping[str, Any]) -> str:
     value, unit = figure["value"], figure["unit"]
     if unit == "yes":
         return f"{figure['name']} {'yes' if value else 'no'}"
-    repeats = figure["repeats"]
-    spread = f" ({_number(min(repeats), unit)} to {_number(max(repeats), unit)}, {len(repeats)} ×)" if repeats else ""
+    repeats, spread = figure["repeats"], ""
+    if len(repeats) > 1:
+        spread = f" ({_number(min(repeats), unit)} to {_number(max(repeats), unit)}, {len(repeats)} ×)"
     return f"{figure['name']} {_number(value, unit)}{spread}"
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:.2%}" if unit == "ratio" else f"{value:.4g} {unit}"
+    return f"{value:.2%}" if unit == "ratio" else f"{value:.4g} {unit}".strip()
 
 
 @contextmanager

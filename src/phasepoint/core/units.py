@@ -45,6 +45,14 @@ def format_bytes(size_bytes: int | float | None) -> str:
     raise AssertionError("unreachable: the last unit always matches")
 
 
+def format_joules(energy_j: float) -> str:
+    """An energy as meters and bills have it: `format_joules(4.5e6) == "1.25 kWh"`; below 0.1 Wh in joules."""
+    for least_j, unit_j, unit in ((1e6, 3.6e6, "kWh"), (360.0, 3.6e3, "Wh")):
+        if energy_j >= least_j:
+            return f"{_three_figures(energy_j / unit_j)} {unit}"
+    return f"{_three_figures(energy_j)} J"
+
+
 def format_ratio(ratio: float | None) -> str:
     """A ratio 0–1 as percent: `format_ratio(0.123) == "12.3 %"`; None is "–"."""
     if ratio is None:

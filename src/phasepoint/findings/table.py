@@ -62,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     Rule("POOR-TILING", "device.poor_tiling", bound="COMPUTE-BOUND"),
     Rule("SLOW-STEPS", "run.slow_steps", saved=(0.85, 1.3), bound="SLOW STEPS"),
     Rule("SLOW-MACHINE", "run.slow_machine", bound="SLOW MACHINE"),
+    Rule("GPU-THROTTLED", "device.throttled", bound="SLOW MACHINE"),
     Rule("DRIFT", "run.drift", saved=(0.4, 1.7), bound="SLOWING DOWN"),
     Rule("MEMORY-GROWTH", "run.memory_growth"),
     Rule("GC-PAUSE", "host.gc_pause", saved=(0.95, 1.1), bound="HOST-BOUND"),

@@ -12,6 +12,7 @@ Python 3.12 and newer refuse to start one then. Its rounds run where they are as
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from phasepoint.core.units import PS_PER_MS, PS_PER_NS, PS_PER_S, format_ps
 from phasepoint.recorder.clock.cost import CostAccount, RecorderCost
 from phasepoint.recorder.clock.epoch import Clock, Epoch, memory_limit_bytes, resident_bytes
 from phasepoint.recorder.clock.gc_clock import GcClock
+from phasepoint.recorder.clock.gpus import GpuLog
 from phasepoint.recorder.clock.machine import MachineLog
 from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.clock.step_clock import StepClock, StepRows
@@ -158,6 +160,9 @@ MOST_ROWS = 2048
 MACHINE_ROWS = 60
 """Looks at the machine that are written at once, of half a minute: one more part is a tenth of what a flush costs."""
 
+GPU_SAMPLES = 30
+"""Samples of the GPUs that are written at once: likewise."""
+
 _SUFFIXES = {"xplane": "xplane.pb.zst", "kineto": "kineto.json.zst"}
 
 
@@ -247,6 +252,7 @@ class Background:
         self._converter = converter
         self._gc_clock = gc_clock
         self._machine = MachineLog(parts.clock.now_ns, sync_ps=self.sync_clock.total_ps)
+        self._gpus = GpuLog(parts.session.devices, partial(self.note, "gpu_counters"))
         self._flushed_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
@@ -313,6 +319,8 @@ class Background:
         self.each_round()
         self._watch_clock()
         self._machine.tend()
+        if self._parts.output.is_open:  # only then are the devices known
+            self._gpus.tend(now_ps)
         if now_ps - self._sampled_ps >= MEMORY_SAMPLE_PS:
             self._sample_memory(now_ps)
 
@@ -405,6 +413,10 @@ class Background:
             self._machine.tend(final=True)
         if final or self._machine.waiting >= MACHINE_ROWS:
             parts.inbox.rows.extend(("machine", row) for row in self._machine.take_rows(parts.epoch))
+        if final and not self.guard.off:
+            self._gpus.tend(parts.elapsed_ps(), final=True)
+        if final or self._gpus.samples >= GPU_SAMPLES:
+            parts.inbox.rows.extend(("counters", row) for row in self._gpus.take_rows())
         if not final:
             self._add_account()
         by_table: dict[str, list[Row]] = {}
@@ -480,7 +492,7 @@ class Background:
         self._drift_ns = drift_ns
 
     def note(self, name: str, text: str) -> None:
-        """Keep something with the session. Called on the job's thread; written when the shard is closed."""
+        """Keep something with the session. Called on any thread; written when the shard is closed."""
         self._parts.output.notes[name] = text
 
     def problem(self) -> str | None:

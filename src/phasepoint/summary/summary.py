@@ -24,6 +24,7 @@ from phasepoint.phases.clock.accounting import (
     recording_cost,
 )
 from phasepoint.phases.clock.breakdown import ClockAccount, OpTime
+from phasepoint.phases.clock.energy import energy_by_step
 from phasepoint.phases.clock.hosts import HostWait, compare_hosts, median_error_ps
 from phasepoint.phases.clock.steps import RunClock, sum_ps
 from phasepoint.phases.detection.result import Phase, PhaseResult
@@ -231,9 +232,10 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
     run, tables, clock = analysis.run, analysis.tables, analysis.clock
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
-    anatomies = analysis.anatomies
+    anatomies, energy_j = analysis.anatomies, energy_by_step(clock, tables["counters"])
+    of_phases = None if energy_j is None else np.bincount(labels, energy_j, max(names, default=0) + 1).tolist()
     phases = tuple(
-        replace(phase, anatomy=anatomies.phases.get(phase.id))
+        replace(phase, anatomy=anatomies.phases.get(phase.id), energy_j=of_phases and of_phases[phase.id])
         for phase in summarize_phases(clock, result, estimates, checkpoints, steps=tables["steps"])
     )
     account = analysis.account
@@ -288,6 +290,7 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
         steps_from="; ".join(session_notes(run, "steps_from")) or None,
         steps_per_call=_steps_per_call(run),
         anatomy=anatomies.run,
+        energy_j=None if energy_j is None else float(energy_j.sum()),
     )
     return _check_closure(summary)
 

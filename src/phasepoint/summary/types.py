@@ -46,6 +46,7 @@ class PhaseSummary:
         breakdown: total_ps by category.
         differs: what tells it from the largest phase of its kind, in words; None for that one, and for an only one.
         anatomy: total_ps by what it served; None where no captured step tells.
+        energy_j: joules that the GPUs took in its steps; None where no driver told them.
     """
 
     id: int
@@ -74,6 +75,7 @@ class PhaseSummary:
     breakdown: Breakdown
     differs: str | None = None
     anatomy: Anatomy | None = None
+    energy_j: float | None = None
 
 
 @dataclass(frozen=True)
@@ -333,6 +335,7 @@ class RunSummary:
         steps_from: what was taken for steps, in words; None where the job marked them, or nothing says so.
         anatomy: inside_ps by what it served, with intervals; None where no captured step tells.
         steps_per_call: training steps in a recorded step, where it is a call of several; None elsewhere.
+        energy_j: joules that the GPUs took inside steps; None where no driver told them.
     """
 
     version: int
@@ -368,3 +371,4 @@ class RunSummary:
     steps_from: str | None = None
     steps_per_call: int | None = None
     anatomy: Anatomy | None = None
+    energy_j: float | None = None

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from phasepoint.core.units import format_bytes, format_count, format_counted, format_ps, format_ratio
+from phasepoint.core.units import format_bytes, format_count, format_counted, format_joules, format_ps, format_ratio
 from phasepoint.phases.clock.accounting import RecordingCost
 from phasepoint.phases.clock.breakdown import FEW, MEASURED, Breakdown, ClockAccount, PartTime
 from phasepoint.phases.detection.table import DEFAULT_METHOD
@@ -141,10 +141,14 @@ def hosts_title(summary: RunSummary) -> str:
 
 
 def steps_line(summary: RunSummary) -> str:
-    """What a step is, in one sentence; empty where nothing says so."""
+    """What a step is, and what the steps took of energy; empty where nothing says so."""
     parts = [f"Steps are {summary.steps_from}." if summary.steps_from else ""]
     if summary.steps_per_call is not None:
         parts.append(f"Each recorded step is a call of {format_counted(summary.steps_per_call, 'training step')}.")
+    if summary.energy_j:
+        most = max(summary.phases, key=lambda phase: phase.energy_j or 0.0)
+        share = format_ratio((most.energy_j or 0.0) / summary.energy_j)
+        parts.append(f"The GPUs took {format_joules(summary.energy_j)}, {share} of it in {most.name} steps.")
     return printable(" ".join(part for part in parts if part))
 
 
