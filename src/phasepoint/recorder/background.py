@@ -409,14 +409,7 @@ class Background:
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
         self._add_gaps(final)
         self._add_pauses()
-        if final:
-            self._machine.tend(final=True)
-        if final or self._machine.waiting >= MACHINE_ROWS:
-            parts.inbox.rows.extend(("machine", row) for row in self._machine.take_rows(parts.epoch))
-        if final and not self.guard.off:
-            self._gpus.tend(parts.elapsed_ps(), final=True)
-        if final or self._gpus.samples >= GPU_SAMPLES:
-            parts.inbox.rows.extend(("counters", row) for row in self._gpus.take_rows())
+        self._add_looks(final)
         if not final:
             self._add_account()
         by_table: dict[str, list[Row]] = {}
@@ -432,6 +425,17 @@ class Background:
             parts.output.add_rows(name, table_rows)
         parts.output.flush(is_awaited=final)
         self._part_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
+
+    def _add_looks(self, final: bool) -> None:
+        """Looks at the machine and its GPUs, many at once."""
+        rows = self._parts.inbox.rows
+        if final:
+            self._machine.tend(final=True)
+            self._gpus.tend(self._parts.elapsed_ps(), final=True)
+        if final or self._machine.waiting >= MACHINE_ROWS:
+            rows.extend(("machine", row) for row in self._machine.take_rows(self._parts.epoch))
+        if final or self._gpus.samples >= GPU_SAMPLES:
+            rows.extend(("counters", row) for row in self._gpus.take_rows())
 
     def _add_account(self) -> None:
         """Rows for what changed in the account since it was last written: a killed run then says what it cost."""

@@ -1,14 +1,14 @@
-"""The job's NVIDIA GPUs while it runs: power, energy, clocks, memory, how busy they are, and what holds their clock down.
+"""The job's NVIDIA GPUs while it runs: power, energy, clocks, memory, how busy they are, what holds their clock down.
 
-NVML tells it, through `nvidia-ml-py` (the extra `gpu`): it asks the driver, makes no context on the device and waits for
-no work there. The flusher's thread takes a sample a second, after the first hour less often, so that a run of weeks
-holds some ten thousand; energy is the driver's running total, of which nothing is lost between samples.
+NVML tells it, through `nvidia-ml-py` (the extra `gpu`): it asks the driver, makes no context on the device and waits
+for no work there. The flusher's thread takes a sample a second, after the first hour less often, so that a run of weeks
+holds some thirty thousand; energy is the driver's running total, of which nothing is lost between samples.
 
 A process of several on one machine (`LOCAL_RANK`) looks at its own device, another at all that it may see
 (`CUDA_VISIBLE_DEVICES`). What a device does not tell is left out, and without library or driver one note says so.
 
-Source: NVML API reference, "Device Queries": nvmlDeviceGetPowerUsage (mW), nvmlDeviceGetTotalEnergyConsumption (mJ since
-the driver was loaded), nvmlDeviceGetClockInfo (MHz), nvmlDeviceGetUtilizationRates (% of the last sample period),
+Source: NVML API reference, "Device Queries": nvmlDeviceGetPowerUsage (mW), nvmlDeviceGetTotalEnergyConsumption (mJ
+since the driver was loaded), nvmlDeviceGetClockInfo (MHz), nvmlDeviceGetUtilizationRates (% of the last sample period),
 nvmlDeviceGetTemperature (°C), nvmlDeviceGetMemoryInfo, nvmlDeviceGetCurrentClocksEventReasons.
 """
 
@@ -32,11 +32,17 @@ REASONS: Mapping[str, int] = {
     "heat": 0x20 | 0x40,  # the software's and the hardware's thermal slow-down
     "hardware": 0x08,  # hardware slow-down, for heat or power alike
 }
-"""What holds a clock down → bits of the driver's mask. Source: nvml.h, nvmlClocksEventReason… (nvmlClocksThrottleReason…
-before driver 535). Idling, a clock that the user set, and boosting together with others are no slow-down."""
+"""What holds a clock down → bits of the driver's mask. Source: nvml.h, nvmlClocksEventReason…, before driver 535
+nvmlClocksThrottleReason…. Idling, a clock that the user set, and boosting together with others are no slow-down."""
 
 Row = dict[str, Any]
 _Read = Callable[[Any, Any], float]
+
+
+def _library() -> Any:
+    import pynvml
+
+    return pynvml
 
 
 def _reasons(nvml: Any, handle: Any) -> int:
@@ -80,7 +86,7 @@ class GpuLog:
         devices: Callable[[], Sequence[str]],
         note: Callable[[str], object],
         *,
-        load: Callable[[], Any] = lambda: _load_library(),
+        load: Callable[[], Any] = _library,
     ) -> None:
         self._devices, self._note, self._load = devices, note, load
         self._library: Any = None
@@ -136,12 +142,6 @@ class GpuLog:
                 del self._readings[device][name, unit]
                 continue
             self._rows.append({"name": name, "unit": unit, "device": device, "time_ps": now_ps, "value": value})
-
-
-def _load_library() -> Any:
-    import pynvml
-
-    return pynvml
 
 
 def own_handles(nvml: Any, environ: Mapping[str, str]) -> Mapping[str, Any]:

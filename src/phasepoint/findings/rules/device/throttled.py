@@ -1,11 +1,11 @@
 """The GPU ran below its clock because something held it down: its limit on power, heat, or its hardware's own guard.
 
-**Formula.** The driver says at each sample (once a second) at which clock the device runs and whether something holds it
-down (table `counters`: `gpu.clock`, `gpu.slowed.power`, `.heat`, `.hardware`). A step goes with the sample nearest to
-its middle. The clock without a brake is the median of the samples without one while the device was busy, else the
-device's most. Of each slowed step the part 1 - clock / clock without a brake is claimed, of several devices the largest,
-of the time that nothing else in the account has. The lower end is measured: by how much slowed steps are longer than
-steps of the same phase that were not, where there are {LEAST_STEPS} of both; else nothing.
+**Formula.** The driver says at each sample (once a second) at which clock the device runs and whether something holds
+it down (table `counters`: `gpu.clock`, `gpu.slowed.power`, `.heat`, `.hardware`). A step goes with the sample nearest
+to its middle. The clock without a brake is the median of the samples without one while the device was busy, else the
+device's most. Of each slowed step the part 1 - clock / clock without a brake is claimed, of several devices the
+largest, of the time that nothing else in the account has. The lower end is measured: by how much slowed steps are
+longer than steps of the same phase that were not, where there are {LEAST_STEPS} of both; else nothing.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on. Samples at which the device is busy for less than
 {LEAST_BUSY:.0%} say nothing of its clock without a brake: idle devices clock down.
@@ -40,8 +40,8 @@ LEAST_BUSY = 0.5
 
 _SLOWED = "gpu.slowed."
 _REMEDIES = {
-    "power": "raise the board's limit on power where it allows it (nvidia-smi --power-limit), or do the work with fewer "
-    "joules (bfloat16, fused kernels)",
+    "power": "raise the board's limit on power where it allows it (nvidia-smi --power-limit), or do the work with "
+    "fewer joules (bfloat16, fused kernels)",
     "heat": "cool the device: more air, fewer boards at full load in one case, another machine",
     "hardware": "look at the device's power supply and cooling (nvidia-smi -q -d PERFORMANCE), or take another machine",
 }
