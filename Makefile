@@ -13,10 +13,10 @@ TEST_WORKERS ?= 2
 export JAX_PLATFORMS ?= cpu
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint types contract house check docs web wheel bench clean
+.PHONY: help demo test lint types contract house check docs web wheel bench gpu-bundle clean
 
 help:           ## list the targets
-	@grep -E '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | sort
+	@grep -E '^[a-z-]+: .*##|^[a-z-]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | sort
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -64,6 +64,9 @@ wheel: $(VENV)/.dev          ## build the wheel, install it into an empty enviro
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet -c constraints.txt build/wheel/*.whl
 	cd build/wheel && venv/bin/phasepoint --help > /dev/null && venv/bin/python -c "import phasepoint; print('wheel', phasepoint.__version__)"
+
+gpu-bundle: $(VENV)/.dev     ## wheels of what a machine with a GPU lacks, into build/gpu-bundle (docs/gpu.md)
+	$(BIN)/python -m benchmarks.gpu.bundle --out build/gpu-bundle
 
 clean:          ## remove what was built; runs/ stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

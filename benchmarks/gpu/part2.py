@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.gpu import plants, truth
 from benchmarks.gpu.child import call, run_command
-from benchmarks.gpu.suite import Figure, Measured, Row, Setting
+from benchmarks.gpu.suite import Figure, Measured, Row, Setting, figure_of
 
 TITLE = "truth"
 
@@ -14,8 +14,8 @@ LAUNCHED, IN_LAYER = 0.99, 0.9
 """Shares of executions linked to their launch, and of device time within a layer, that are wanted: choices."""
 SAVING_TOLERANCE = 0.25
 """By which the seconds that a finding tells may differ from what removing the cause saved."""
-MEMORY_TOLERANCE = 0.1
-"""By which the most memory that steps tell may be below the allocator's peak: they are sampled once a second."""
+ENERGY_TOLERANCE = 0.1
+"""By which the energy in the run's counters may differ from the driver's total: a second at either end of ten."""
 
 
 def _windows(framework: str, net: str, mode: str, needs: tuple[str, ...] = ()) -> Row:
@@ -106,6 +106,20 @@ def recorded_for_report(*, out: str, device: str, small: bool) -> dict[str, obje
     return {"device": shard.session.devices[0].partition(" ")[2] or "cpu", "windows": run.cost.windows}
 
 
+def _power(setting: Setting) -> Measured:
+    found = call(setting, truth.energy_of)
+    ratio = found["told_j"] / found["driver_j"] - 1
+    figures = (
+        Figure("energy by the driver", "J", found["driver_j"]),
+        Figure("in the run, against it", "ratio", ratio),
+        Figure("in its phases", "J", found["phases_j"]),
+        figure_of("power", "W", found["power_w"]),
+        figure_of("clock", "MHz", found["clock_mhz"]),
+        Figure("slowed", "ratio", found["slowed"]),
+    )
+    return Measured(figures, abs(ratio) <= ENERGY_TOLERANCE, found["verdict"])
+
+
 ROWS: tuple[Row, ...] = (
     _windows("torch", "transformer", "eager"),
     _windows("torch", "transformer", "graph", ("cuda",)),
@@ -113,5 +127,6 @@ ROWS: tuple[Row, ...] = (
     _windows("torch", "cnn", "eager"),
     _windows("jax", "transformer", "eager"),
     *(_planted(name, plant) for name, plant in plants.PLANTS.items()),
+    Row("energy", "within 10 % of the driver's own total", _power, 30.0, ("torch", "cuda", "nvml")),
     Row("report", "is built from such a run and names the device", _report, 25.0, ("torch",)),
 )

@@ -4,8 +4,10 @@ The second count shares nothing with the package: Kineto's JSON through Python's
 reader of some lines, and a sweep over sorted ends.
 """
 
+import itertools
 import json
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -14,6 +16,8 @@ from typing import Any
 from benchmarks.gpu.jobs import make_job
 
 WINDOW_STEPS, WINDOWS = 3, 4
+POWER_S = 10.0
+"""How long the job lasts whose energy is counted."""
 
 KINETO_EXECUTIONS = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of Kineto's events that are executions on a device."""
@@ -43,6 +47,49 @@ def windows_of(*, framework: str, net: str, mode: str, device: str, small: bool)
         found = _told_by_tables(open_run(out))
         peak = job.memory()
         return found | {"apart_ps": apart, "peak_bytes": None if peak is None else peak[1]}
+
+
+def energy_of(*, device: str, small: bool) -> dict[str, Any]:
+    """Record a job for some seconds, and hold its counters against the driver's own running total.
+
+    Returns:
+        `told_j`, from the run's counters; `driver_j`, read before and after; `phases_j`, what its phases add up to;
+        `power_w` and `clock_mhz`, each sample; `slowed`, the share of samples with the clock held down; `verdict`.
+    """
+    import pynvml
+
+    from phasepoint.findings.judge import summarize_run
+    from phasepoint.recorder import record
+    from phasepoint.sources.ingest.opened import open_run
+
+    pynvml.nvmlInit()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    job = make_job("torch", "transformer", device=device, small=small)
+    with tempfile.TemporaryDirectory(prefix="phasepoint-gpu-") as folder:
+        out, end_s = f"{folder}/run", time.monotonic() + POWER_S
+        with record(out, framework="torch") as run:
+            before_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+            for index in run.steps(itertools.count()):
+                float(job.step(index))
+                if time.monotonic() > end_s:
+                    break
+            after_mj = pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+        recorded = open_run(out)
+        summary = summarize_run(recorded)
+        values: dict[str, list[float]] = defaultdict(list)
+        for row in recorded.table("counters").to_pylist():
+            if row["device"] == "gpu:0":
+                values[row["name"]].append(row["value"])
+        held = [values[name] for name in values if name.startswith("gpu.slowed.")]
+        return {
+            "told_j": values["gpu.energy"][-1] - values["gpu.energy"][0],
+            "driver_j": (after_mj - before_mj) / 1e3,
+            "phases_j": sum(phase.energy_j or 0.0 for phase in summary.phases),
+            "power_w": values["gpu.power"],
+            "clock_mhz": values["gpu.clock"],
+            "slowed": sum(map(any, zip(*held, strict=True))) / max(len(held[0]), 1),
+            "verdict": summary.verdict,
+        }
 
 
 def _told_by_tables(run: Any) -> dict[str, Any]:
