@@ -31,7 +31,7 @@ def test_every_part_runs_without_a_gpu(part, tmp_path, monkeypatch):
     made = run_part(part, "cpu", tmp_path)
     text = (tmp_path / f"part-{part}.json").read_bytes()
     document = msgspec.json.decode(text, type=Document, strict=True)
-    assert msgspec.to_builtins(document) == json.loads(text)  # no field that the schema does not know
+    assert json.loads(msgspec.json.encode(document)) == json.loads(text)  # no field that the schema does not know
     assert document.rows == made.rows
     assert (document.part, document.device, document.is_small) == (part, "cpu", True)
     assert {"torch", "jax", "Python", "phasepoint"} <= document.versions.keys()
@@ -129,7 +129,7 @@ def test_without_a_gpu_the_command_says_what_to_do():
 def test_a_row_of_a_gpu_is_measured_in_a_process_of_its_own(tmp_path):
     setting = Setting("cpu", tmp_path, 60.0, False, tmp_path)
     assert call(setting, machine.where_am_i)["pid"] != os.getpid()
-    with pytest.raises(RuntimeError, match=r"benchmarks.gpu.child .*: exit code 1: .*no such device"):
+    with pytest.raises(RuntimeError, match=r"(?s)benchmarks.gpu.child .*: exit code 1: .*no such device"):
         call(setting, machine.where_am_i, fails=True)
     with pytest.raises(RuntimeError, match="not done after 0 s"):
         call(Setting("cpu", tmp_path, 0.01, False, tmp_path), machine.where_am_i)
@@ -211,5 +211,5 @@ def test_too_large_a_bundle_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(bundle, "MOST_BYTES", 10)
     wheel = tmp_path / "b" / "x.whl"
     monkeypatch.setattr(bundle.subprocess, "run", lambda command, check: wheel.write_bytes(b"1" * 9))
-    with pytest.raises(ValueError, match=r"holds .* MB; at most 0.0 MB may be carried"):
+    with pytest.raises(ValueError, match=r"holds .* MB; at most 0 MB may be carried"):
         bundle.build_bundle(tmp_path / "b")

@@ -61,8 +61,6 @@ def test_without_totals_nothing_is_said(tmp_path):
     assert "The GPUs took 2.00 Wh, 100 % of it in train steps." in steps_line(summary)
 
 
-@pytest.mark.parametrize(
-    ("energy_j", "text"), [(0.5, "0.500 J"), (359, "359 J"), (360, "0.100 Wh"), (4.5e6, "1.25 kWh")]
-)
+@pytest.mark.parametrize(("energy_j", "text"), [(0.5, "0.50 J"), (359, "359 J"), (360, "0.10 Wh"), (4.5e6, "1.25 kWh")])
 def test_energy_in_words(energy_j, text):
     assert format_joules(energy_j) == text
