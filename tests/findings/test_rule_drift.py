@@ -192,3 +192,18 @@ def test_evaluation_between_is_left_out(tmp_path):
 def test_too_few_steps(tmp_path):
     with pytest.raises(Unavailable, match="at least 200"):
         find(view_of(tmp_path, (steps_of(noisy_steps(150)), {})))
+
+
+def test_checkpoints_that_grow_are_none(tmp_path):
+    """A file system that gets slower under a save in every step: the saves have it, and their finding claims it."""
+    own_ps = noisy_steps(N, noise=0.03)
+    saved_ps = np.linspace(2, 12, N).astype(np.int64) * MS
+    steps = steps_of(own_ps + saved_ps)
+    saves = [
+        {"step": n, "path": f"s{n}", "start_ps": int(begin + own), "dur_ps": int(save), "framework": "torch"}
+        | {"asynchronous": False, "has_iterator": False}
+        for n, (begin, own, save) in enumerate(zip(steps["start_ps"], own_ps, saved_ps, strict=True))
+    ]
+    assert find(view_of(tmp_path / "told", (steps, {"checkpoints": saves}))) == []
+    (found,) = find(view_of(tmp_path / "untold", (steps, {})))
+    assert found.claim.total_ps > 0

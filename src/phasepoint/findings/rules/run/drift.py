@@ -1,7 +1,8 @@
 """Steps take longer and longer: work or data that grow with the run, or a device that gets slower.
 
 **Formula.** The steps of a session, without evaluation, compiling and steps of another kind, are cut into {STRETCHES}
-stretches; a level, a rising ramp and a level are fitted to the stretches' medians. The claim, step by step, is the
+stretches; a level, a rising ramp and a level are fitted to the stretches' medians. What checkpoints, compiling and
+other programs took of a step is left out: other findings claim that, growing or not. The claim, step by step, is the
 height of the ramp above the level at the start. The first and the last quarter show what grows: waiting for input, the
 device's part (more operations, one operation, or all equally, which means a slower device), or the host's part.
 
@@ -119,7 +120,7 @@ def _timed(view: FindingsView, session: SessionClock) -> _Drift | None:
     rows = _of_main_kind(view, np.flatnonzero(~np.isin(view.labels[session.rows], other)) + session.first_row)
     if len(rows) < LEAST_STEPS:
         return None
-    ramp = fit_ramp(block_medians(view.clock.dur_ps[rows]))
+    ramp = fit_ramp(block_medians(_own_ps(view)[rows]))
     if ramp is None or not _is_drift(ramp):
         return None
     claimed_ps = _claimed(view, rows, ramp.excess(len(rows)))
@@ -139,7 +140,7 @@ def _counted(view: FindingsView, session: SessionClock) -> _Drift | None:
     work = find_growing_work(view, rows)
     if work is None:
         return None
-    medians, at = block_medians(view.clock.dur_ps[rows]), (np.arange(BLOCKS) + 0.5) / BLOCKS
+    medians, at = block_medians(_own_ps(view)[rows]), (np.arange(BLOCKS) + 0.5) / BLOCKS
     i, j = np.triu_indices(BLOCKS, 1)
     seen_ps = float(np.median((medians[j] - medians[i]) / (at[j] - at[i])))
     before_ps, rise_ps = float(np.median(medians - seen_ps * at)), min(work.rise_ps, seen_ps)
@@ -155,7 +156,12 @@ def _counted(view: FindingsView, session: SessionClock) -> _Drift | None:
 
 
 def _claimed(view: FindingsView, rows: Int64s, excess_ps: NDArray[np.float64]) -> Int64s:
-    return np.minimum(np.rint(excess_ps).astype(np.int64), view.clock.dur_ps[rows])
+    return np.minimum(np.rint(excess_ps).astype(np.int64), _own_ps(view)[rows])
+
+
+def _own_ps(view: FindingsView) -> Int64s:
+    """`[n_steps]` what each step took beside compiling, checkpoints and other programs, which other findings claim."""
+    return view.step_parts.rest_ps + view.step_parts.input_ps
 
 
 def _of_main_kind(view: FindingsView, rows: Int64s) -> Int64s:
