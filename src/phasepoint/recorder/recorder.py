@@ -465,14 +465,18 @@ class Recorder:
             any_step_ps=None if typical_ns is None else typical_ns * PS_PER_NS,
             fixed_ratio=self._parts.account.fixed_ps / elapsed_ps if elapsed_ps > 0 else 0.0,
             cuts=self._parts.session.interrupts(),
+            pace_ps=steps.pace_ns() * PS_PER_NS,
         )
 
     def _close_window(self, *, ended_by: EndedBy = "steps") -> None:
         steps = self._steps
-        captured_ns = steps.captured_ns()
-        excess_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind))
+        first_step, waited_ns = self._windows.opened
+        captured_ns = steps.captured_ns()[: steps.step - first_step]  # not those of a window that ended where it began
+        excess_ns, issue_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind), waited_ns)
         steps.captured = CUT if steps.is_open else 0
-        window = self._windows.close(steps.step, excess_ns, ended_by=ended_by, step_is_open=steps.is_open)
+        window = self._windows.close(
+            steps.step, excess_ns, issue_ns=issue_ns, ended_by=ended_by, step_is_open=steps.is_open
+        )
         if window is None or (window.last_step < window.first_step and window.cut_step is None):
             return  # it holds nothing of a step; what it cost is in the account
         self._note_captured(window, captured_ns)
@@ -547,13 +551,29 @@ def _compilation_row(known: Row, describe: Callable[[], CompiledProgram]) -> Row
     return {**known, "name": program.name, "again": program.again, "why": program.why}
 
 
-def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None) -> int | None:
+def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None, waited_ns: int) -> tuple[int | None, int]:
     """How much longer the captured steps took than their neighbours: the quartiles' difference times the steps.
 
-    Lower quartiles, because a profiler slows every step down, and another process that takes the cores only some.
-    Below 0 where the captured steps were faster. None where there is nothing to compare.
+    Lower quartiles, because a profiler slows every step down, and another process that takes the cores only some. The
+    first steps of a host that runs ahead of its device are short, until it is as far ahead as it was before the window
+    waited for the device: they are left out, and what they make good of that wait was no loss.
+
+    Args:
+        captured_ns: durations, the newest first.
+        undisturbed_ns: a neighbour's; None where there is none.
+        waited_ns: for the device, before the window.
+
+    Returns:
+        The excess, below 0 where the captured steps were faster, None where there is nothing to compare; and how long
+        the device waits for the host at a window's edge, at most: the host waits for the device in most of its steps,
+        and in those after an edge it does not, so that the shortest tells what it takes to issue one.
     """
-    quartile_ns = lower_quartile(captured_ns)
-    if undisturbed_ns is None or quartile_ns is None:
-        return None
-    return len(captured_ns) * (quartile_ns - undisturbed_ns)
+    if undisturbed_ns is None or not captured_ns:
+        return None, 0
+    issue_ns, settled_ns = min(*captured_ns, undisturbed_ns), list(captured_ns)
+    while settled_ns and settled_ns[-1] < undisturbed_ns and waited_ns > issue_ns:
+        waited_ns -= undisturbed_ns - settled_ns.pop()
+    edge_ns = min(max(waited_ns, 0), issue_ns)
+    quartile_ns = lower_quartile(settled_ns)
+    slower_ns = 0 if quartile_ns is None else len(captured_ns) * (quartile_ns - undisturbed_ns)
+    return edge_ns + slower_ns, issue_ns

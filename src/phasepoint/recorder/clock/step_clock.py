@@ -318,6 +318,12 @@ class StepClock:
         """Lower quartile of the last `UNDISTURBED_STEPS` uncaptured steps of a kind; None where there is none."""
         return lower_quartile(self._uncaptured_ns(kind, UNDISTURBED_STEPS))
 
+    def pace_ns(self) -> int:
+        """Mean duration of the last `RECENT_STEPS` steps, 0 where there is none."""
+        _, start, _, end, *_ = self._ring
+        durations = [end[row] - start[row] for row in self._recent()]
+        return sum(durations) // len(durations) if durations else 0
+
     def captured_ns(self) -> list[int]:
         """Durations of the run of captured steps that ended last, the newest first."""
         _, start, _, end, _, _, captured, *_ = self._ring

@@ -292,6 +292,7 @@ class BudgetController:
         step_ps: int,
         fixed_ratio: float,
         *,
+        pace_ps: int = 0,
         with_programs: bool = False,
         cuts: bool = True,
     ) -> float:
@@ -303,6 +304,7 @@ class BudgetController:
             elapsed_ps: recording's length so far.
             step_ps: a typical step's duration now.
             fixed_ratio: share of time that step clock and flushing cost, 0–1.
+            pace_ps: what a step takes in the mean, where that is more: the budget grows with it.
             with_programs: whether the window would have to carry the programs.
             cuts: whether it can end inside a step.
 
@@ -316,8 +318,9 @@ class BudgetController:
             return 0.0
         saved_ps = max(0.0, self.allowance_ps(elapsed_ps) - WORST * plan.predicted_ps)
         income = max(0.0, SPENDABLE * self.budget - fixed_ratio) + saved_ps / HORIZON_PS
-        wanted = income * step_ps / max(1.0, plan.expected_ps)
-        thinnest = step_ps / max(LEAST_DISTANCE_PS, elapsed_ps / THINNING)
+        pace_ps = max(pace_ps, step_ps)
+        wanted = income * pace_ps / max(1.0, plan.expected_ps)
+        thinnest = pace_ps / max(LEAST_DISTANCE_PS, elapsed_ps / THINNING)
         return min(wanted, thinnest, 1.0)
 
     def _costs(self, with_programs: bool) -> WindowCosts | None:

@@ -76,6 +76,8 @@ class Situation(Struct, frozen=True):
         any_step_ps: what a step of any kind typically takes now; None where none was seen.
         fixed_ratio: what step clock and flushing cost, as a share of the time, 0–1.
         cuts: whether a window can begin and end inside a step.
+        pace_ps: what the last steps took in the mean: where most are only issued and some wait for the device, no
+            single one is typical.
     """
 
     step: int
@@ -85,6 +87,7 @@ class Situation(Struct, frozen=True):
     any_step_ps: int | None
     fixed_ratio: float
     cuts: bool = True
+    pace_ps: int = 0
 
 
 class _Level(Struct):
@@ -224,7 +227,12 @@ class WindowPlanner:
     def _chance(self, now: Situation, step_ps: int) -> float:
         """With which a random window should open at each of the next boundaries."""
         return self._controller.sample_probability(
-            now.elapsed_ps, step_ps, now.fixed_ratio, with_programs=self._programs_due, cuts=now.cuts
+            now.elapsed_ps,
+            step_ps,
+            now.fixed_ratio,
+            pace_ps=now.pace_ps,
+            with_programs=self._programs_due,
+            cuts=now.cuts,
         )
 
     def _wish(self, elapsed_ps: int, kind: int, typical_ps: int) -> None:

@@ -132,6 +132,8 @@ class _Open(Struct, frozen=True):
     start_ps: int
     end_ns: int | None
     in_step: bool
+    waited_ns: int
+    """For the device's backlog, before capture began."""
 
 
 class _Wanted(Struct, frozen=True):
@@ -191,6 +193,7 @@ class WindowRunner:
         self._busy: LostWindow | None = None
         self._excess_ns = 0
         self._charged_ns = 0
+        self._waited_before_ns: dict[int, int] = {}
         self._retry_ns = FIRST_RETRY_NS
         self._ask_again_ns = 0
         self._opener: int | None = None
@@ -199,7 +202,7 @@ class WindowRunner:
     def open(self, step: int, opening: Opening) -> bool:
         """Open a window before `step`; False where somebody else's profiler is running.
 
-        The wait for the device's backlog is not counted as a cost: that work had to be done anyway.
+        The wait for the device's backlog is not counted as a cost here: see `close`.
         """
         self.is_idle = False
         with self._lock:
@@ -235,6 +238,11 @@ class WindowRunner:
                 self._annotation = self._session.step_annotation(step)
                 self._annotation.__enter__()
 
+    @property
+    def opened(self) -> tuple[int, int]:
+        """First step of the open window, and how long the device was waited for before it began."""
+        return (0, 0) if self._open is None else (self._open.first_step, self._open.waited_ns)
+
     def leave_step(self) -> None:
         """Mark the end of the step in the capture."""
         with self._lock:
@@ -253,14 +261,25 @@ class WindowRunner:
         return has_all or is_over or now_ns - window.start_ns >= SOFT_LIMIT_NS
 
     def close(
-        self, next_step: int, excess_ns: int | None, *, ended_by: EndedBy = "steps", step_is_open: bool = False
+        self,
+        next_step: int,
+        excess_ns: int | None,
+        *,
+        issue_ns: int = 0,
+        ended_by: EndedBy = "steps",
+        step_is_open: bool = False,
     ) -> CapturedWindow | None:
         """Close the open window; `next_step` is the first step it did not capture in full.
 
+        Waiting for the device at the window's edges is no loss by itself: what it had in hand had to be done anyway,
+        and a host that runs ahead of it waits less later. Then the device has nothing in hand, and waits for the host
+        until that has issued something: no longer than a whole step takes to issue.
+
         Args:
             next_step: number of the open or next step.
-            excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster;
-                None where that is not known.
+            excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster,
+                with what waiting for the device before them cost; None where that is not known.
+            issue_ns: what it takes the host to issue a step, at most.
             ended_by: what ends it.
             step_is_open: whether step `next_step` is in progress.
 
@@ -279,8 +298,9 @@ class WindowRunner:
             cut_step = next_step if step_is_open else None
             if window.in_step:
                 cut_step = next_step = window.first_step
+            self._waited_before_ns = {next_step: begin_ns - waiting_ns}  # a window that follows at once finds nothing
             if excess_ns is not None:
-                excess_ns += begin_ns - waiting_ns
+                excess_ns += min(begin_ns - waiting_ns, issue_ns)
             return self._stop(window, next_step, cut_step, ended_by, excess_ns)
 
     def due_in_s(self, now_ns: int) -> float | None:
@@ -364,7 +384,8 @@ class WindowRunner:
         end_ns = None if plan is None or plan.limit_ps is None else start_ns + plan.limit_ps // PS_PER_NS
         self._opener = threading.get_ident()
         self._step = step
-        self._open = _Open(self._count, step, start_ns, opening, start_ps, end_ns, in_step)
+        waited_ns = 0 if in_step else begin_ns - asked_ns + self._waited_before_ns.get(step, 0)
+        self._open = _Open(self._count, step, start_ns, opening, start_ps, end_ns, in_step, waited_ns)
         self.is_open = True
         self._count += 1
         self._end_busy()
