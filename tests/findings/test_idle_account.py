@@ -140,7 +140,7 @@ def test_rules_that_compare_steps_still_say_that_one_is_too_few(tmp_path):
             rule.find(view)
         except Unavailable as reason:
             few += [rule.code] if "step was recorded" in str(reason) else []
-    assert few == ["STRAGGLER", "SLOW-STEPS", "SLOW-MACHINE", "DRIFT", "MEMORY-GROWTH", "GC-PAUSE"]
+    assert few == ["STRAGGLER", "SLOW-STEPS", "SLOW-MACHINE", "GPU-THROTTLED", "DRIFT", "MEMORY-GROWTH", "GC-PAUSE"]
 
 
 def test_accounts_of_several_ranks_are_one(tmp_path):

@@ -472,10 +472,15 @@ class Recorder:
         steps = self._steps
         first_step, waited_ns = self._windows.opened
         captured_ns = steps.captured_ns()[: steps.step - first_step]  # not those of a window that ended where it began
-        excess_ns, issue_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind), waited_ns)
+        excess_ns, edge_ns, issue_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind), waited_ns)
         steps.captured = CUT if steps.is_open else 0
         window = self._windows.close(
-            steps.step, excess_ns, issue_ns=issue_ns, ended_by=ended_by, step_is_open=steps.is_open
+            steps.step,
+            excess_ns,
+            edge_ns=edge_ns,
+            issue_ns=issue_ns,
+            ended_by=ended_by,
+            step_is_open=steps.is_open,
         )
         if window is None or (window.last_step < window.first_step and window.cut_step is None):
             return  # it holds nothing of a step; what it cost is in the account
@@ -551,7 +556,7 @@ def _compilation_row(known: Row, describe: Callable[[], CompiledProgram]) -> Row
     return {**known, "name": program.name, "again": program.again, "why": program.why}
 
 
-def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None, waited_ns: int) -> tuple[int | None, int]:
+def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None, waited_ns: int) -> tuple[int | None, int, int]:
     """How much longer the captured steps took than their neighbours: the quartiles' difference times the steps.
 
     Lower quartiles, because a profiler slows every step down, and another process that takes the cores only some. The
@@ -564,16 +569,18 @@ def _excess_ns(captured_ns: list[int], undisturbed_ns: int | None, waited_ns: in
         waited_ns: for the device, before the window.
 
     Returns:
-        The excess, below 0 where the captured steps were faster, None where there is nothing to compare; and how long
-        the device waits for the host at a window's edge, at most: the host waits for the device in most of its steps,
-        and in those after an edge it does not, so that the shortest tells what it takes to issue one.
+        The excess, below 0 where the captured steps were faster, None where there is nothing to compare; what of the
+        wait before them was lost; and how long the device waits for the host at a window's edge, at most: the host
+        waits for the device in most of its steps, and in those after an edge it does not, so that the shortest tells
+        what it takes to issue one.
     """
     if undisturbed_ns is None or not captured_ns:
-        return None, 0
-    issue_ns, settled_ns = min(*captured_ns, undisturbed_ns), list(captured_ns)
-    while settled_ns and settled_ns[-1] < undisturbed_ns and waited_ns > issue_ns:
-        waited_ns -= undisturbed_ns - settled_ns.pop()
-    edge_ns = min(max(waited_ns, 0), issue_ns)
+        return None, 0, 0
+    issue_ns, edge_ns, settled_ns = min(*captured_ns, undisturbed_ns), waited_ns, list(captured_ns)
+    while waited_ns > issue_ns and settled_ns and settled_ns[-1] < undisturbed_ns:
+        edge_ns -= undisturbed_ns - settled_ns.pop()
+    # Soon after another window less is in hand and as much is made good: a step that was issued without a wait tells.
+    edge_ns = min(max(edge_ns, issue_ns if 2 * issue_ns < undisturbed_ns else 0, 0), issue_ns, waited_ns)
     quartile_ns = lower_quartile(settled_ns)
     slower_ns = 0 if quartile_ns is None else len(captured_ns) * (quartile_ns - undisturbed_ns)
-    return edge_ns + slower_ns, issue_ns
+    return slower_ns, edge_ns, issue_ns

@@ -265,6 +265,7 @@ class WindowRunner:
         next_step: int,
         excess_ns: int | None,
         *,
+        edge_ns: int = 0,
         issue_ns: int = 0,
         ended_by: EndedBy = "steps",
         step_is_open: bool = False,
@@ -277,8 +278,9 @@ class WindowRunner:
 
         Args:
             next_step: number of the open or next step.
-            excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster,
-                with what waiting for the device before them cost; None where that is not known.
+            excess_ns: how much longer the captured steps took than their neighbours, below 0 where they were faster;
+                None where that is not known.
+            edge_ns: what waiting for the device before them cost.
             issue_ns: what it takes the host to issue a step, at most.
             ended_by: what ends it.
             step_is_open: whether step `next_step` is in progress.
@@ -300,7 +302,8 @@ class WindowRunner:
                 cut_step = next_step = window.first_step
             self._waited_before_ns = {next_step: begin_ns - waiting_ns}  # a window that follows at once finds nothing
             if excess_ns is not None:
-                excess_ns += min(begin_ns - waiting_ns, issue_ns)
+                waited_ns = begin_ns - waiting_ns
+                excess_ns += edge_ns + min(waited_ns, edge_ns if 2 * window.waited_ns >= waited_ns else issue_ns)
             return self._stop(window, next_step, cut_step, ended_by, excess_ns)
 
     def due_in_s(self, now_ns: int) -> float | None:
