@@ -15,6 +15,7 @@ from phasepoint.estimates.estimates import Estimates, estimate_totals
 from phasepoint.phases.clock.accounting import StepAccount, account_time, split_steps
 from phasepoint.phases.clock.breakdown import ClockAccount
 from phasepoint.phases.clock.checkpoint_folders import join_folders
+from phasepoint.phases.clock.edges import spared_ps
 from phasepoint.phases.clock.machine import CrowdedTime, crowded_time, machine_loss
 from phasepoint.phases.clock.marked_checkpoints import measure_marks
 from phasepoint.phases.clock.steps import RunClock, StepSeries, is_imported, last_seen_ps, read_clock
@@ -135,6 +136,7 @@ def _find_phases(
     if crowded is not None:
         steps = steps.append_column("crowded_ps", pa.array(crowded.ps))
     steps = steps.append_column("saved_ps", pa.array(split_steps(clock, tables).checkpoint_ps))
+    steps = steps.append_column("spared_ps", pa.array(spared_ps(clock, tables["gaps"])))
     sources = [part for text in session_notes(run, "steps_from") for part in text.split("; then ")]
     updates = bool(sources) and all(map(_UPDATES.match, sources))
     ops = ops_of_steps(clock, tables["ops"])

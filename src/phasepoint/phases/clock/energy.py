@@ -1,6 +1,7 @@
 """The energy that the GPUs of a run took, by step: from the drivers' running totals, sampled in `counters`.
 
-Between two samples the power is taken to be even; before the first and after the last nothing is known.
+Its own file: the one reader of these totals. Between two samples the power is taken to be even; before the first and
+after the last nothing is known.
 """
 
 import numpy as np

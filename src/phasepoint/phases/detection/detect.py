@@ -25,8 +25,9 @@ def detect_phases(
 
     Args:
         steps: one row per step: `step`, `dur_ps` (ps); optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`
-            (ps, held by checkpoints), `batch_elements`, `graph_nodes`, `start_ps`, `kind`, `host`, `attempt`. A step
-            that several hosts report is one step, as long as its slowest host.
+            (ps, held by checkpoints), `spared_ps` (ps, by a window's edge), `batch_elements`, `graph_nodes`,
+            `start_ps`, `kind`, `host`, `attempt`. A step that several hosts report is one step, as long as its slowest
+            host.
         ops: rows of the captured steps only: `step`, `op`, `count`, `self_ps` (ps); optionally `category`, `level`,
             `host`, `attempt`. Rows whose step is null are work outside the steps and take no part.
         method: a key of `METHODS`.

@@ -27,6 +27,7 @@ class DistinctSteps(StepSeries):
         row: which of them each row of the steps table belongs to, `[n_rows]`.
         crowded_ps: waiting for cores that other programs had, part of dur_ps; 0 where that is not known.
         saved_ps: held by checkpoints, part of dur_ps.
+        spared_ps: that it would have lasted longer, had no window's edge waited for the device in its place.
         batch_elements: numbers in the step's batch, 0 where that is not known.
         graph_nodes: operations that the step noted for a backward pass, -1 where that is not known.
     """
@@ -36,6 +37,7 @@ class DistinctSteps(StepSeries):
     row: Int64s
     crowded_ps: Int64s
     saved_ps: Int64s
+    spared_ps: Int64s
     batch_elements: Int64s
     graph_nodes: Int64s
 
@@ -85,14 +87,14 @@ class OpVectors:
             yield slice(low, high), slice(int(self.start[low]), int(self.start[high]))
 
 
-_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saved_ps", "batch_elements")
+_OPTIONAL = ("input_ps", "compile_ps", "crowded_ps", "saved_ps", "spared_ps", "batch_elements")
 
 
 def read_steps(steps: pa.Table) -> DistinctSteps:
     """The steps table in the run's order.
 
     Args:
-        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`,
+        steps: columns `step`, `dur_ps`; optionally `input_ps`, `compile_ps`, `crowded_ps`, `saved_ps`, `spared_ps`,
             `batch_elements`, `graph_nodes`, `kind`, `host`, `attempt`.
 
     Raises:

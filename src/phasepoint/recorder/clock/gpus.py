@@ -45,13 +45,14 @@ def _library() -> Any:
     return pynvml
 
 
-def _reasons(nvml: Any, handle: Any) -> int:
-    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    return int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
-
-
 def _slowed_by(mask: int) -> _Read:
-    return lambda nvml, handle: float(bool(_reasons(nvml, handle) & mask))
+    def read(nvml: Any, handle: Any) -> float:
+        """1 where one of the reasons holds, else 0; by the call that this release of the library has."""
+        ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        ask = ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        return float(bool(ask(handle) & mask))
+
+    return read
 
 
 READINGS: Mapping[tuple[str, str], _Read] = {

@@ -110,13 +110,16 @@ def _is_named_aside(series: DistinctSteps, members: Int64s) -> bool:
 
 
 def _clock(series: DistinctSteps) -> tuple[Floats, Bools]:
-    """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches."""
+    """Log durations `[n]`, less the wait in stretches that wait for data; and the steps of these stretches.
+
+    What a step was spared by a window's edge counts.
+    """
     stalled = np.zeros(series.n_steps, bool)
     own_ps = series.dur_ps
     if series.input_known:
         stalled = find_input_stalls(series.dur_ps, series.input_ps)
         own_ps = np.where(stalled, series.dur_ps - series.input_ps, series.dur_ps)
-    return np.log(np.maximum(own_ps, 1)), stalled
+    return np.log(np.maximum(own_ps + series.spared_ps, 1)), stalled
 
 
 def _with_stalls(label: Int64s, stalled: Bools) -> Int64s:
