@@ -13,7 +13,7 @@ N, STEP_MS = 600, 20.0
 
 
 def recorded(folder, *, lead, every=15, waited=True, short_ms=0.5):
-    """Steps of 20 ms; every so many an edge that waits for the steps that the host is ahead, then as many short ones."""
+    """Steps of 20 ms; every so many an edge that waits for the steps the host is ahead, then as many short ones."""
     rng = np.random.default_rng(0)
     path = create_run(folder / "run", command=("train",))
     writer = open_shard(path, 0, epoch_unix_ns=1_700_000_000_000_000_000)
