@@ -6,6 +6,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import islice, repeat
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,8 +14,12 @@ from typing import Any
 import numpy as np
 
 REPEATS, SMALL_REPEATS = 10, 3
-GRAPH_CALLS = 20
-"""Calls of an operator in one CUDA graph: what starting it costs the host is not measured."""
+GRAPH_CALLS, GRAPH_S = 20, 0.02
+"""Calls of an operator in one CUDA graph, and for how long together, at most: what starting it costs the host is not
+measured."""
+
+MOST_FLOP, MOST_BYTES = 1e12, 4e9
+"""Of an operator: larger ones take too long to be measured by the hundred."""
 
 COPY_BYTES = 4 << 30
 PCIE_BYTES = 1 << 30
@@ -89,7 +94,7 @@ def operators(*, device: str, small: bool, count: int, seed: int, card: str) -> 
     if spec is None:
         raise RuntimeError(f"{card} is not in devices/specs.toml")
     model, rng = OperatorModel.from_model(read_model("builtin:gpu-ops")), np.random.default_rng(seed)
-    drawn = [_draw(rng, small) for _ in range(count)]
+    drawn = list(islice(filter(_is_small_enough, (_draw(rng, small) for _ in repeat(None))), count))
     told, rows, failed = model.predict(drawn, spec, dispatch=False), [], 0
     for place, operator in enumerate(drawn):
         try:
@@ -121,6 +126,13 @@ def _draw(rng: np.random.Generator, small: bool) -> Any:
     else:
         dims = {"B": size(16, 65536), "H": size(16, 8192)}
     return Operator(op, dims, dtype)
+
+
+def _is_small_enough(operator: Any) -> bool:
+    from phasepoint.learn.operators.work import work_of_operators
+
+    work = work_of_operators([operator])
+    return float(work.flop[0]) <= MOST_FLOP and float(work.bytes[0]) <= MOST_BYTES
 
 
 def _operator_s(operator: Any, device: str, repeats: int) -> float:
@@ -163,14 +175,12 @@ def _operator_s(operator: Any, device: str, repeats: int) -> float:
 def _in_graph_s(run: Callable[[], Any], repeats: int) -> float:
     import torch
 
-    for _ in range(2):
-        run()
-    torch.cuda.synchronize()
+    calls = max(1, min(GRAPH_CALLS, int(GRAPH_S / min(_times_s(run, "cuda", 3)))))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(GRAPH_CALLS):
+        for _ in range(calls):
             run()
-    return median(_times_s(graph.replay, "cuda", repeats)) / GRAPH_CALLS
+    return median(_times_s(graph.replay, "cuda", repeats)) / calls
 
 
 def whole_models(*, device: str, small: bool, count: int, card: str) -> dict[str, Any]:
