@@ -12,6 +12,7 @@ from phasepoint.recorder.windows.budget import (
     CLOSING_RESERVE_PS,
     CREDIT_PS,
     FIRST_COST_RATIO,
+    FIXED_PS,
     MARGIN,
     MOST_OVER,
     PROBE_PS,
@@ -152,6 +153,29 @@ def test_the_sample_gets_thinner_with_time():
     learn(controller, 1)
     day = 86_400 * PS_PER_S
     assert controller.sample_probability(day, PS_PER_S, 0.0) == pytest.approx(500 / 86_400)
+
+
+def test_programs_cost_once():
+    """A first window of 57 ms that is programs for the most part; the next of 300 ms needs none."""
+    cost = WindowCost(0, PS_PER_MS // 5, 7 * PS_PER_MS, 2 * PS_PER_MS)
+    plans = []
+    for program_bytes in (0, 2_100_000):
+        controller, _ = controller_with(0.01)
+        controller.learn(
+            cost,
+            dur_ps=57 * PS_PER_MS,
+            size_bytes=2_190_000,
+            program_bytes=program_bytes,
+            with_programs=True,
+            by_choice=True,
+        )
+        plans.append(controller.plan(10**15, 60 * PS_PER_MS, with_programs=False, by_choice=False))
+        again = controller.plan(10**15, 60 * PS_PER_MS, with_programs=True, by_choice=False)
+        assert again.expected_ps == pytest.approx(cost.total_ps * 300 / 57)
+    assert plans[0].expected_ps == pytest.approx(cost.total_ps * 300 / 57)
+    share = 1 - 2_100_000 / 2_190_000
+    events_ps = (PS_PER_MS / 5 + share * 9 * PS_PER_MS) * 300 / 57
+    assert plans[1].expected_ps == pytest.approx(FIXED_PS + events_ps)
 
 
 def test_account_adds_up_to_the_picosecond():

@@ -28,6 +28,7 @@ from phasepoint.recorder.clock.step_clock import StepClock, StepRows
 from phasepoint.recorder.clock.sync_clock import SyncClock
 from phasepoint.recorder.output import MemorySample, Row, RunOutput, cost_rows, gap_row, steps_table, window_row
 from phasepoint.recorder.process.idle_converter import IdleConverter
+from phasepoint.recorder.profilers.xspace import program_bytes
 from phasepoint.recorder.seam.guard import Guard, guarded_even_off
 from phasepoint.recorder.seam.session import CaptureFormat, ProfilerSession
 from phasepoint.recorder.windows.budget import BudgetController, WindowCost
@@ -345,11 +346,12 @@ class Background:
         format = parts.session.format
         raw = f"raw/window-{window.window:06d}.{_SUFFIXES[format]}"
         with capture_content(window.capture) as (content, size):
+            programs = program_bytes(content) if isinstance(content, bytes) and format == "xplane" else 0
             written = parts.output.write_raw(raw, content)
         write_ps = (parts.clock.cpu_ns() - begin_ns) * PS_PER_NS
         self._write_ps += write_ps
         parts.account.spend("write", write_ps)
-        window = self._with_slowdown(window, size, format)
+        window = self._with_slowdown(window, size - programs, format)
         if written:
             row = window_row(window, write_ps=write_ps, raw=raw, size=size, format=format, epoch=parts.epoch)
             parts.inbox.rows.append(("windows", row))
@@ -371,17 +373,18 @@ class Background:
             cost,
             dur_ps=(window.end_ns - window.start_ns) * PS_PER_NS,
             size_bytes=size,
+            program_bytes=programs,
             with_programs=opening.with_programs,
             by_choice=opening.probability is None,
             holds_steps=window.last_step >= window.first_step,
         )
 
-    def _with_slowdown(self, window: CapturedWindow, size_bytes: int, format: CaptureFormat) -> CapturedWindow:
+    def _with_slowdown(self, window: CapturedWindow, event_bytes: int, format: CaptureFormat) -> CapturedWindow:
         """Where captured steps cannot be compared with others, what their events took follows from their bytes."""
         if window.slowdown_ps is not None:
             return window
         on_ps = (window.end_ns - window.start_ns) * PS_PER_NS
-        slowdown_ps = min(on_ps, size_bytes * SLOWDOWN_PS_PER_BYTE[format])
+        slowdown_ps = min(on_ps, event_bytes * SLOWDOWN_PS_PER_BYTE[format])
         self._parts.account.spend("slowdown", slowdown_ps)
         return replace(window, slowdown_ps=slowdown_ps)
 

@@ -224,6 +224,7 @@ class BudgetController:
         self._window_steps = window_steps
         self._choice_ps = 0
         self._plain = WindowCosts()
+        self._without_programs = WindowCosts()
         self._with_programs = WindowCosts()
 
     def learn(
@@ -232,17 +233,27 @@ class BudgetController:
         *,
         dur_ps: int,
         size_bytes: int,
+        program_bytes: int = 0,
         with_programs: bool,
         by_choice: bool,
         holds_steps: bool = True,
     ) -> None:
         """A window's whole cost is known. It was spent already; here the estimates learn from it.
 
+        Where a capture is programs for the most part, the like of it without them is taken to cost what its events do,
+        and `FIXED_PS`, until one was seen: programs cost once, and grown to the length of a window 8 ms of them made
+        the next one unaffordable for most of a minute (2026-11-25).
+
         What ended within milliseconds, inside a step, tells of starting and stopping alone: grown to the length of a
         step, 5 ms for 0.6 made windows of 0.3 s unaffordable for a whole job (2026-11-23).
         """
         if holds_steps or dur_ps >= LEAST_FIRST_PS:
             (self._with_programs if with_programs else self._plain).learn(cost, dur_ps=dur_ps, size_bytes=size_bytes)
+            if 2 * program_bytes > size_bytes:
+                share = 1 - program_bytes / size_bytes
+                parts = (cost.slowdown_ps, round(share * cost.stop_ps), round(share * cost.write_ps))
+                events = WindowCost(cost.start_ps + FIXED_PS, *parts)
+                self._without_programs.learn(events, dur_ps=dur_ps, size_bytes=size_bytes - program_bytes)
         if by_choice:
             self._choice_ps += cost.total_ps
 
@@ -325,8 +336,8 @@ class BudgetController:
 
     def _costs(self, with_programs: bool) -> WindowCosts | None:
         """What is known of such windows, else of the other sort; None before the first window."""
-        first, second = (self._with_programs, self._plain) if with_programs else (self._plain, self._with_programs)
-        return first if first.windows else second if second.windows else None
+        sorts = (self._with_programs, self._plain) if with_programs else (self._plain, self._without_programs)
+        return next((costs for costs in (*sorts, self._with_programs) if costs.windows), None)
 
     def _purse_ps(self, elapsed_ps: int, by_choice: bool) -> float:
         """What one window may cost at worst."""
