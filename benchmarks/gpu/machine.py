@@ -48,7 +48,7 @@ MISSING: Mapping[str, Callable[[], str]] = {
     "torch": _without("torch"),
     "jax": _without("jax"),
     "optax": _without("optax"),
-    "traceml": _without("traceml"),
+    "traceml": _without("traceml_ai"),
 }
 """What a row may need → why it is not here; empty where it is."""
 

@@ -3,9 +3,12 @@
 Every turn trains the same steps from the same state, so that the results of all turns must be the same bits.
 """
 
+import atexit
 import gc
 import hashlib
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -111,19 +114,20 @@ def _profiled(framework: str, out: str, is_first: bool) -> Iterator[tuple[Loader
 
 @contextmanager
 def _traceml(framework: str, out: str, is_first: bool) -> Iterator[tuple[Loader, Callable[[], dict[str, Any]]]]:
-    """TraceML's step tracing in the process, without its command's dashboard."""
+    """TraceML's tracing of every step, its aggregator a process beside the job, as `traceml run` has it."""
     import torch
-    import traceml
+    import traceml_ai
 
-    if is_first and hasattr(traceml, "init"):
-        traceml.init(mode="auto")
-    from traceml.decorators import trace_step
-
+    if is_first:
+        serve = [sys.executable, "-m", "traceml_ai.launcher.cli", "serve", "--mode", "summary", "--logs-dir", out]
+        server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        atexit.register(server.terminate)
+        traceml_ai.init(mode="auto", ui_mode="summary", on_missing_aggregator="raise", connect_timeout_sec=30.0)
     model = torch.nn.Identity()
 
     def loader(steps: int) -> Iterator[int]:
         for step in range(steps):
-            with trace_step(model):
+            with traceml_ai.trace_step(model):
                 yield step
 
     yield loader, dict
