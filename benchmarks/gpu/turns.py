@@ -122,7 +122,7 @@ def _traceml(framework: str, out: str, is_first: bool) -> Iterator[tuple[Loader,
         serve = [sys.executable, "-m", "traceml_ai.launcher.cli", "serve", "--mode", "summary", "--logs-dir", out]
         server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         atexit.register(server.terminate)
-        traceml_ai.init(mode="auto", ui_mode="summary", on_missing_aggregator="raise", connect_timeout_sec=30.0)
+        traceml_ai.init(ui_mode="summary", logs_dir=out, on_missing_aggregator="raise", connect_timeout_sec=30.0)
     model = torch.nn.Identity()
 
     def loader(steps: int) -> Iterator[int]:
