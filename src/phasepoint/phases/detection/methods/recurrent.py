@@ -21,6 +21,10 @@ _SEEN = 3
 _ALL = 0.98
 """Captured part of a group of steps from which on ops alone say which kind a step is."""
 
+_LEAST_SECTION = 0.08
+"""Part of the run that lies between two compilations at least, to be judged by itself: a choice, as long as a level
+must last beside neighbours."""
+
 _KNOWN = 0.9
 """Part of a group's steps whose batch and graph must be known for it to be taken for work that stayed the same: the
 first ones pass before anybody counts."""
@@ -76,15 +80,29 @@ def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
 
 
 def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, plain: Bools) -> Floats:
-    """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves."""
+    """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves.
+
+    And of those between two compilations, where a framework tells of them: what it does not compile has not changed.
+    """
     if not series.crowded_ps.any():
         return values
     crowded, result = _crowded(series), values.copy()
-    for number in range(int(sort.max()) + 1):
-        mine = sort == number
+    section = _between_compilations(series)
+    found, group = renumber(sort * (int(section.max()) + 1) + section)
+    for number in range(len(found)):
+        mine = group == number
         changes = _changes(series, np.flatnonzero(mine), kind)
         result[mine] = calm_values(values[mine], crowded[mine], plain[mine], changes=changes)
     return result
+
+
+def _between_compilations(series: DistinctSteps) -> Int64s:
+    """Number of the stretch between two compilations that each step lies in, `[n]`; of those that last, from 0."""
+    starts = [0]
+    for at in np.flatnonzero(2 * series.compile_ps > series.dur_ps).tolist():
+        if min(at - starts[-1], series.n_steps - at) >= _LEAST_SECTION * series.n_steps:
+            starts.append(at)
+    return np.searchsorted(starts, np.arange(series.n_steps), side="right") - 1
 
 
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
