@@ -4,8 +4,8 @@ Its own file: the flusher asks it of each capture, where the reader of XPlane wo
 Field numbers: tsl/profiler/protobuf/xplane.proto.
 """
 
-_PLANES, _NAME = 1, 2
-_LENGTH_DELIMITED = 2
+_PLANES, _NAME = 1, 2  # of an XSpace; of an XPlane
+_LENGTH_DELIMITED = 2  # kind of field in protobuf's encoding
 _PROGRAMS = b"/host:metadata"
 """Name of the plane that holds them."""
 

@@ -25,6 +25,10 @@ _LEAST_SECTION = 0.08
 """Part of the run that lies between two compilations at least, to be judged by itself: a choice, as long as a level
 must last beside neighbours."""
 
+_SAME = float(np.log(1.1))
+"""Difference within which log durations are on one level, where a job goes back to work that it did before: a choice,
+neighbours leave no less."""
+
 _KNOWN = 0.9
 """Part of a group's steps whose batch and graph must be known for it to be taken for work that stayed the same: the
 first ones pass before anybody counts."""
@@ -82,27 +86,37 @@ def _sorts(series: DistinctSteps, values: Floats, compiles: Bools) -> Int64s:
 def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, plain: Bools) -> Floats:
     """Log durations `[n]` less what neighbours on the machine did, of the steps of each sort by themselves.
 
-    And of those between two compilations, where a framework tells of them: what it does not compile has not changed.
+    And of those between two compilations, where a framework tells of them: what it does not compile is no new work. But
+    it may be old work again, on the level that this had before.
     """
     if not series.crowded_ps.any():
         return values
     crowded, result = _crowded(series), values.copy()
-    section = _between_compilations(series)
-    found, group = renumber(sort * (int(section.max()) + 1) + section)
-    for number in range(len(found)):
-        mine = group == number
-        changes = _changes(series, np.flatnonzero(mine), kind)
-        result[mine] = calm_values(values[mine], crowded[mine], plain[mine], changes=changes)
+    for number in range(int(sort.max()) + 1):
+        known: list[float] = []
+        for mine in _between_compilations(series, np.flatnonzero(sort == number)):
+            changes = _changes(series, mine, kind)
+            part = (values[mine], crowded[mine], plain[mine])
+            result[mine] = calm_values(*part, changes=changes)
+            if changes is False and known and _goes_back(again := calm_values(*part, changes=None), known):
+                result[mine] = again
+            known.append(median(result[mine]))
     return result
 
 
-def _between_compilations(series: DistinctSteps) -> Int64s:
-    """Number of the stretch between two compilations that each step lies in, `[n]`; of those that last, from 0."""
+def _between_compilations(series: DistinctSteps, members: Int64s) -> list[Int64s]:
+    """Steps in the stretches between compilations of such steps, as far as they last."""
     starts = [0]
-    for at in np.flatnonzero(2 * series.compile_ps > series.dur_ps).tolist():
-        if min(at - starts[-1], series.n_steps - at) >= _LEAST_SECTION * series.n_steps:
+    for at in np.flatnonzero(2 * series.compile_ps[members] > series.dur_ps[members]).tolist():
+        if min(at - starts[-1], len(members) - at) >= _LEAST_SECTION * series.n_steps:
             starts.append(at)
-    return np.searchsorted(starts, np.arange(series.n_steps), side="right") - 1
+    return np.split(members, starts[1:])
+
+
+def _goes_back(values: Floats, known: list[float]) -> bool:
+    """Whether a part of some steps lies on a level that steps had before, and not on that of the others."""
+    away = [np.abs(values - level) < _SAME for level in known if abs(median(values) - level) >= 2 * _SAME]
+    return any(bool(back.mean() >= _LEAST_SECTION) for back in away)
 
 
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
