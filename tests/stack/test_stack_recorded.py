@@ -68,7 +68,7 @@ def test_a_recording_of_pytorch(tmp_path):
     convert_windows(tmp_path / "run")
     rows, tables = assert_closes(open_run(tmp_path / "run"))
     types = {row["layer"]: row["type"] for row in rows["layer-information"]}
-    if not types:
+    if all(layer.startswith("aten::") for layer in types):  # operations stand for layers
         pytest.skip("another test of this process used torch.compile, after which layers are not marked")
     assert types == {
         "Sequential": "Sequential",
