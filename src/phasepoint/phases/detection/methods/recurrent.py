@@ -98,8 +98,8 @@ def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, pla
             changes = _changes(series, mine, kind)
             part = (values[mine], crowded[mine], plain[mine])
             result[mine] = calm_values(*part, changes=changes)
-            if changes is False and known and _goes_back(again := calm_values(*part, changes=None), known):
-                result[mine] = again
+            back = _gone_back(calm_values(*part, changes=None), known) if changes is False else None
+            result[mine] = result[mine] if back is None else back
             known.append(median(result[mine]))
     return result
 
@@ -113,10 +113,16 @@ def _between_compilations(series: DistinctSteps, members: Int64s) -> list[Int64s
     return np.split(members, starts[1:])
 
 
-def _goes_back(values: Floats, known: list[float]) -> bool:
-    """Whether a part of some steps lies on a level that steps had before, and not on that of the others."""
-    away = [np.abs(values - level) < _SAME for level in known if abs(median(values) - level) >= 2 * _SAME]
-    return any(bool(back.mean() >= _LEAST_SECTION) for back in away)
+def _gone_back(values: Floats, known: list[float]) -> Floats | None:
+    """Values of which a part lies on a level that steps had before, and a part does not: the former on that very level;
+    None of others.
+    """
+    for level in known:
+        apart = np.abs(values - level)
+        near = apart < _SAME
+        if min(near.mean(), (apart >= 2 * _SAME).mean()) >= _LEAST_SECTION:
+            return np.where(near, values + level - median(values[near]), values)
+    return None
 
 
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
