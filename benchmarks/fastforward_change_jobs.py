@@ -35,9 +35,11 @@ class Training:
     """Whether the recorder notices saves by itself, as it does those of `torch.save`."""
 
 
-def train(training: Training, out: str, folder: str, steps: int, *, budget: float) -> None:
+def train(
+    training: Training, out: str, folder: str, steps: int, *, budget: float, checkpoints: int = CHECKPOINTS
+) -> None:
     """The loop that every job shares."""
-    every = max(steps // CHECKPOINTS, 1)
+    every = max(steps // checkpoints, 1)
     with record(out, budget=budget) as run:
         first = 0
         if run.resume is not None:

@@ -10,7 +10,7 @@ from benchmarks.gpu.suite import Figure, Measured, Row, Setting, figure_of
 
 TITLE = "truth"
 
-LAUNCHED, IN_LAYER = 0.99, 0.9
+WANTED = {"launched": 0.99, "in a layer": 0.9}
 """Shares of executions linked to their launch, and of device time within a layer, that are wanted: choices."""
 SAVING_TOLERANCE = 0.25
 """By which the seconds that a finding tells may differ from what removing the cause saved."""
@@ -44,9 +44,6 @@ def _windows(framework: str, net: str, mode: str, needs: tuple[str, ...] = ()) -
     name = f"device time: {library} {net}" + (f", {mode}" if framework == "torch" else "")
     claim = "busy time as in the profiler's bytes to the picosecond; 99 % linked to launches; 90 % in layers"
     return Row(name, claim, measure, 30.0, (framework, *needs))
-
-
-WANTED = {"launched": LAUNCHED, "in a layer": IN_LAYER}
 
 
 def _planted(name: str, plant: plants.Plant) -> Row:

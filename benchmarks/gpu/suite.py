@@ -77,7 +77,7 @@ class Setting:
 
     Attributes:
         device: "cuda" or "cpu".
-        folder: of the row's own, empty.
+        folder: of the part; what one row leaves there the next may use.
         limit_s: what is left for it.
         is_small: whether sizes are those of a test: seconds, figures of no worth.
         keep: folder for files that are to be brought back.

@@ -8,14 +8,15 @@ checkpoints.
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.gpu.jobs import LARGE, POOL, SMALL, torch_batches, torch_loss, torch_transformer
+from benchmarks.fastforward_change_jobs import in_turn, torch_training
+from benchmarks.fastforward_change_jobs import train as train_job
+from benchmarks.gpu.jobs import LARGE, SMALL, torch_batches, torch_loss, torch_transformer
 
 CHANGES = ("none", "bf16", "batch", "compile")
 CHECKPOINTS = 5
@@ -36,8 +37,6 @@ def main() -> None:
 def train(args: argparse.Namespace) -> None:
     import torch
 
-    from phasepoint.recorder import record
-
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
     sizes = SMALL if args.small else replace(LARGE, layers=4, rows=8)
@@ -57,24 +56,8 @@ def train(args: argparse.Namespace) -> None:
         return loss.item()
 
     args.folder.mkdir(parents=True, exist_ok=True)
-    every = max(args.steps // CHECKPOINTS, 1)
-    with record(args.out, budget=args.budget, framework="torch") as run:
-        first = 0
-        if run.resume is not None:
-            first = run.resume.first_step
-            if run.resume.checkpoint is not None:
-                kept = torch.load(run.resume.checkpoint, map_location=args.device)
-                model.load_state_dict(kept["model"])
-                optimizer.load_state_dict(kept["optimizer"])
-        for number, batch in enumerate(run.steps(_batches(pool, first, args.steps)), start=first):
-            run.log(loss=step(*batch))
-            if (number + 1) % every == 0:
-                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
-                torch.save(state, args.folder / f"step-{number}.pt")
-
-
-def _batches(pool: list[Any], first: int, steps: int) -> Iterator[Any]:
-    return (pool[index % POOL] for index in range(first, steps))
+    training = torch_training(model, optimizer, lambda batch: step(*batch), in_turn(pool))
+    train_job(training, args.out, str(args.folder), args.steps, budget=args.budget, checkpoints=CHECKPOINTS)
 
 
 if __name__ == "__main__":

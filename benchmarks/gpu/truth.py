@@ -40,7 +40,7 @@ def windows_of(*, framework: str, net: str, mode: str, device: str, small: bool)
     job = make_job(framework, net, mode=mode, device=device, small=small)
     with tempfile.TemporaryDirectory(prefix="phasepoint-gpu-") as folder:
         out = f"{folder}/run"
-        with record(out, budget=None, window_steps=WINDOW_STEPS, framework=framework) as run:  # type: ignore[arg-type]
+        with record(out, budget=None, window_steps=WINDOW_STEPS, framework=framework) as run:
             for index in run.steps(range((WINDOWS + 1) * WINDOW_STEPS)):
                 float(job.step(index))
         apart = _busy_apart(open_raw(out)) if device == "cuda" else {}

@@ -79,7 +79,7 @@ def _recorded(framework: str, out: str, is_first: bool) -> Iterator[tuple[Loader
     """Phasepoint at its default budget; the first time without one, so that the profiler starts."""
     from phasepoint.recorder import record
 
-    with record(out, framework=framework, budget=None if is_first else 0.01) as run:  # type: ignore[arg-type]
+    with record(out, framework=framework, budget=None if is_first else 0.01) as run:
         yield lambda steps: run.steps(range(steps)), lambda: _told_by(run, out)
 
 
@@ -183,7 +183,7 @@ def memory(*, framework: str, net: str, device: str, small: bool, windows: int) 
     job = make_job(framework, net, device=device, small=small)
     steps, resident, allocated = 2 * windows, [], []
     with tempfile.TemporaryDirectory(prefix="phasepoint-gpu-") as folder:
-        with record(f"{folder}/run", budget=None, window_steps=2, framework=framework) as run:  # type: ignore[arg-type]
+        with record(f"{folder}/run", budget=None, window_steps=2, framework=framework) as run:
             for index in run.steps(range(steps)):
                 job.step(index)
                 if index % max(steps // 10, 1) == 0:

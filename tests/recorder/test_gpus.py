@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from recorder_fakes import FakeClock, FakeSession, fake_record
+from recorder_fakes import MS, FakeClock, FakeSession, fake_record
 
 from phasepoint.core.tables import table_from_rows
 from phasepoint.core.units import PS_PER_S
@@ -184,3 +184,25 @@ def test_a_recording_holds_them(tmp_path, monkeypatch, still, is_there):
     assert set(told) == ({("gpu:0", 250.5)} if is_there else set())
     assert len(told) == pytest.approx(50 if is_there else 0, abs=1)
     assert ("gpu_counters" in run.shards[0].session.notes) is not is_there
+
+
+def test_a_driver_that_fails_takes_no_steps_with_it(tmp_path, monkeypatch, still):
+    """Not by an error of its library's own: the recorder switches itself off, says so, and writes what it has."""
+
+    class Failing(Nvml):
+        def nvmlDeviceGetPowerUsage(self, handle):
+            if clock.ns > began_ns + 20_500 * MS:
+                raise OSError("the driver is gone")
+            return 250_500
+
+    monkeypatch.setattr(GpuLog.__init__, "__kwdefaults__", {"load": lambda: Failing(devices=1)})
+    clock = FakeClock()
+    session, began_ns = FakeSession(clock), clock.ns
+    session.devices = lambda: [H100]
+    with fake_record(tmp_path / "run", clock, session) as run:
+        for _ in run.steps(range(50)):
+            clock.tick(1000)
+            run.recorder._background.round(False)
+    run = open_run(str(tmp_path / "run"))
+    assert run.table("steps").num_rows == 20
+    assert "the driver is gone" in " ".join(run.table("gaps")["unknown"].to_pylist())

@@ -434,6 +434,7 @@ class Background:
         rows = self._parts.inbox.rows
         if final:
             self._machine.tend(final=True)
+        if final and not self.guard.off:  # a driver that has failed must not take the last steps with it
             self._gpus.tend(self._parts.elapsed_ps(), final=True)
         if final or self._machine.waiting >= MACHINE_ROWS:
             rows.extend(("machine", row) for row in self._machine.take_rows(self._parts.epoch))

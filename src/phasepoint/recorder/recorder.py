@@ -472,16 +472,9 @@ class Recorder:
         steps = self._steps
         first_step, waited_ns = self._windows.opened
         captured_ns = steps.captured_ns()[: steps.step - first_step]  # not those of a window that ended where it began
-        excess_ns, edge_ns, issue_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind), waited_ns)
+        costs_ns = _excess_ns(captured_ns, steps.undisturbed_ns(steps.kind), waited_ns)
         steps.captured = CUT if steps.is_open else 0
-        window = self._windows.close(
-            steps.step,
-            excess_ns,
-            edge_ns=edge_ns,
-            issue_ns=issue_ns,
-            ended_by=ended_by,
-            step_is_open=steps.is_open,
-        )
+        window = self._windows.close(steps.step, *costs_ns, ended_by=ended_by, step_is_open=steps.is_open)
         if window is None or (window.last_step < window.first_step and window.cut_step is None):
             return  # it holds nothing of a step; what it cost is in the account
         self._note_captured(window, captured_ns)

@@ -232,12 +232,8 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
     run, tables, clock = analysis.run, analysis.tables, analysis.clock
     result, names, labels, estimates = analysis.result, analysis.names, analysis.labels, analysis.estimates
     checkpoints = _list_checkpoints(tables["checkpoints"], clock)
-    anatomies, energy_j = analysis.anatomies, energy_by_step(clock, tables["counters"])
-    of_phases = None if energy_j is None else np.bincount(labels, energy_j, max(names, default=0) + 1).tolist()
-    phases = tuple(
-        replace(phase, anatomy=anatomies.phases.get(phase.id), energy_j=of_phases and of_phases[phase.id])
-        for phase in summarize_phases(clock, result, estimates, checkpoints, steps=tables["steps"])
-    )
+    anatomies, phases = analysis.anatomies, _phases(analysis, checkpoints)
+    energies_j = [phase.energy_j for phase in phases if phase.energy_j is not None]
     account = analysis.account
     seen = (tables[name] for name in ("checkpoints", "windows", "programs", "compilations"))
     events = tell_events(RunView(clock, labels, result.phases, result.slow, *seen))
@@ -290,9 +286,22 @@ def summarize(analysis: Analysis, verdict: Verdict) -> RunSummary:
         steps_from="; ".join(session_notes(run, "steps_from")) or None,
         steps_per_call=_steps_per_call(run),
         anatomy=anatomies.run,
-        energy_j=None if energy_j is None else float(energy_j.sum()),
+        energy_j=sum(energies_j) if energies_j else None,
     )
     return _check_closure(summary)
+
+
+def _phases(analysis: Analysis, checkpoints: tuple[CheckpointSummary, ...]) -> tuple[PhaseSummary, ...]:
+    """The phases, with what their steps' time served and what these took of energy."""
+    steps, energy_j = analysis.tables["steps"], energy_by_step(analysis.clock, analysis.tables["counters"])
+    return tuple(
+        replace(
+            phase,
+            anatomy=analysis.anatomies.phases.get(phase.id),
+            energy_j=None if energy_j is None else float(energy_j[analysis.labels == phase.id].sum()),
+        )
+        for phase in summarize_phases(analysis.clock, analysis.result, analysis.estimates, checkpoints, steps=steps)
+    )
 
 
 def _list_checkpoints(table: pa.Table, clock: RunClock) -> tuple[CheckpointSummary, ...]:

@@ -32,8 +32,7 @@ def spared_ps(clock: RunClock, gaps: pa.Table) -> Int64s:
         begin_ps, waited_ps = (read_numbers(rows, name) for name in ("start_ps", "dur_ps"))
         firsts = np.searchsorted(start_ps, begin_ps + waited_ps)
         for first, edge_ps in zip(firsts.tolist(), waited_ps.tolist(), strict=True):
-            left_ps: int = edge_ps
-            near_ps = dur_ps[max(first - _AROUND, 0) : first + _AROUND]
+            left_ps, near_ps = edge_ps, dur_ps[max(first - _AROUND, 0) : first + _AROUND]
             usual_ps = int(np.median(near_ps)) if len(near_ps) else 0
             for row in range(first, min(first + _MOST_STEPS, len(dur_ps))):
                 if 2 * left_ps < usual_ps or 2 * dur_ps[row] >= usual_ps:

@@ -14,6 +14,7 @@ nvmlDeviceGetTemperature (°C), nvmlDeviceGetMemoryInfo, nvmlDeviceGetCurrentClo
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from phasepoint.core.units import PS_PER_S
@@ -35,14 +36,7 @@ REASONS: Mapping[str, int] = {
 """What holds a clock down → bits of the driver's mask. Source: nvml.h, nvmlClocksEventReason…, before driver 535
 nvmlClocksThrottleReason…. Idling, a clock that the user set, and boosting together with others are no slow-down."""
 
-Row = dict[str, Any]
 _Read = Callable[[Any, Any], float]
-
-
-def _library() -> Any:
-    import pynvml
-
-    return pynvml
 
 
 def _slowed_by(mask: int) -> _Read:
@@ -87,14 +81,14 @@ class GpuLog:
         devices: Callable[[], Sequence[str]],
         note: Callable[[str], object],
         *,
-        load: Callable[[], Any] = _library,
+        load: Callable[[], Any] = lambda: import_module("pynvml"),
     ) -> None:
         self._devices, self._note, self._load = devices, note, load
         self._library: Any = None
         self._handles: Mapping[str, Any] | None = None
         self._readings: dict[str, dict[tuple[str, str], _Read]] = {}
         self._due_ps = 0
-        self._rows: list[Row] = []
+        self._rows: list[dict[str, Any]] = []
         self.samples = 0
 
     def tend(self, now_ps: int, *, final: bool = False) -> None:
@@ -115,7 +109,7 @@ class GpuLog:
             self._sample(device, handle, now_ps)
         self.samples += bool(self._handles)
 
-    def take_rows(self) -> list[Row]:
+    def take_rows(self) -> list[dict[str, Any]]:
         """Rows of `counters` since the last call."""
         rows, self._rows, self.samples = self._rows, [], 0
         return rows

@@ -264,9 +264,9 @@ class WindowRunner:
         self,
         next_step: int,
         excess_ns: int | None,
-        *,
         edge_ns: int = 0,
         issue_ns: int = 0,
+        *,
         ended_by: EndedBy = "steps",
         step_is_open: bool = False,
     ) -> CapturedWindow | None:
@@ -300,9 +300,9 @@ class WindowRunner:
             cut_step = next_step if step_is_open else None
             if window.in_step:
                 cut_step = next_step = window.first_step
-            self._waited_before_ns = {next_step: begin_ns - waiting_ns}  # a window that follows at once finds nothing
+            waited_ns = begin_ns - waiting_ns
+            self._waited_before_ns = {next_step: waited_ns}  # a window that follows at once finds nothing in hand
             if excess_ns is not None:
-                waited_ns = begin_ns - waiting_ns
                 excess_ns += edge_ns + min(waited_ns, edge_ns if 2 * window.waited_ns >= waited_ns else issue_ns)
             return self._stop(window, next_step, cut_step, ended_by, excess_ns)
 

@@ -68,14 +68,13 @@ def find(view: FindingsView) -> list[Finding]:
     """The time that steps with a clock held down would not have taken."""
     view.need_steps()
     slowed = _slowed_steps(view)
-    rest_ps, is_slowed = view.step_parts.rest_ps, slowed.reason >= 0
-    claimed_ps = np.asarray(slowed.lost * rest_ps, np.int64)
+    claimed_ps = np.asarray(slowed.lost * view.step_parts.rest_ps, np.int64)
     total_ps = sum_ps(claimed_ps)
     if total_ps < max(LEAST_SHARE * view.clock.wall_ps, 1):
         return []
-    by_reason = np.bincount(slowed.reason[is_slowed], claimed_ps[is_slowed], len(_REMEDIES))
+    held = slowed.lost > 0
+    by_reason = np.bincount(slowed.reason[held], claimed_ps[held], len(_REMEDIES))
     why = list(_REMEDIES)[int(by_reason.argmax())]
-    held = is_slowed & (slowed.lost > 0)
     clock_mhz, free_mhz = (float(np.median(of[held])) for of in (slowed.clock_mhz, slowed.free_mhz))
     share = sum_ps(view.clock.dur_ps[held]) / view.clock.wall_ps
     text = f"{clock_mhz:,.0f} instead of {free_mhz:,.0f} MHz"
@@ -132,9 +131,9 @@ def _slowed_steps(view: FindingsView) -> _Slowed:
             is_known = True
             at = samples.nearest(middle_ps)
             free_mhz = samples.free_mhz()
-            lost = np.where(samples.reason[at] >= 0, np.maximum(1 - samples.clock_mhz[at] / free_mhz, 0.0), 0.0)
-            worse = np.flatnonzero(lost >= found.lost[session.rows]) + session.first_row
-            mine = worse - session.first_row
+            lost = np.where(samples.reason[at] >= 0, np.clip(1 - samples.clock_mhz[at] / free_mhz, 0.0, 1.0), 0.0)
+            mine = np.flatnonzero(lost >= found.lost[session.rows])
+            worse = mine + session.first_row
             found.lost[worse], found.reason[worse] = lost[mine], samples.reason[at[mine]]
             found.clock_mhz[worse], found.free_mhz[worse] = samples.clock_mhz[at[mine]], free_mhz
     if not is_known:

@@ -40,7 +40,7 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
     Hints (`kind`) keep steps apart whatever the clock says; within the hint that
     most of the time went into there may be several levels.
     """
-    compiles = 2 * series.compile_ps > series.dur_ps
+    compiles = _compiles(series)
     measured, stalled = _clock(series)
     sort = _sorts(series, measured, compiles)
     kind, notes = _op_kinds(series.n_steps, vectors)
@@ -60,6 +60,11 @@ def label(series: DistinctSteps, vectors: OpVectors | None) -> Labelling:
         next_label += int(mine.max()) + 1
     lost = np.where(_crowded(series) > CROWDED / 2, np.maximum(1 - np.exp(values - measured), 0.0), 0.0)
     return Labelling(label, notes, roles, slow, lost)
+
+
+def _compiles(series: DistinctSteps) -> Bools:
+    """Steps of which compiling took more than half, `[n]`."""
+    return np.asarray(2 * series.compile_ps > series.dur_ps)
 
 
 def _crowded(series: DistinctSteps) -> Floats:
@@ -97,32 +102,33 @@ def _calm(series: DistinctSteps, values: Floats, sort: Int64s, kind: Int64s, pla
         for mine in _between_compilations(series, np.flatnonzero(sort == number)):
             changes = _changes(series, mine, kind)
             part = (values[mine], crowded[mine], plain[mine])
-            result[mine] = calm_values(*part, changes=changes)
-            back = _gone_back(calm_values(*part, changes=None), known) if changes is False else None
-            result[mine] = result[mine] if back is None else back
-            known.append(median(result[mine]))
+            calm = calm_values(*part, changes=changes)
+            if changes is False and known:
+                calm = _gone_back(calm_values(*part, changes=None), known, calm)
+            result[mine] = calm
+            known.append(median(calm))
     return result
 
 
 def _between_compilations(series: DistinctSteps, members: Int64s) -> list[Int64s]:
     """Steps in the stretches between compilations of such steps, as far as they last."""
     starts = [0]
-    for at in np.flatnonzero(2 * series.compile_ps[members] > series.dur_ps[members]).tolist():
+    for at in np.flatnonzero(_compiles(series)[members]).tolist():
         if min(at - starts[-1], len(members) - at) >= _LEAST_SECTION * series.n_steps:
             starts.append(at)
     return np.split(members, starts[1:])
 
 
-def _gone_back(values: Floats, known: list[float]) -> Floats | None:
+def _gone_back(values: Floats, known: list[float], otherwise: Floats) -> Floats:
     """Values of which a part lies on a level that steps had before, and a part does not: the former on that very level;
-    None of others.
+    `otherwise` where that is not so.
     """
     for level in known:
         apart = np.abs(values - level)
         near = apart < _SAME
         if min(near.mean(), (apart >= 2 * _SAME).mean()) >= _LEAST_SECTION:
             return np.where(near, values + level - median(values[near]), values)
-    return None
+    return otherwise
 
 
 def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | None:
@@ -131,8 +137,7 @@ def _changes(series: DistinctSteps, members: Int64s, kind: Int64s) -> bool | Non
     They are of one size of batch, where sizes are known at all; their first ones may compile for that size. A framework
     that compiles tells of every new program; another one may tell how many operations a backward pass is to follow.
     """
-    compiles = 2 * series.compile_ps[members] > series.dur_ps[members]
-    seen = kind[members][(kind[members] >= 0) & ~compiles]
+    seen = kind[members][(kind[members] >= 0) & ~_compiles(series)[members]]
     if series.compile_ps[members][_START:].any() or (np.bincount(seen) >= _SEEN).sum() > 1:
         return True
     same_batch = (series.batch_elements[members] > 0).mean() >= _KNOWN
