@@ -33,6 +33,9 @@ _HOMES = {
 __all__ = ["__version__", "detect_phases", "open_run", "record", "start", "summarize_run"]
 
 
+_FLOORS = frozenset(
+    {"phases", "store", "sources", "recorder", "report", "stack", "summary", "findings", "estimates", "tune"}
+)
 _SHOWN_IN_NOTEBOOKS = {"open_run", "summarize_run"}
 
 
@@ -41,7 +44,7 @@ def __getattr__(name: str) -> Any:
         _teach_notebook()
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in {"phases", "store", "sources", "recorder", "report", "stack", "summary", "findings", "estimates"}:
+    if name in _FLOORS:
         return import_module(f"phasepoint.{name}")
     raise AttributeError(f"module 'phasepoint' has no attribute {name!r}")
 

@@ -83,6 +83,11 @@ COMMANDS: tuple[Command, ...] = (
         "replay",
         "Say what the whole run would take and cost if a phase went as in its replay.",
     ),
+    Command(
+        "tune",
+        "tune",
+        "Say what tuning tried and won in a run; start a job with it: phasepoint tune --apply RUN -- COMMAND",
+    ),
     Command("learn", "learn", "List the performance models that came with the package."),
     Command(
         "learn collect",

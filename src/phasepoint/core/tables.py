@@ -89,6 +89,10 @@ def _count(name: str, doc: str, unit: str, *, nullable: bool = False) -> Column:
     return Column(name, pa.int64(), doc, unit, nullable)
 
 
+def _number(name: str, doc: str, *, nullable: bool = False) -> Column:
+    return Column(name, pa.float64(), doc, nullable=nullable)
+
+
 def _name(name: str, doc: str, *, nullable: bool = False) -> Column:
     return Column(name, _STRING, doc, nullable=nullable)
 
@@ -486,6 +490,55 @@ MACHINE = TableSpec(
     ("start_ps",),
 )
 
+TRIALS = TableSpec(
+    "trials",
+    "setting of a loader that was tried while the job ran",
+    (
+        _name("loader", "name of the loader"),
+        _id("trial", "number of the trial, counted from 0 for each loader of a recording"),
+        _ps("start_ps", "when it began"),
+        _ps("dur_ps", "how long it lasted"),
+        _id("first_step", "first step of the trial"),
+        _id("last_step", "last step of the trial"),
+        _text("knobs", "the setting, as JSON"),
+        _number("predicted_gain", "what it should win, said before: ratio of steady steps a second, minus 1"),
+        _number("gain", "what its pairs of blocks have shown, null where none ended", nullable=True),
+        _number("gain_low", "lower end of the interval, which holds at every look", nullable=True),
+        _number("gain_high", "its upper end, null where nothing bounds it", nullable=True),
+        _count("pairs", "pairs of blocks, one of each setting", "pairs"),
+        Column("accepted", pa.bool_(), "whether it was taken up"),
+        _text("reason", "why it ended"),
+        _ps("spent_ps", "by how much longer its steps took than before it, 0 where it won"),
+    ),
+    ("start_ps",),
+)
+
+TUNINGS = TableSpec(
+    "tunings",
+    "state of the tuning of a loader, whenever it has changed",
+    (
+        _name("loader", "name of the loader"),
+        _ps("start_ps", "from when"),
+        _id("step", "next step of the loop"),
+        _name("kind", "kind of loader"),
+        _name("verdict", "tuned, nothing to tune, undecided"),
+        _text("reason", "why, in one sentence"),
+        _text("as_written", "the setting without tuning, as JSON"),
+        _text("chosen", "the setting in force, as JSON"),
+        _number("gain", "what all accepted trials won: ratio of steady steps a second, minus 1", nullable=True),
+        _number("gain_low", "lower end of the interval", nullable=True),
+        _number("gain_high", "its upper end, null where nothing bounds it", nullable=True),
+        _ps("spent_ps", "time that trials cost so far"),
+        _ps("won_ps", "time that accepted settings have won so far"),
+        Column("steps_per_s", pa.float64(), "steady steps of the setting in force", "steps/s", True),
+        Column("ceiling_steps_per_s", pa.float64(), "steps if the loop never waited for a batch", "steps/s", True),
+        Column("wait_ratio", pa.float64(), "share of the time in which the loop waited for a batch", "ratio", True),
+        _name("limited_by", "input, loop or cpu", nullable=True),
+        _text("machine", "processor, cores and memory"),
+    ),
+    ("start_ps",),
+)
+
 GAPS = TableSpec(
     "gaps",
     "stretch of time or steps not observed",
@@ -524,6 +577,8 @@ TABLES: Mapping[str, TableSpec] = {
         SCALARS,
         COUNTERS,
         MACHINE,
+        TRIALS,
+        TUNINGS,
         GAPS,
     )
 }

@@ -5,6 +5,7 @@ PS_PER_NS = 10**3  # ps
 PS_PER_US = 10**6  # ps
 PS_PER_MS = 10**9  # ps
 PS_PER_S = 10**12  # ps
+NS_PER_S = 10**9  # ns
 
 _TIME_UNITS = (
     (86_400 * PS_PER_S, 86_400 * PS_PER_S, "d"),

@@ -332,6 +332,11 @@ class Recorder:
         self._parts.inbox.scalars.add(self._steps.step if self._steps.is_open else None, scalars)
 
     @guarded
+    def keep(self, table: str, row: Mapping[str, object], at_ns: int) -> None:
+        """A row that another part of Phasepoint makes. May be called on any thread."""
+        self._parts.inbox.rows.append((table, {**row, "start_ps": self._parts.epoch.to_ps(at_ns)}))
+
+    @guarded
     def on_compile(
         self, dur_ns: int, is_new_program: bool, describe: Callable[[], CompiledProgram] | None = None
     ) -> None:

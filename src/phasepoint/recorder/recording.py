@@ -4,7 +4,7 @@ import atexit
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from os import PathLike
@@ -233,6 +233,7 @@ class Recording:
 
     def __enter__(self) -> "Recording":
         self._unused.detach()
+        _CURRENT[:] = [self]
         request = self._options.request
         if os.environ.get(OFF_VARIABLE, "") in {"", "0"}:
             made = assemble(self._options, self._clock, self._session, self._guard, self._stack)
@@ -257,6 +258,7 @@ class Recording:
         if os.getpid() != self._pid or self._has_left:
             return  # a forked child that leaves its parent's block; or it was stopped inside
         self._has_left = True
+        _CURRENT[:] = [other for other in _CURRENT if other is not self]
         self._end("ok" if kind is None or ends_well(error) else "failed")
         if self._replaying is not None:
             self._replaying.left(error)
@@ -359,6 +361,21 @@ class Recording:
         if self._recorder is not None:
             self._recorder.log(scalars)
 
+    def keep(self, table: str, row: Mapping[str, object], *, at_ns: int) -> None:
+        """Keep a row of another part of Phasepoint: of `trials` or `tunings`.
+
+        Args:
+            table: its table.
+            row: its columns but for the time.
+            at_ns: when, on `time.perf_counter_ns`; it becomes `start_ps`.
+        """
+        if self._recorder is not None:
+            self._recorder.keep(table, row, at_ns)
+
+    def next_step(self) -> int:
+        """Number of the step in progress, or of the next one where none is; 0 where nothing is recorded."""
+        return 0 if self._recorder is None else self._recorder.next_step
+
     def note(self, name: str, text: str) -> None:
         """Keep something to be known about the session; it is written when the recording ends."""
         if self._background is not None:
@@ -402,6 +419,15 @@ class LaterRecording(Recording):
     def mark_step(self) -> None:
         """End the process: there is no loop to end."""
         raise SystemExit(0)
+
+
+_CURRENT: list[Recording] = []
+"""The recording in progress, of the last `record` that was entered; none or one."""
+
+
+def current_recording() -> Recording | None:
+    """The recording in progress in this process; None where there is none, or not yet."""
+    return _CURRENT[0] if _CURRENT else None
 
 
 _STARTED: list[Recording] = []

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from phasepoint.stack.diff.result import RunDiff
     from phasepoint.stack.shard.shard import StackTable
     from phasepoint.summary.types import RunSummary
+    from phasepoint.tune.outcome import TuneOutcome
 
 DOCUMENT_VERSION = 1
 """Layout of every document whose content does not carry a version of its own."""
@@ -158,6 +159,31 @@ def diff_document(diff: "RunDiff") -> dict[str, Any]:
         **table_document(arrow_table(diff.table(), COLUMNS)),
         "notes": diff.notes,
         "unrelated": diff.unrelated,
+    }
+
+
+def tune_document(outcomes: "Sequence[TuneOutcome]") -> dict[str, Any]:
+    """The fields of `phasepoint tune --json`: those of the loader with the most trials, and `loaders` with all."""
+    loaders = [_tune_fields(outcome) for outcome in outcomes]
+    return {**loaders[0], "loaders": loaders}
+
+
+def _tune_fields(outcome: "TuneOutcome") -> dict[str, Any]:
+    trials = (
+        "knobs",
+        "predicted_gain",
+        "gain",
+        "low",
+        "high",
+        "accepted",
+        "reason",
+        "first_step",
+        "last_step",
+        "pairs",
+    )
+    return {
+        **{field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome) if field.name != "trials"},
+        "trials": [{name: getattr(trial, name) for name in (*trials, "spent_s")} for trial in outcome.trials],
     }
 
 

@@ -1,0 +1,226 @@
+"""Any other iterable: its batches made ahead on a thread, one after the other, in the order that it gives.
+
+There is one iterator, and it goes on whichever setting is in force: the knob says how many batches may wait, and 0
+makes each where it is asked for, as without tuning. What runs on the thread is the iterable's own code, so only what
+draws nothing from the global generators of random numbers keeps the job's results; that is watched.
+
+Knobs of the user's own that can be turned while the iterator runs (`Knob(…, apply=pool.resize)`) are turned between two
+batches.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
+from phasepoint.tune.pipeline import Width
+from phasepoint.tune.source import BatchTime, Feed, Positions, random_fingerprint
+
+PREFETCH = "prefetch"
+"""The knob's name."""
+
+AHEAD = (0, 1, 2, 4, 8)
+"""Batches that may wait: each more helps only where their times scatter."""
+
+WATCHED_BATCHES = 16
+"""At the begin of an epoch: whether making them draws random numbers. 0.1 ms each."""
+
+
+class Stream:
+    """A factory of iterables.
+
+    Args:
+        make_loader: the user's factory; called once, for `written`.
+        written: what it gives.
+        accepted: names that the factory takes; not used.
+        cpus: cores that the job may use; not used.
+        declared: knobs of the user's own.
+        reseed: not used: one iterator makes all batches.
+    """
+
+    kind = "iterable"
+    can_repeat = False
+    worker_bytes: int | None = None
+
+    def __init__(
+        self,
+        make_loader: Callable[..., Any],
+        written: Any,
+        *,
+        accepted: frozenset[str] | None = None,
+        cpus: int,
+        declared: Sequence[Knob] = (),
+        reseed: int | None = None,
+    ) -> None:
+        del make_loader, accepted, cpus, reseed
+        self._written = written
+        self._declared = tuple(knob for knob in declared if knob.apply is not None)
+        self._draws = False
+        self.as_written: Setting = {PREFETCH: 0} | {knob.name: knob.values[0] for knob in self._declared}
+
+    @staticmethod
+    def takes(loader: Any) -> bool:
+        """Everything that can be iterated."""
+        return hasattr(loader, "__iter__") or hasattr(loader, "__getitem__")
+
+    @property
+    def knobs(self) -> Sequence[Knob]:
+        """How far ahead, and the user's own."""
+        effect = Effect.RANDOM_NUMBERS if self._draws else Effect.NOTHING
+        return (Knob(PREFETCH, AHEAD, effect, Turn.LIVE), *self._declared)
+
+    def length(self) -> int | None:
+        """Batches of an epoch, where the iterable says."""
+        try:
+            return len(self._written)
+        except TypeError:
+            return None
+
+    def width(self, setting: Setting) -> Width:
+        """One thread, where any batch may wait."""
+        ahead = int(setting.get(PREFETCH, 0))
+        return Width(1 if ahead else 0, ahead)
+
+    def begin_epoch(self) -> "OneIterator":
+        """The iterable is asked for its iterator."""
+        return OneIterator(iter(self._written), self._note_draws)
+
+    def open(
+        self, order: "OneIterator", setting: Setting, positions: Positions, *, start: int, begins_epoch: bool = False
+    ) -> Feed:
+        """A view of the one iterator."""
+        del positions, start, begins_epoch
+        order.views += 1
+        return StreamFeed(order, setting, self._declared)
+
+    def _note_draws(self) -> None:
+        self._draws = True
+
+
+class OneIterator:
+    """An iterator whose items can be made ahead on a thread; how many may wait can be changed at any time.
+
+    Args:
+        iterator: the user's.
+        note_draws: called where making an item drew random numbers.
+    """
+
+    def __init__(self, iterator: Iterator[Any], note_draws: Callable[[], None]) -> None:
+        self.views = 0
+        self.last_time: BatchTime | None = None
+        self._iterator, self._note_draws = iterator, note_draws
+        self._watched = 0
+        self._made: deque[tuple[Any, BaseException | None, BatchTime]] = deque()
+        self._ahead = 0
+        self._changed = threading.Condition()
+        self._making = threading.Lock()
+        self._has_ended = False
+        self._thread: threading.Thread | None = None
+
+    def turn(self, ahead: int) -> None:
+        """So many items may wait from here on."""
+        if ahead == self._ahead:
+            return
+        with self._changed:
+            self._ahead = ahead
+            self._changed.notify_all()
+        if ahead and self._thread is None and not self._has_ended:
+            self._thread = threading.Thread(target=self._run, name="phasepoint-prefetch", daemon=True)
+            self._thread.start()
+
+    def take(self) -> Any:
+        """The next item. Raises what the iterator raises, in its place."""
+        with self._changed:
+            while self._ahead and not self._made and not self._has_ended:
+                self._changed.wait()
+            made = self._made.popleft() if self._made else None
+            self._changed.notify_all()
+        if made is None:
+            with self._making:  # the thread may still be at its last one
+                if not self._made:
+                    self._made.append(self._make())
+            made = self._made.popleft()
+        item, error, self.last_time = made
+        if error is not None:
+            raise error
+        return item
+
+    def stop(self) -> None:
+        """No more items are made ahead."""
+        with self._changed:
+            self._ahead, self._has_ended = 0, True
+            self._changed.notify_all()
+
+    def _make(self) -> tuple[Any, BaseException | None, BatchTime]:
+        is_watched = self._watched < WATCHED_BATCHES and not self._ahead
+        before = random_fingerprint() if is_watched else ()
+        began_ns, began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        item: Any = None
+        error: BaseException | None = None
+        try:
+            item = next(self._iterator)
+        except BaseException as raised:  # noqa: BLE001 - it is raised where the loop asks for this item
+            error = raised
+        took = BatchTime(time.perf_counter_ns() - began_ns, time.thread_time_ns() - began_cpu_ns)
+        if is_watched:
+            self._watched += 1
+            if random_fingerprint() != before:
+                self._note_draws()
+        return item, error, took
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._has_ended and len(self._made) >= self._ahead:
+                    self._changed.wait()
+                if self._has_ended:
+                    return
+            with self._making:
+                if self._ahead <= len(self._made):
+                    continue
+                made = self._make()
+                with self._changed:
+                    self._made.append(made)
+                    self._has_ended = self._has_ended or made[1] is not None
+                    self._changed.notify_all()
+
+
+class StreamFeed:
+    """One setting's view of it."""
+
+    def __init__(self, one: OneIterator, setting: Setting, own: Sequence[Knob]) -> None:
+        self._one, self._setting, self._own = one, setting, own
+        self._is_closed = False
+
+    def take(self, position: int) -> Any:
+        """The next item, with this setting in force."""
+        del position
+        for knob in self._own:
+            if knob.apply is not None and _IN_FORCE.get(knob.name) != self._setting[knob.name]:
+                _IN_FORCE[knob.name] = self._setting[knob.name]
+                knob.apply(self._setting[knob.name])
+        self._one.turn(int(self._setting[PREFETCH]))
+        return self._one.take()
+
+    def time_of(self, position: int) -> BatchTime | None:
+        """Of the item that was taken last."""
+        del position
+        return self._one.last_time
+
+    def processes(self) -> Sequence[int]:
+        """None."""
+        return ()
+
+    def close(self) -> None:
+        """The last view that is closed ends the thread."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._one.views -= 1
+            if not self._one.views:
+                self._one.stop()
+
+
+_IN_FORCE: dict[str, Any] = {}
+"""Values of the user's own knobs that were set last."""

@@ -1,0 +1,122 @@
+"""Who makes which batch during a trial, and what each block of batches took.
+
+Two settings take turns over one order of batches: a block of the old one and a block of the new one make a pair, in an
+order drawn by chance. The first batches of a block are not counted: they were made while the other setting ran.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Side = Literal["old", "new"]
+
+
+@dataclass
+class BlockPlan:
+    """Positions of an order, each made by one side; times of the blocks that were run.
+
+    Positions before `first` belong to the old setting, those from `last` on to the side that `end` names.
+
+    Args:
+        first: position of the first block.
+        block: positions in one.
+        skipped: positions at a block's begin that are not counted, below `block`.
+        draw: gives 0 or 1 by chance: which side begins a pair.
+
+    Example:
+        >>> plan = BlockPlan(first=2, block=3, skipped=1, draw=lambda: 0)
+        >>> [plan.side_of(position) for position in range(9)]
+        ['old', 'old', 'old', 'old', 'old', 'new', 'new', 'new', 'old']
+        >>> plan.next_of("new", 0), plan.next_of("old", 5)
+        (5, 8)
+    """
+
+    first: int
+    block: int
+    skipped: int
+    draw: Callable[[], int]
+    _sides: list[Side] = field(default_factory=list)
+    _end: tuple[int, Side] | None = None
+    _began_ns: int | None = None
+    _times_ns: dict[int, int] = field(default_factory=dict)
+
+    def side_of(self, position: int) -> Side:
+        """Which setting makes the batch at a position."""
+        if self._end is not None and position >= self._end[0]:
+            return self._end[1]
+        number = self.number_of(position)
+        if number < 0:
+            return "old"
+        while number >= len(self._sides):
+            pair: tuple[Side, Side] = ("old", "new")
+            self._sides.extend(pair if not self.draw() else pair[::-1])
+        return self._sides[number]
+
+    def number_of(self, position: int) -> int:
+        """Number of the block that a position lies in; below 0 before the first."""
+        return (position - self.first) // self.block
+
+    def next_of(self, side: Side, position: int) -> int | None:
+        """The first position from this one on that a side makes; None where it makes no more."""
+        while self.side_of(position) != side:
+            if self._end is not None and position >= self._end[0]:
+                return None
+            number = self.number_of(position)
+            after = self.first if number < 0 else self.first + (number + 1) * self.block
+            position = after if self._end is None else min(after, self._end[0])
+        return position
+
+    def end(self, position: int, winner: Side, *, at_once: bool) -> int:
+        """Give everything from here on to one side. If the next block is the loser's, that one is still made by it.
+
+        Args:
+            position: the next one to be taken.
+            winner: who goes on.
+            at_once: the winner has begun nothing beyond this position, and takes the next block over as well.
+
+        Returns:
+            The position from which on the winner makes all.
+        """
+        last = position
+        if not at_once and self.side_of(position) != winner:
+            last = max(self.first, self.first + (self.number_of(position) + 1) * self.block)
+        self._end = last, winner
+        return last
+
+    def note(self, position: int, asked_ns: int) -> float | None:
+        """The batch at a position is about to be asked for. Gives a pair's log ratio where one has just ended.
+
+        Args:
+            position: of the batch.
+            asked_ns: when, on any clock.
+
+        Returns:
+            Log of the old setting's time over the new one's; None where no pair ended here.
+        """
+        self.side_of(position)
+        number = self.number_of(position)
+        offset = (position - self.first) - number * self.block
+        ended: float | None = None
+        if offset == 0 and self._began_ns is not None:
+            self._times_ns[number - 1] = max(asked_ns - self._began_ns, 1)
+            self._began_ns = None
+            if number % 2 == 0:
+                ended = self._log_ratio(number - 2)
+        if number >= 0 and offset == self.skipped:
+            self._began_ns = asked_ns
+        return ended
+
+    def forget_block(self) -> None:
+        """The block in progress does not count: the epoch ended, or something else came between."""
+        self._began_ns = None
+
+    def _log_ratio(self, first: int) -> float | None:
+        """Of the pair whose first block has this number; None where one of the two does not count."""
+        times = {self._sides[number]: self._times_ns.pop(number, None) for number in (first, first + 1)}
+        old, new = times["old"], times["new"]
+        return None if old is None or new is None else math.log(old / new)
+
+    def counted_steps_per_s(self, time_ns: int) -> float:
+        """Speed of a block from its counted time."""
+        return 1e9 * (self.block - self.skipped) / time_ns

@@ -1,0 +1,112 @@
+"""The last steps of the loop: waits, bodies, what batches took, and the CPU time of the process meanwhile."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import stdev
+
+from phasepoint.core.units import NS_PER_S
+from phasepoint.tune.certificate import PRIOR_SPREAD
+from phasepoint.tune.pipeline import KEPT_TIMES, PipelineTimes
+from phasepoint.tune.source import BatchTime
+
+_USUAL_RECEIVE_NS = 300_000
+"""Taking a batch of a few arrays over from another process, before it was measured: 0.1 to 0.5 ms (2 cores)."""
+
+
+_LEAST_SPREAD, _MOST_SPREAD = 0.02, 0.5  # steps that seem not to scatter at all, and those beyond telling
+
+
+def _times() -> deque[int]:
+    return deque(maxlen=KEPT_TIMES)
+
+
+@dataclass
+class LoopTimes:
+    """Times since the setting in force was taken up, the last `KEPT_TIMES` of each kind."""
+
+    now_ns: Callable[[], int] = time.perf_counter_ns
+    cpu_ns: Callable[[], int] = time.process_time_ns
+    waits_ns: deque[int] = field(default_factory=_times)
+    bodies_ns: deque[int] = field(default_factory=_times)
+    batches: deque[BatchTime] = field(default_factory=lambda: deque(maxlen=KEPT_TIMES))
+    steps: int = 0
+    receive_ns: float = _USUAL_RECEIVE_NS
+    _began_ns: int = 0
+    _began_cpu_ns: int = 0
+    _got_ns: int | None = None
+
+    def restart(self) -> None:
+        """A setting was taken up, or what was measured holds no more; the times of batches stay what they are."""
+        self.waits_ns.clear()
+        self.bodies_ns.clear()
+        self.steps = 0
+        self._got_ns = None
+
+    def asked(self, asked_ns: int) -> None:
+        """The loop asks for a batch: the body of the step before is over."""
+        if self._got_ns is not None:
+            self.bodies_ns.append(asked_ns - self._got_ns)
+        if not self.steps:
+            self._began_ns, self._began_cpu_ns = asked_ns, self.cpu_ns()
+        self.steps += 1
+
+    def got(self, asked_ns: int, got_ns: int, batch: BatchTime | None) -> None:
+        """It has its batch."""
+        self.waits_ns.append(got_ns - asked_ns)
+        self._got_ns = got_ns
+        if batch is not None:
+            self.batches.append(batch)
+
+    def pause(self) -> None:
+        """The loop ended: what comes before the next one's first batch is no step."""
+        self._got_ns = None
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Since the first step that is counted."""
+        return self.now_ns() - self._began_ns if self.steps else 0
+
+    @property
+    def step_ns(self) -> float:
+        """Mean time of a step."""
+        return (sum(self.waits_ns) + sum(self.bodies_ns)) / max(len(self.bodies_ns), 1)
+
+    def spread(self, counted: int) -> float:
+        """Of the log ratio of two blocks of so many steps, as far as the last steps tell."""
+        steps_ns = [wait + body for wait, body in zip(self.waits_ns, self.bodies_ns, strict=False)]
+        if len(steps_ns) < 2:
+            return PRIOR_SPREAD
+        scatter = stdev(steps_ns) / (sum(steps_ns) / len(steps_ns))
+        return min(max(scatter * math.sqrt(2 / counted), _LEAST_SPREAD), _MOST_SPREAD)
+
+    @property
+    def wait_ratio(self) -> float:
+        """Share of the time in which the loop waited for a batch."""
+        waits_ns, bodies_ns = sum(self.waits_ns), sum(self.bodies_ns)
+        return waits_ns / max(waits_ns + bodies_ns, 1)
+
+    def pipeline(self, *, cpus: float, in_loop: bool) -> PipelineTimes | None:
+        """What the model needs; None where no batch was timed.
+
+        Args:
+            cpus: cores that the job may use.
+            in_loop: whether the loop's own thread made the batches, so that their CPU time is the process' too.
+        """
+        if not self.batches or not self.bodies_ns:
+            return None
+        batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
+        process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
+        return PipelineTimes(
+            body_ns=list(self.bodies_ns),
+            body_cpu_ns=max(process_ns - (batch_cpu_ns if in_loop else 0.0), 0.0),
+            batch_ns=[batch.wall_ns for batch in self.batches],
+            batch_cpu_ns=batch_cpu_ns,
+            receive_ns=self.receive_ns,
+            cpus=cpus,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps, {NS_PER_S / max(self.step_ns, 1):.1f} a second, {self.wait_ratio:.1%} waiting"

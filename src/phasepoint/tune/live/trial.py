@@ -1,0 +1,130 @@
+"""One trial in progress: a feed of the new setting beside the old one's, and what their blocks have shown."""
+
+import math
+from dataclasses import dataclass, field
+
+from phasepoint.core.units import NS_PER_S
+from phasepoint.tune.blocks import BlockPlan, Side
+from phasepoint.tune.certificate import Certificate
+from phasepoint.tune.choose import Proposal
+from phasepoint.tune.pipeline import Width
+from phasepoint.tune.source import Feed, Positions
+
+WITNESSES = 3
+"""Batches that both settings make, to see that they are the same bit for bit."""
+
+LEAST_COUNTED, MOST_COUNTED, COUNTED_S = 8, 64, 0.3
+"""Steps of a block that are counted: so many as last 0.3 s, within these bounds. What the certificate needs is pairs,
+not long blocks; but beside a scheduler's tick a block must be long."""
+
+READY_S = 0.3
+"""From starting workers to their first block: forked ones are there within 0.1 s (2 cores)."""
+
+MOST_PAIRS = 200
+"""Then a gain of a tenth is seen through blocks that scatter by a fifth (simulated: 19 of 20 trials)."""
+
+FUTILE_GAIN = 0.01
+"""A trial ends where it is certain that less than this is won."""
+
+CLEARLY_SLOWER = (0.25, 0.1, 0.05)
+"""After so many pairs in each of which the new setting was slower by more: no reason to go on. Ending a trial early
+without taking anything up leaves the certificate valid."""
+
+
+@dataclass
+class Role:
+    """Which positions a feed makes; asked while it runs, on any thread."""
+
+    side: Side = "old"
+    plan: BlockPlan | None = None
+    witnesses: range = range(0)
+    least: int = 0
+
+    def next(self, position: int) -> int | None:
+        """The first position from this one on that the feed makes; from `least` on, where a trial has ended there."""
+        position = max(position, self.least)
+        if self.plan is None:
+            return position
+        if self.side == "new" and position < self.plan.first:
+            return position if position in self.witnesses else self.plan.next_of("new", self.plan.first)
+        return self.plan.next_of(self.side, position)
+
+    @property
+    def positions(self) -> Positions:
+        """As feeds take it."""
+        return self.next
+
+
+@dataclass
+class LoaderTrial:
+    """A proposal that is being tried; where an epoch ends in the middle of it, it goes on in the next.
+
+    Attributes:
+        number: of the trial, from 0.
+        proposal: what is tried.
+        first_step: of the loop.
+        began_ns: when.
+        base_step_ns: a step's mean time before.
+        batch_ns: mean time of making a batch before.
+        certificate: what the pairs have shown.
+        last: position from which on the winner makes all; None while the trial runs.
+        spent_ns: by how much longer its steps took than before, so far; below 0 where it won.
+    """
+
+    number: int
+    proposal: Proposal
+    first_step: int
+    began_ns: int
+    base_step_ns: float
+    batch_ns: float
+    certificate: Certificate = field(default_factory=Certificate)
+    digests: dict[int, bytes] = field(default_factory=dict)
+    is_witnessed: bool = False
+    last: int | None = None
+    winner: Side = "old"
+    reason: str = ""
+    steps: int = 0
+    spent_ns: float = 0.0
+
+    def enter(self, plan: BlockPlan, role: Role, feed: Feed, entered_ns: int) -> None:
+        """It begins, or goes on: who makes which batch of this epoch, and the new setting's feed."""
+        self.plan, self.role, self.feed = plan, role, feed
+        self.digests, self.is_witnessed, self.steps = {}, False, 0
+        self.entered_ns = entered_ns
+
+    def leave(self, left_ns: int, reason: str) -> None:
+        """It ends, or waits for the next epoch."""
+        self.spent_ns += left_ns - self.entered_ns - self.steps * self.base_step_ns
+        self.reason, self.entered_ns, self.steps = reason, left_ns, 0
+
+    def verdict(self) -> tuple[Side, str] | None:
+        """Who has won, and why; None while that is open."""
+        certificate, ratios = self.certificate, self.certificate.log_ratios
+        if certificate.is_better:
+            return "new", "faster beyond doubt"
+        if certificate.is_below(FUTILE_GAIN):
+            return "old", f"less than {FUTILE_GAIN:.0%} to win, beyond doubt"
+        for count, least in enumerate(CLEARLY_SLOWER, 1):
+            if len(ratios) >= count and all(ratio < -math.log1p(least) for ratio in ratios):
+                return "old", f"slower by more than {least:.0%} in each of {len(ratios)} pairs of blocks"
+        if len(ratios) >= MOST_PAIRS:
+            return "old", f"no difference beyond doubt in {len(ratios)} pairs of blocks"
+        return None
+
+
+def lay_out(position: int, old: Width, new: Width, *, step_ns: float, batch_ns: float) -> tuple[int, int, int]:
+    """First position of a trial, positions of a block, and how many of those are not counted.
+
+    Args:
+        position: the next to be taken.
+        old: pipeline of the setting in force; it has begun `ahead` batches from `position` on.
+        new: of the one to be tried.
+        step_ns: mean time of a step.
+        batch_ns: of making a batch.
+    """
+    step_ns = max(step_ns, 1.0)
+    lead = max(old.ahead, WITNESSES, math.ceil(READY_S * NS_PER_S / step_ns)) + 1
+    refill = max((side.ahead / side.workers for side in (old, new) if side.workers), default=0.0) * batch_ns / step_ns
+    skipped = max(old.ahead, new.ahead, min(math.ceil(refill), 4 * max(old.ahead, new.ahead))) + 2
+    counted = min(max(math.ceil(COUNTED_S * NS_PER_S / step_ns), LEAST_COUNTED), MOST_COUNTED)
+    return position + lead, skipped + counted, skipped

@@ -1,0 +1,514 @@
+"""The tuner in the job: it watches the loop, tries on the job's own batches what should be faster, keeps what is.
+
+Between two steps it may do one thing: judge what the last steps were limited by, begin a trial, take a finished pair of
+blocks in, or end the trial. Whatever goes wrong in that leaves the loop with the loader that it has.
+"""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from phasepoint.core.units import NS_PER_S
+from phasepoint.tune.blocks import BlockPlan
+from phasepoint.tune.certificate import Certificate
+from phasepoint.tune.choose import Proposal, list_settings, propose
+from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
+from phasepoint.tune.knobs import FREE, Effect, Setting, Turn, allowed_knobs, describe_setting
+from phasepoint.tune.live.loop_times import LoopTimes
+from phasepoint.tune.live.memory_watch import MemoryWatch
+from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, lay_out
+from phasepoint.tune.live.witness import batch_digest
+from phasepoint.tune.pipeline import PipelineTimes, forecast
+from phasepoint.tune.source import Feed, LoaderSource, random_numbers_kept
+
+WARM_STEPS = 5
+"""Steps after a change that tell nothing: caches, queues that fill."""
+
+OBSERVED_STEPS, OBSERVED_S = 16, 1.0
+"""What is looked at before a judgement: both at least."""
+
+LEAST_WAIT = 0.02
+"""A choice: a loop that waits for less of its time has nothing to win from its loader."""
+
+LOOK_STEPS = 32
+"""Steps between two looks at a loop in which there was nothing to tune, or not any more."""
+
+CHANGED_WAIT = 0.05
+"""Share of the time by which the wait must have grown since the last judgement, so that the search is opened again."""
+
+MOST_TRIALS = 6
+"""Of one search."""
+
+FUTILE_TRIALS = 2
+"""Refused one after the other: then the model knows no better, and the search ends."""
+
+PRIOR_WORKER_BYTES = 150 * 10**6
+"""Memory that a worker takes before one was seen: forked, with what reference counts copy (60 to 120 MB, PyTorch)."""
+
+
+_NOT_THE_SAME = (
+    "other settings do not make the same batches: making them draws random numbers, or their order is another "
+    f"(allow=['{Effect.RANDOM_NUMBERS}'] gives each batch random numbers of its own)"
+)
+
+
+@dataclass
+class LoaderPass:
+    """One pass over the loader."""
+
+    feed: Feed
+    role: Role
+    setting: Setting
+    order: Any
+    position: int = 0
+    is_latest: bool = True
+    is_beside: bool = False
+
+
+@dataclass
+class Tuner:
+    """Tunes one loader.
+
+    Args:
+        source: makes its feeds.
+        allow: what may change beside speed.
+        cpus: cores that the job may use.
+        watch: the limit on memory.
+        journal: where trials and states go.
+        start: setting of the first epoch; the factory's own where None.
+        seed: of the order of blocks.
+        is_on: whether anything is tried at all.
+    """
+
+    source: LoaderSource
+    allow: Sequence[str]
+    cpus: float
+    watch: MemoryWatch
+    journal: RunJournal
+    start: Setting | None = None
+    first: Setting | None = None
+    seed: int = 0
+    is_on: bool = True
+    now_ns: Callable[[], int] = time.perf_counter_ns
+    _trial: LoaderTrial | None = None
+    _tried: list[Setting] = field(default_factory=list)
+    _corrections: dict[int, float] = field(default_factory=dict)
+    _trials: int = 0
+    _in_search: int = 0
+    _refused: int = 0
+    _is_resting: bool = False
+    _rest_wait: float = 0.0
+    _steps: int = 0
+    _worker_bytes: int | None = None
+    _suspended: LoaderTrial | None = None
+
+    def __post_init__(self) -> None:
+        self.setting: Setting = dict(self.start or self.source.as_written)
+        self.times = LoopTimes(self.now_ns)
+        self.state = TuneState(
+            as_written=dict(self.source.as_written), chosen=dict(self.setting), kind=self.source.kind
+        )
+        self._random = random.Random(self.seed)
+        self._epoch: LoaderPass | None = None
+        self._base_bytes = 0
+        self._won_per_step_ns = 0.0
+
+    # ---- the loop ----
+
+    def begin_epoch(self) -> LoaderPass:
+        """A pass over the loader begins."""
+        if self._epoch is not None:
+            self.end_epoch(self._epoch)
+        order, role = self.source.begin_epoch(), Role()
+        feed = self._open_first(order, role)
+        self._epoch = LoaderPass(feed, role, self.setting, order)
+        self.times.pause()
+        return self._epoch
+
+    def _open_first(self, order: Any, role: Role) -> Feed:
+        try:
+            return self.source.open(order, self.setting, role.positions, start=0, begins_epoch=True)
+        except Exception as error:
+            if self.setting == self.source.as_written:
+                raise
+            self._fall_back(f"{describe_setting(self.setting)} could not be begun: {_words(error)}")
+            return self.source.open(order, self.setting, role.positions, start=0, begins_epoch=True)
+
+    def take(self, epoch: LoaderPass) -> Any:
+        """The next batch of an epoch. Raises StopIteration at its end, and what the loader raises."""
+        if not epoch.is_latest:
+            return self._take_beside(epoch)
+        asked_ns = self.now_ns()
+        self._guarded(self._before, epoch, asked_ns)
+        feed, batch = self._take(epoch)
+        got_ns = self.now_ns()
+        self._guarded(self._after, epoch, feed, batch, asked_ns, got_ns)
+        epoch.position += 1
+        self._steps += 1
+        return batch
+
+    def end_epoch(self, epoch: LoaderPass) -> None:
+        """The pass is over, or was left."""
+        if not epoch.is_latest:
+            return
+        epoch.is_latest = False
+        if self._trial is not None:
+            self._suspend_trial(epoch)
+        self._tell()
+        self.times.pause()
+        epoch.feed.close()
+        self._epoch = None
+
+    def _take_beside(self, epoch: LoaderPass) -> Any:
+        """Of a pass that another one has begun beside: it goes on by itself, where it stood."""
+        if not epoch.is_beside:
+            epoch.is_beside = True
+            self._reopen(epoch)
+        batch = epoch.feed.take(epoch.position)
+        epoch.position += 1
+        return batch
+
+    def _take(self, epoch: LoaderPass) -> tuple[Feed, Any]:
+        trial = self._trial
+        if trial is not None and trial.plan.side_of(epoch.position) == "new":
+            try:
+                return trial.feed, trial.feed.take(epoch.position)
+            except StopIteration:
+                if epoch.position >= (self.source.length() or 0):
+                    raise
+                self._drop_trial(epoch, "it gave fewer batches than the epoch has")
+            except Exception as error:  # noqa: BLE001 - whatever a worker dies of; the old setting makes the batch
+                self._drop_trial(epoch, f"a batch could not be made: {_words(error)}")
+        try:
+            return epoch.feed, epoch.feed.take(epoch.position)
+        except StopIteration:
+            raise
+        except Exception as error:
+            if epoch.setting == self.source.as_written:
+                epoch.position += 1
+                raise
+            self._fall_back(f"{describe_setting(epoch.setting)} failed: {_words(error)}")
+            self._reopen(epoch)
+            return epoch.feed, epoch.feed.take(epoch.position)
+
+    # ---- what the tuner does between two steps ----
+
+    def _guarded(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Our own mistakes end the tuning and not the job."""
+        if not self.is_on and self._trial is None:
+            return
+        try:
+            act(*arguments)
+        except Exception as error:  # noqa: BLE001 - as it says
+            self.is_on = False
+            if self._trial is not None and self._epoch is not None:
+                self._drop_trial(self._epoch, f"the tuner failed: {_words(error)}")
+            self.state.settle(TuneVerdict.UNDECIDED, f"the tuner failed and was switched off: {_words(error)}")
+
+    def _before(self, epoch: LoaderPass, asked_ns: int) -> None:
+        trial = self._trial
+        if trial is None:
+            self.times.asked(asked_ns)
+            self._judge(epoch)
+            return
+        if self.watch.is_full:
+            self._drop_trial(epoch, f"memory came near the limit of {self.watch.limit_bytes:,} bytes")
+            return
+        if trial.last is not None:
+            if epoch.position >= trial.last:
+                self._finish_trial(epoch)
+            return
+        if self.source.can_repeat and not trial.is_witnessed and epoch.position >= trial.plan.first:
+            trial.is_witnessed = True
+            if not self._is_same(trial):
+                self._drop_trial(epoch, _NOT_THE_SAME)
+                self._refused = MOST_TRIALS
+                return
+        ratio = trial.plan.note(epoch.position, asked_ns)
+        if ratio is None:
+            return
+        trial.certificate.add(ratio)
+        decided = trial.verdict()
+        if decided is not None:
+            self._end_trial(*decided, epoch)
+
+    def _after(self, epoch: LoaderPass, feed: Feed, batch: Any, asked_ns: int, got_ns: int) -> None:
+        trial = self._trial
+        if trial is None:
+            self.times.got(asked_ns, got_ns, feed.time_of(epoch.position))
+            return
+        trial.steps += 1
+        if self.source.can_repeat and epoch.position in trial.role.witnesses:
+            trial.digests[epoch.position] = batch_digest(batch)
+
+    def _judge(self, epoch: LoaderPass) -> None:
+        """Look at the last steps, and begin a trial where something should be faster."""
+        times = self.times
+        if times.steps == WARM_STEPS and not self._is_resting:
+            times.restart()
+            times.steps = WARM_STEPS  # they are not warm-up again
+        if not self.is_on:
+            return
+        if self._suspended is not None:
+            if self._enter_trial(epoch, self._suspended):
+                self._suspended = None
+        elif self._is_resting:
+            self._look_again()
+        elif len(times.bodies_ns) >= OBSERVED_STEPS and times.elapsed_ns >= OBSERVED_S * NS_PER_S:
+            self._search(epoch)
+
+    def _search(self, epoch: LoaderPass) -> None:
+        """Enough was seen of the setting in force: try another one, or rest."""
+        times = self.times
+        width = self.source.width(self.setting)
+        pipeline = times.pipeline(cpus=self.cpus, in_loop=not width.workers)
+        if pipeline is None:
+            self._rest("no batch could be timed")
+            return
+        measured = NS_PER_S / times.step_ns
+        limited_by = forecast(pipeline, width).limited_by
+        self.state.measured(measured, pipeline.ceiling_steps_per_s, limited_by, times.wait_ratio)
+        first, self.first = self.first, None
+        if first is not None and first != self.setting:
+            predicted = forecast(pipeline, self.source.width(first))
+            gain = predicted.steps_per_s / measured - 1
+            self._begin_trial(epoch, Proposal(first, gain, predicted), pipeline)
+            return
+        waiting = f"the loop waits for data {times.wait_ratio:.1%} of the time"
+        if times.wait_ratio < LEAST_WAIT:
+            self._rest(waiting)
+            return
+        best = self._best(pipeline, measured, self.allow)
+        if best is None:
+            self._rest(
+                f"{waiting}, and no setting within the limits should be faster{self._not_allowed(pipeline, measured)}"
+            )
+        elif self._in_search >= MOST_TRIALS or self._refused >= FUTILE_TRIALS:
+            differs = self._refused >= MOST_TRIALS
+            self._rest(f"{waiting}, and {_NOT_THE_SAME if differs else 'the last trials won nothing'}")
+        else:
+            self._begin_trial(epoch, best, pipeline)
+
+    def _not_allowed(self, pipeline: PipelineTimes, measured: float) -> str:
+        """What should be faster and would change more than speed, in words."""
+        best = self._best(pipeline, measured, tuple(Effect))
+        if best is None:
+            return ""
+        turned = [knob for knob in self.source.knobs if best.setting.get(knob.name) != self.setting.get(knob.name)]
+        effects = sorted({knob.effect.value for knob in turned} - FREE)
+        allow = ", ".join(map(repr, effects))
+        return f"; {describe_setting(best.setting)} should win {best.gain:.0%}, where allow=[{allow}] is given"
+
+    def _best(self, pipeline: PipelineTimes, measured: float, allow: Sequence[str]) -> Proposal | None:
+        allowed = allowed_knobs(self.source.knobs, allow)
+        knobs = [knob for knob in allowed if knob.turn in {Turn.LIVE, Turn.REBUILD}]
+        settings = [
+            setting
+            for setting in list_settings(knobs, self.setting)
+            if setting not in self._tried and self._fits(setting)
+        ]
+        proposals = propose(
+            pipeline,
+            self.setting,
+            settings,
+            width=self.source.width,
+            measured_steps_per_s=measured,
+            corrections=self._corrections,
+        )
+        return proposals[0] if proposals else None
+
+    def _fits(self, setting: Setting) -> bool:
+        """Whether the workers of a setting stay within the limits while it is tried."""
+        workers = self.source.width(setting).workers
+        if workers > max(self.cpus, self.source.width(self.source.as_written).workers):
+            return False
+        used = self.watch.last_bytes if self.watch.last_bytes is not None else self.watch.look()
+        return used + workers * (self._worker_bytes or PRIOR_WORKER_BYTES) < self.watch.limit_bytes
+
+    def _look_again(self) -> None:
+        """Whether the bottleneck has moved since the search ended."""
+        times = self.times
+        if times.steps < LOOK_STEPS:
+            return
+        if times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
+            self._is_resting, self._in_search, self._refused = False, 0, 0
+            self._tried.clear()
+            self._corrections.clear()
+        times.restart()
+
+    def _rest(self, reason: str, verdict: TuneVerdict = TuneVerdict.NOTHING) -> None:
+        """The search ends; what was tuned in it stays so."""
+        self._is_resting, self._rest_wait = True, self.times.wait_ratio
+        if self.state.verdict is not TuneVerdict.TUNED:
+            self.state.settle(verdict, reason)
+        self._tell()
+        self.times.restart()
+
+    # ---- trials ----
+
+    def _begin_trial(self, epoch: LoaderPass, proposal: Proposal, pipeline: PipelineTimes) -> None:
+        batch_ns = sum(pipeline.batch_ns) / len(pipeline.batch_ns)
+        certificate = Certificate(self.times.spread(LEAST_COUNTED))
+        began = self._step_number(), self.now_ns()
+        trial = LoaderTrial(self._trials, proposal, *began, self.times.step_ns, batch_ns, certificate)
+        entered = self._enter_trial(epoch, trial)
+        if entered is None:
+            return
+        self._tried.append(proposal.setting)
+        if not entered:
+            self._rest(f"epochs of {self.source.length()} batches are too short for a trial", TuneVerdict.UNDECIDED)
+            return
+        self._trials += 1
+        self._in_search += 1
+
+    def _enter_trial(self, epoch: LoaderPass, trial: LoaderTrial) -> bool | None:
+        """Lay out the blocks of a trial in what is left of an epoch. False: no epoch is long enough; None: this one."""
+        old, new = self.source.width(self.setting), self.source.width(trial.proposal.setting)
+        plan = BlockPlan(
+            *lay_out(epoch.position, old, new, step_ns=trial.base_step_ns, batch_ns=trial.batch_ns),
+            lambda: self._random.getrandbits(1),
+        )
+        length = self.source.length()
+        if length is not None and length - plan.first < 2 * plan.block:
+            return None if length > plan.first - epoch.position + 2 * plan.block else False
+        entered_ns = self.now_ns()
+        self._base_bytes = self.watch.look()
+        self.source.worker_bytes = max(self.watch.limit_bytes - self._base_bytes, 0) // max(new.workers, 1)
+        role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
+        feed = self.source.open(epoch.order, trial.proposal.setting, role.positions, start=epoch.position)
+        epoch.role.side, epoch.role.plan = "old", plan
+        trial.enter(plan, role, feed, entered_ns)
+        self._trial = trial
+        self.watch.start(closely=True)
+        return True
+
+    def _suspend_trial(self, epoch: LoaderPass) -> None:
+        """The epoch ends in the middle of a trial: it goes on in the next one, with what its pairs have shown."""
+        trial = self._trial
+        assert trial is not None
+        if trial.last is not None:
+            self._finish_trial(epoch)
+            return
+        self._trial, self._suspended = None, trial
+        trial.leave(self.now_ns(), "the job or the epoch ended before it was decided")
+        self.journal.end_trial(self._end_of(trial, accepted=False))
+        trial.feed.close()
+        epoch.role.plan = None
+        self.watch.start(closely=False)
+        self.times.restart()
+
+    def _is_same(self, trial: LoaderTrial) -> bool:
+        """Whether the new setting makes the batches that the old one has made."""
+        in_loop = not self.source.width(trial.proposal.setting).workers
+        with random_numbers_kept() if in_loop else nullcontext():
+            digests = {position: batch_digest(trial.feed.take(position)) for position in trial.role.witnesses}
+        return digests == trial.digests
+
+    def _end_trial(self, winner: str, reason: str, epoch: LoaderPass) -> None:
+        """The trial is decided; the loser may have one block to finish."""
+        trial = self._trial
+        assert trial is not None
+        trial.winner, trial.reason = ("new" if winner == "new" else "old"), reason
+        workers = self.source.width(trial.proposal.setting).workers
+        if workers and self.watch.most_bytes > self._base_bytes:
+            grown = max(self.watch.look() - self._base_bytes, 0) // workers
+            self._worker_bytes = max(self._worker_bytes or 0, grown)
+        if not epoch.is_latest:
+            trial.last = epoch.position
+            self._finish_trial(epoch)
+            return
+        goes_on = trial.proposal.setting if trial.winner == "new" else self.setting
+        trial.last = trial.plan.end(epoch.position, trial.winner, at_once=not self.source.width(goes_on).ahead)
+        if epoch.position >= trial.last:
+            self._finish_trial(epoch)
+
+    def _finish_trial(self, epoch: LoaderPass) -> None:
+        """One feed goes on alone."""
+        trial = self._trial
+        assert trial is not None
+        self._trial = None
+        self._account(trial, accepted=trial.winner == "new")
+        if trial.winner == "new":
+            epoch.feed.close()
+            epoch.feed, epoch.role, epoch.setting = trial.feed, trial.role, trial.proposal.setting
+            self.setting = trial.proposal.setting
+        else:
+            trial.feed.close()
+        epoch.role.plan, epoch.role.least = None, epoch.position
+        self.watch.start(closely=False)
+        self.times.restart()
+
+    def _drop_trial(self, epoch: LoaderPass, reason: str) -> None:
+        """The new setting failed: the old one makes everything from here on, the batch in hand included."""
+        trial = self._trial
+        if trial is None:
+            return
+        self._trial = None
+        trial.reason = reason
+        self._account(trial, accepted=False)
+        trial.feed.close()
+        epoch.role.plan = None
+        if (
+            trial.plan.number_of(epoch.position) >= 0
+            or epoch.position + self.source.width(self.setting).ahead > trial.plan.first
+        ):
+            self._reopen(epoch)
+        self.watch.start(closely=False)
+        self.times.restart()
+
+    def _reopen(self, epoch: LoaderPass) -> None:
+        """The setting in force once more, from the batch in hand on: what its feed has begun belongs elsewhere."""
+        epoch.feed.close()
+        epoch.role, epoch.setting = Role(), self.setting
+        epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.positions, start=epoch.position)
+
+    def _fall_back(self, reason: str) -> None:
+        """Back to what the user wrote."""
+        self.setting = dict(self.source.as_written)
+        self.is_on = False
+        self.state.fall_back(reason)
+        self._tell()
+
+    def _account(self, trial: LoaderTrial, *, accepted: bool) -> None:
+        """Write the trial down."""
+        trial.leave(self.now_ns(), trial.reason)
+        end = self._end_of(trial, accepted=accepted)
+        if end.gain is not None:
+            speed = (1 + end.gain.value) * NS_PER_S / trial.base_step_ns
+            predicted = trial.proposal.forecast.steps_per_s
+            self._corrections[self.source.width(trial.proposal.setting).workers] = speed / predicted
+        self.journal.end_trial(end)
+        self._refused = 0 if accepted else self._refused + 1
+        self.state.take_in(end, step_ns=trial.base_step_ns, at_step=self._steps)
+        self._tell()
+
+    def _end_of(self, trial: LoaderTrial, *, accepted: bool) -> TrialEnd:
+        return TrialEnd(
+            trial=trial.number,
+            knobs=dict(trial.proposal.setting),
+            predicted_gain=trial.proposal.gain,
+            gain=trial.certificate.gain() if trial.certificate.log_ratios else None,
+            pairs=len(trial.certificate.log_ratios),
+            accepted=accepted,
+            reason=trial.reason,
+            first_step=trial.first_step,
+            last_step=max(self._step_number() - 1, trial.first_step),
+            began_ns=trial.began_ns,
+            ended_ns=self.now_ns(),
+            spent_ns=max(int(trial.spent_ns), 0),
+        )
+
+    def _step_number(self) -> int:
+        return self.journal.next_step() or self._steps
+
+    def _tell(self) -> None:
+        self.journal.tell(self.state.row(self._step_number(), self.now_ns(), steps=self._steps))
+
+
+def _words(error: BaseException) -> str:
+    """An error in one line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[-1] if text else ''}".rstrip(": ")

@@ -1,0 +1,116 @@
+"""What a loader must be able to do to be tuned: an adapter gives a `LoaderSource`, and that opens feeds."""
+
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+from phasepoint.tune.knobs import Knob, Setting
+from phasepoint.tune.pipeline import Width
+
+Positions = Callable[[int], int | None]
+"""From a position on, the first that a feed makes; None where it makes no more."""
+
+
+class BatchTime(NamedTuple):
+    """What making one batch took, ns: on the clock, and of CPU time."""
+
+    wall_ns: int
+    cpu_ns: int
+
+
+class Feed(Protocol):
+    """A loader of one setting, in one epoch. It gives the batches at its positions, in their order."""
+
+    def take(self, position: int) -> Any:
+        """The batch at a position, which is the next that the feed makes.
+
+        Raises StopIteration at the end, and what the loader raises.
+        """
+
+    def time_of(self, position: int) -> BatchTime | None:
+        """What making the batch at a position took; None where it is not known."""
+
+    def processes(self) -> Sequence[int]:
+        """IDs of the processes that work for it."""
+
+    def close(self) -> None:
+        """End it. It may return before its processes have ended."""
+
+
+class LoaderSource(Protocol):
+    """A factory of loaders of one kind.
+
+    Attributes:
+        kind: what it makes, in words: `torch DataLoader`.
+        can_repeat: whether two feeds can make the same batch.
+        as_written: the setting that the factory has of itself.
+        worker_bytes: memory that each process of the next feed may take at most, None without a limit.
+    """
+
+    kind: str
+    can_repeat: bool
+    as_written: Setting
+    worker_bytes: int | None
+
+    @property
+    def knobs(self) -> Sequence[Knob]:
+        """What can be turned, as far as is known by now."""
+
+    def length(self) -> int | None:
+        """Batches of an epoch, None where that is not known."""
+
+    def width(self, setting: Setting) -> Width:
+        """What a setting means for the pipeline."""
+
+    def begin_epoch(self) -> Any:
+        """The order of a new epoch's batches, as `open` takes it."""
+
+    def open(
+        self, order: Any, setting: Setting, positions: Positions, *, start: int, begins_epoch: bool = False
+    ) -> Feed:
+        """A feed of the epoch's batches from position `start` on.
+
+        The one that begins the epoch draws random numbers as the loader would without tuning; others leave no trace.
+        """
+
+
+@contextmanager
+def random_numbers_kept() -> Iterator[None]:
+    """What is drawn inside from the generators of Python, NumPy and PyTorch leaves no trace in them."""
+    states = _random_states()
+    try:
+        yield
+    finally:
+        for restore, state in states:
+            restore(state)
+
+
+def seed_random_numbers(seeds: Sequence[int]) -> None:
+    """Begin those generators anew, from several numbers."""
+    digest = hashlib.blake2b(repr(tuple(seeds)).encode(), digest_size=8).digest()
+    seed = int.from_bytes(digest, "little")
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    if hasattr(sys.modules.get("torch"), "manual_seed"):
+        sys.modules["torch"].default_generator.manual_seed(seed % 2**63)
+
+
+def random_fingerprint() -> tuple[bytes, ...]:
+    """Two of them differ where something was drawn from those generators in between."""
+    return tuple(
+        repr(state).encode() if isinstance(state, tuple) else bytes(state.numpy()) for _, state in _random_states()
+    )
+
+
+def _random_states() -> list[tuple[Callable[[Any], Any], Any]]:
+    states: list[tuple[Callable[[Any], Any], Any]] = [(random.setstate, random.getstate())]
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        states.append((numpy.random.set_state, numpy.random.get_state()))
+    if torch is not None and hasattr(torch, "get_rng_state"):
+        states.append((torch.set_rng_state, torch.get_rng_state()))
+    return states

@@ -1,0 +1,64 @@
+"""Every position of an order is made by exactly one side, whatever is drawn and whenever the trial ends."""
+
+import math
+import random
+
+import pytest
+
+from phasepoint.tune.blocks import BlockPlan
+
+
+def made_by(plan, side, *, last):
+    """Positions of a side, asked for as a feed asks."""
+    position, made = 0, []
+    while (position := plan.next_of(side, position)) is not None and position < last:
+        made.append(position)
+        position += 1
+    return made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_positions_are_shared_out_without_loss_or_repetition(seed):
+    chance = random.Random(seed)
+    plan = BlockPlan(chance.randrange(5), chance.randrange(2, 9), 1, lambda: chance.getrandbits(1))
+    old, new = (set(made_by(plan, side, last=200)) for side in ("old", "new"))
+    assert not old & new
+    assert old | new == set(range(200))
+
+
+@pytest.mark.parametrize("winner", ["old", "new"])
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+def test_after_the_end_one_side_makes_all(seed, winner, at_once):
+    chance = random.Random(seed)
+    plan = BlockPlan(3, 5, 2, lambda: chance.getrandbits(1))
+    plan.side_of(60)
+    position = 3 + 5 * chance.randrange(2, 8)
+    next_side = plan.side_of(position)
+    last = plan.end(position, winner, at_once=at_once)
+    assert last == (position if at_once or next_side == winner else position + 5)
+    both = made_by(plan, "old", last=100) + made_by(plan, "new", last=100)
+    assert sorted(both) == list(range(100))
+    assert all(plan.side_of(later) == winner for later in range(last, 100))
+
+
+def test_times_of_pairs_are_those_of_the_counted_positions():
+    plan = BlockPlan(2, 4, 1, iter([0, 1, 0]).__next__)  # old new | new old
+    step_ns = {"old": 300, "new": 100}
+    clock_ns, ratios = 0, []
+    for position in range(2 + 4 * 4 + 1):
+        ratio = plan.note(position, clock_ns)
+        ratios += [ratio] if ratio is not None else []
+        is_first = position >= 2 and (position - 2) % 4 == 0
+        clock_ns += 10_000 if is_first else step_ns[plan.side_of(position)]
+    assert ratios == [pytest.approx(math.log(3))] * 2
+
+
+def test_a_block_that_was_broken_does_not_count():
+    plan = BlockPlan(0, 3, 1, lambda: 0)
+    seen = []
+    for position in range(13):
+        if position == 2:
+            plan.forget_block()
+        seen.append(plan.note(position, 100 * position))
+    assert [ratio for ratio in seen if ratio is not None] == [0.0]
