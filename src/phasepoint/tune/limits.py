@@ -75,6 +75,15 @@ def process_bytes(pid: int) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
 
+def run_delay_ns() -> int:
+    """How long this thread was ready to run and had no core, since it began; 0 where the system does not say.
+
+    Source: Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat. It takes some 15 µs.
+    """
+    fields = _first_line("/proc/thread-self/schedstat").split()
+    return int(fields[1]) if len(fields) > 1 else 0
+
+
 def limit_data(more_bytes: int) -> None:
     """Let this process take so much more memory of its own and no more: an allocation beyond it fails.
 

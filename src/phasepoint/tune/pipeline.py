@@ -40,7 +40,7 @@ class Width:
 
 @dataclass(frozen=True)
 class PipelineTimes:
-    """What a step's parts take.
+    """What a step's parts take, waits for a core left out.
 
     Attributes:
         body_ns: what the loop does with a batch, of the last steps, in order.

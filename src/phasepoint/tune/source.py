@@ -15,10 +15,11 @@ Positions = Callable[[int], int | None]
 
 
 class BatchTime(NamedTuple):
-    """What making one batch took, ns: on the clock, and of CPU time."""
+    """What making one batch took, ns: on the clock, of CPU time, and of waiting for a core."""
 
     wall_ns: int
     cpu_ns: int
+    delay_ns: int = 0
 
 
 class Feed(Protocol):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
+from phasepoint.tune.limits import run_delay_ns
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import BatchTime, Feed, Positions, random_fingerprint
 
@@ -156,14 +157,16 @@ class OneIterator:
     def _make(self) -> tuple[Any, BaseException | None, BatchTime]:
         is_watched = self._watched < WATCHED_BATCHES and not self._ahead
         before = random_fingerprint() if is_watched else ()
-        began_ns, began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        began_ns, began_cpu_ns, began_delay_ns = time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns()
         item: Any = None
         error: BaseException | None = None
         try:
             item = next(self._iterator)
         except BaseException as raised:  # noqa: BLE001 - it is raised where the loop asks for this item
             error = raised
-        took = BatchTime(time.perf_counter_ns() - began_ns, time.thread_time_ns() - began_cpu_ns)
+        took = BatchTime(
+            time.perf_counter_ns() - began_ns, time.thread_time_ns() - began_cpu_ns, run_delay_ns() - began_delay_ns
+        )
         if is_watched:
             self._watched += 1
             if random_fingerprint() != before:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
-from phasepoint.tune.limits import limit_data
+from phasepoint.tune.limits import limit_data, run_delay_ns
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import BatchTime, Feed, Positions, random_numbers_kept, seed_random_numbers
 
@@ -30,6 +30,8 @@ made as written, so that a worker that is only slow costs a wait and no result."
 
 _SLOTS = 1024
 """Batches whose times are kept; more than are ever under way at once."""
+
+_FIELDS = 4  # of a slot: position + 1, and a `BatchTime`
 
 _KEPT_BATCHES = 4096
 """Indices of so many batches are kept: more than lie between a batch that failed and the last one that was begun."""
@@ -322,18 +324,19 @@ def _begin(numbered: NumberedIndices) -> None:
         kept = random_numbers_kept()
         kept.__enter__()
         seed_random_numbers(numbered.seeds)
-    _open_batch.begun = numbered.position, time.perf_counter_ns(), time.thread_time_ns(), kept
+    _open_batch.begun = numbered.position, time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns(), kept
 
 
 def _end(times: Any) -> None:
     begun = getattr(_open_batch, "begun", None)
     if begun is not None:
-        position, wall_ns, cpu_ns, kept = begun
+        position, wall_ns, cpu_ns, delay_ns, kept = begun
         if kept is not None:
             kept.__exit__(None, None, None)
-        slot = 3 * (position % _SLOTS)
+        slot = _FIELDS * (position % _SLOTS)
         times[slot + 1] = time.perf_counter_ns() - wall_ns
         times[slot + 2] = time.thread_time_ns() - cpu_ns
+        times[slot + 3] = run_delay_ns() - delay_ns
         times[slot] = position + 1
         _open_batch.begun = None
 
@@ -342,7 +345,7 @@ def _instrument(loader: Any) -> DrawnSampler:
     """Put our sampler in place of the loader's and time its batches; its attributes may not be set once it is made."""
     drawn = DrawnSampler()
     context = loader.multiprocessing_context or multiprocessing
-    drawn.times = context.RawArray("q", 3 * _SLOTS) if loader.num_workers else [0] * (3 * _SLOTS)
+    drawn.times = context.RawArray("q", _FIELDS * _SLOTS) if loader.num_workers else [0] * (_FIELDS * _SLOTS)
     attributes = vars(loader)
     attributes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = drawn
     attributes["dataset"] = TimedDataset(loader.dataset, drawn.times)
@@ -377,9 +380,9 @@ class TorchFeed:
 
     def time_of(self, position: int) -> BatchTime | None:
         """As the worker measured it."""
-        slot = 3 * (position % _SLOTS)
+        slot = _FIELDS * (position % _SLOTS)
         known: bool = self._times[slot] == position + 1
-        return BatchTime(self._times[slot + 1], self._times[slot + 2]) if known else None
+        return BatchTime(*self._times[slot + 1 : slot + _FIELDS]) if known else None
 
     def processes(self) -> Sequence[int]:
         """Its workers."""

@@ -9,6 +9,7 @@ from statistics import stdev
 
 from phasepoint.core.units import NS_PER_S
 from phasepoint.tune.certificate import PRIOR_SPREAD
+from phasepoint.tune.limits import run_delay_ns
 from phasepoint.tune.pipeline import KEPT_TIMES, PipelineTimes
 from phasepoint.tune.source import BatchTime
 
@@ -36,6 +37,7 @@ class LoopTimes:
     receive_ns: float = _USUAL_RECEIVE_NS
     _began_ns: int = 0
     _began_cpu_ns: int = 0
+    _began_delay_ns: int = 0
     _got_ns: int | None = None
 
     def restart(self) -> None:
@@ -50,7 +52,7 @@ class LoopTimes:
         if self._got_ns is not None:
             self.bodies_ns.append(asked_ns - self._got_ns)
         if not self.steps:
-            self._began_ns, self._began_cpu_ns = asked_ns, self.cpu_ns()
+            self._began_ns, self._began_cpu_ns, self._began_delay_ns = asked_ns, self.cpu_ns(), run_delay_ns()
         self.steps += 1
 
     def got(self, asked_ns: int, got_ns: int, batch: BatchTime | None) -> None:
@@ -74,6 +76,11 @@ class LoopTimes:
         """Mean time of a step."""
         return (sum(self.waits_ns) + sum(self.bodies_ns)) / max(len(self.bodies_ns), 1)
 
+    @property
+    def delay_ns(self) -> float:
+        """What the loop's thread waited for a core, of a step in the mean."""
+        return (run_delay_ns() - self._began_delay_ns) / self.steps if self.steps else 0.0
+
     def spread(self, counted: int) -> float:
         """Of the log ratio of two blocks of so many steps, as far as the last steps tell."""
         steps_ns = [wait + body for wait, body in zip(self.waits_ns, self.bodies_ns, strict=False)]
@@ -89,7 +96,7 @@ class LoopTimes:
         return waits_ns / max(waits_ns + bodies_ns, 1)
 
     def pipeline(self, *, cpus: float, in_loop: bool) -> PipelineTimes | None:
-        """What the model needs; None where no batch was timed.
+        """What the model needs, as it would be with a core for everybody; None where no batch was timed.
 
         Args:
             cpus: cores that the job may use.
@@ -97,12 +104,13 @@ class LoopTimes:
         """
         if not self.batches or not self.bodies_ns:
             return None
+        delay_ns = self.delay_ns
         batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
         process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
         return PipelineTimes(
-            body_ns=list(self.bodies_ns),
+            body_ns=[max(int(body_ns - delay_ns), body_ns // 2) for body_ns in self.bodies_ns],
             body_cpu_ns=max(process_ns - (batch_cpu_ns if in_loop else 0.0), 0.0),
-            batch_ns=[batch.wall_ns for batch in self.batches],
+            batch_ns=[batch.wall_ns - batch.delay_ns for batch in self.batches],
             batch_cpu_ns=batch_cpu_ns,
             receive_ns=self.receive_ns,
             cpus=cpus,

@@ -41,6 +41,11 @@ class MemoryWatch:
         """Whether something must be given up."""
         return self.last_bytes is not None and self.last_bytes > FULL_RATIO * self.limit_bytes
 
+    @property
+    def room_bytes(self) -> int:
+        """What may be added to the last sample before something must be given up."""
+        return int(FULL_RATIO * self.limit_bytes) - (self.last_bytes or 0)
+
     def look(self) -> int:
         """Sample now."""
         self.last_bytes = self._read_bytes()

@@ -180,14 +180,17 @@ class Tuner:
                 if epoch.position >= (self.source.length() or 0):
                     raise
                 self._drop_trial(epoch, "it gave fewer batches than the epoch has")
-            except Exception as error:  # noqa: BLE001 - whatever a worker dies of; the old setting makes the batch
+            except Exception as error:
+                if not self.source.can_repeat:
+                    epoch.position += 1
+                    raise
                 self._drop_trial(epoch, f"a batch could not be made: {_words(error)}")
         try:
             return epoch.feed, epoch.feed.take(epoch.position)
         except StopIteration:
             raise
         except Exception as error:
-            if epoch.setting == self.source.as_written:
+            if epoch.setting == self.source.as_written or not self.source.can_repeat:
                 epoch.position += 1
                 raise
             self._fall_back(f"{describe_setting(epoch.setting)} failed: {_words(error)}")
@@ -278,7 +281,8 @@ class Tuner:
             self._begin_trial(epoch, Proposal(first, gain, predicted), pipeline)
             return
         waiting = f"the loop waits for data {times.wait_ratio:.1%} of the time"
-        if times.wait_ratio < LEAST_WAIT:
+        is_crowded = width.workers and times.delay_ns > LEAST_WAIT * times.step_ns
+        if times.wait_ratio < LEAST_WAIT and not is_crowded:
             self._rest(waiting)
             return
         best = self._best(pipeline, measured, self.allow)
@@ -376,7 +380,7 @@ class Tuner:
             return None if length > plan.first - epoch.position + 2 * plan.block else False
         entered_ns = self.now_ns()
         self._base_bytes = self.watch.look()
-        self.source.worker_bytes = max(self.watch.limit_bytes - self._base_bytes, 0) // max(new.workers, 1)
+        self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(new.workers, 1)
         role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
         feed = self.source.open(epoch.order, trial.proposal.setting, role.positions, start=epoch.position)
         epoch.role.side, epoch.role.plan = "old", plan
@@ -435,6 +439,7 @@ class Tuner:
             epoch.feed.close()
             epoch.feed, epoch.role, epoch.setting = trial.feed, trial.role, trial.proposal.setting
             self.setting = trial.proposal.setting
+            self.times.batches.clear()  # in other workers they take another time
         else:
             trial.feed.close()
         epoch.role.plan, epoch.role.least = None, epoch.position
