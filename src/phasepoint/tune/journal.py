@@ -90,14 +90,19 @@ class RunJournal:
     Args:
         run: the recording; None is the one in progress, whenever it begins.
         loader: name of the loader in it.
+
+    Attributes:
+        trials: what was tried so far.
     """
 
     def __init__(self, run: "Recording | None", loader: str) -> None:
+        self.trials: list[TrialEnd] = []
         self._run, self._loader = run, loader
         self._waiting: deque[tuple[str, Row, int]] = deque(maxlen=MOST_WAITING)
 
     def end_trial(self, end: TrialEnd) -> None:
-        """A row of `trials`."""
+        """A row of `trials`; of a trial that went on in another epoch, one more, which counts."""
+        self.trials = [other for other in self.trials if other.trial != end.trial] + [end]
         self._keep("trials", end.row(), end.began_ns)
 
     def tell(self, row: Row) -> None:

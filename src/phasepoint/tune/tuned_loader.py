@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from phasepoint.tune.adapters import adapt
 from phasepoint.tune.apply import Applied, this_machine
-from phasepoint.tune.journal import RunJournal, TuneState, TuneVerdict
+from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
 from phasepoint.tune.knobs import Effect, Knob, allowed_knobs
 from phasepoint.tune.limits import parse_bytes, usable_cpus, usable_memory_bytes
 from phasepoint.tune.live.memory_watch import MemoryWatch
@@ -118,6 +118,11 @@ class TunedLoader(Generic[Batch]):
     def state(self) -> TuneState | None:
         """Where the tuning stands; None where there is none."""
         return None if self._tuner is None else self._tuner.state
+
+    @property
+    def trials(self) -> Sequence[TrialEnd]:
+        """What was tried so far, in order."""
+        return () if self._tuner is None else self._tuner.journal.trials
 
     @property
     def verdict(self) -> str:

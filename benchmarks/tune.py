@@ -1,0 +1,118 @@
+"""Does the tuner reach what an exhaustive search finds, from any start, and does it ever make a job slower?
+
+    python benchmarks/tune.py                           # twelve pipelines, three starts: an hour and a half, two cores
+    python benchmarks/tune.py --only jpeg http --json out.json
+
+Needs `pip install pillow scikit-image tokenizers` beside PyTorch. Every setting of a pipeline's grid runs for some
+seconds, in turns, twice; its speed is the mean of steady steps. The best of them is the limit. The tuner begins with a
+bad setting, with PyTorch's default and with a good one, and has 60 s; what counts is the speed after that. In the same
+run stand the job without tuning from each start, and PyTorch's default.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+from tune_pipelines import PIPELINES
+
+HERE = Path(__file__).parent
+SETTLE_S, GRID_S = 2.5, 9.0
+TUNE_S, AFTER_S = 60.0, 15.0
+
+
+def run(name, *, seconds, setting, tuned=False, seed=0):
+    command = [sys.executable, HERE / "tune_pipelines.py", name, "--seconds", str(seconds), "--seed", str(seed)]
+    command += ["--setting", json.dumps(dict(setting)), *(["--tune"] if tuned else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)
+    if done.returncode:
+        sys.exit(f"{name} {setting}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def speed(asked_s, begin_s, end_s=float("inf")):
+    """Steps a second between two moments."""
+    inside = [at for at in asked_s if begin_s <= at <= end_s]
+    return (len(inside) - 1) / (inside[-1] - inside[0]) if len(inside) > 2 else 0.0
+
+
+def settings_of(pipeline):
+    return [
+        {"num_workers": workers, **({"prefetch_factor": ahead} if workers else {})}
+        for workers in pipeline.grid
+        for ahead in (pipeline.ahead if workers else pipeline.ahead[:1])
+    ]
+
+
+def measure(name, *, rounds, tune_s, seed):
+    pipeline = PIPELINES[name]
+    settings, speeds = settings_of(pipeline), {}
+    grid_s = 40.0 if name == "moving" else GRID_S
+    begin_s = 25.0 if name == "moving" else SETTLE_S
+    for number in range(rounds):
+        for setting in random.Random(number).sample(settings, len(settings)):
+            found = run(name, seconds=grid_s, setting=setting, seed=number)
+            speeds.setdefault(json.dumps(setting), []).append(speed(found["asked_s"], begin_s))
+    best, best_speed = max(((key, mean(values)) for key, values in speeds.items()), key=lambda row: row[1])
+    rows = []
+    for start, setting in (("bad", pipeline.bad), ("default", {"num_workers": 0}), ("good", pipeline.good)):
+        plain = run(name, seconds=grid_s, setting=setting, seed=seed)
+        found = run(name, seconds=tune_s + AFTER_S, setting=setting, tuned=True, seed=seed)
+        after = speed(found["asked_s"], tune_s)
+        before = speed(plain["asked_s"], begin_s)
+        rows.append(
+            {
+                "start": start,
+                "setting": setting,
+                "untuned_steps_per_s": before,
+                "tuned_steps_per_s": after,
+                "of_best": after / best_speed,
+                "steps": len(found["asked_s"]),
+                "untuned_steps": before * (tune_s + AFTER_S),
+                "state": found["state"],
+                "trials": found["trials"],
+                "most_bytes": found["most_bytes"],
+                "limit_bytes": found["limit_bytes"],
+            }
+        )
+        print(show(name, best, best_speed, rows[-1]), flush=True)
+    return {"name": name, "speeds": speeds, "best": best, "best_steps_per_s": best_speed, "rows": rows}
+
+
+def show(name, best, best_speed, row):
+    trials = "; ".join(
+        f"{trial['knobs']} {trial['predicted_gain']:+.0%} → "
+        + ("–" if trial["gain"] is None else f"{trial['gain']:+.0%}")
+        + (" taken" if trial["accepted"] else "")
+        for trial in row["trials"]
+    )
+    before, after = row["untuned_steps_per_s"], row["tuned_steps_per_s"]
+    speeds = f"{before:6.1f} → {after:6.1f} of {best_speed:6.1f} ({best}): {row['of_best']:.1%}"
+    state = f"{row['state']['chosen']} | {row['state']['verdict']}"
+    return f"{name:8} {row['start']:8} {speeds} | {state} | {trials}"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PIPELINES, default=list(PIPELINES))
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tune-s", type=float, default=TUNE_S)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    results = []
+    for name in args.only:
+        results.append(measure(name, rounds=args.rounds, tune_s=args.tune_s, seed=args.seed))
+        if args.json:
+            args.json.write_text(json.dumps(results, indent=1))
+    rows = [row for result in results for row in result["rows"]]
+    reached = sum(row["of_best"] >= 0.95 for row in rows)
+    taken = [trial for row in rows for trial in row["trials"] if trial["accepted"]]
+    near = sum(abs(trial["gain"] - trial["predicted_gain"]) <= 0.1 for trial in taken)
+    slower = [row for row in rows if row["steps"] < row["untuned_steps"] / 1.01]
+    over = [row for row in rows if row["limit_bytes"] and row["most_bytes"] > row["limit_bytes"]]
+    print(f"≥ 95 % of the best: {reached} of {len(rows)}; predicted within 10 points: {near} of {len(taken)}")
+    print(f"slower than untuned by more than 1 %: {len(slower)}; over the memory limit: {len(over)}")
