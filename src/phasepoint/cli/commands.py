@@ -88,6 +88,11 @@ COMMANDS: tuple[Command, ...] = (
         "tune",
         "Say what tuning tried and won in a run; start a job with it: phasepoint tune --apply RUN -- COMMAND",
     ),
+    Command(
+        "tune search",
+        "tune",
+        "Try settings of a job on one of its phases: phasepoint tune search SPACE --run RUN -- python train.py",
+    ),
     Command("learn", "learn", "List the performance models that came with the package."),
     Command(
         "learn collect",

@@ -126,7 +126,7 @@ def run(
         from phasepoint.replay.runner import ReplayLimits, run_replay
 
         plan = plan_replay(analysis, phase, from_start=from_start, steps=COMPARED_STEPS if steps is None else steps)
-    words = list(command) if command else _recorded_command(analysis)
+    words = list(command) if command else recorded_command(analysis)
     write_notes(plan.notes)
     place = path.rstrip("/").rpartition("/")[2] if "://" in path else path.rstrip("/")
     out = out or f"{place}-replay-{_file_name(plan.phase)}"
@@ -149,7 +149,7 @@ def _end(outcome: "ReplayOutcome") -> None:
     raise typer.Exit(own)
 
 
-def _recorded_command(analysis: "Analysis") -> list[str]:
+def recorded_command(analysis: "Analysis") -> list[str]:
     """The command that the run was recorded with.
 
     Raises:

@@ -1,12 +1,22 @@
 """`phasepoint tune`: what tuning came to, and the next run with what it found."""
 
-from typing import Annotated
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phasepoint.cli.console import result_console, write_document, write_notes
-from phasepoint.cli.options import AsJson, Force
+from phasepoint.cli.opening import open_analysis, progress_bar
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method
 from phasepoint.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from phasepoint.summary.analysis import Analysis
+    from phasepoint.tune.knobs import Setting
+    from phasepoint.tune.offline.search import Measured
+    from phasepoint.tune.offline.space import SearchSpace
 
 TunedRun = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run whose loaders were tuned: a folder, or a URL.")
@@ -87,3 +97,108 @@ def _apply(path: str, words: list[str], *, out: str | None, force: bool) -> int:
         return subprocess.run(words, check=False).returncode
     except OSError as error:
         raise RecordError(f"{words[0]}: cannot be started: {error.strerror or error}") from error
+
+
+Space = Annotated[str, typer.Argument(metavar="SPACE", help="A TOML file of knobs (docs/tune.md).")]
+SearchWords = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND…", help="The job's command.")]
+SearchedRun = Annotated[
+    str, typer.Option("--run", metavar="RUN", help="A recording of the job, whose phase is run again for each setting.")
+]
+SearchedPhase = Annotated[
+    str | None, typer.Option("--phase", metavar="NAME", help="The phase; left out: the one with the most time.")
+]
+SearchOut = Annotated[
+    str | None, typer.Option("--out", metavar="FOLDER", help="Where results go; left out: RUN-search. It may be there.")
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Of what is tried next.")]
+StepsOfTrial = Annotated[int, typer.Option("--steps", metavar="N", min=10, help="Steps of a trial that are timed.")]
+
+
+def search(
+    space: Space,
+    command: SearchWords = None,
+    *,
+    run: SearchedRun,
+    phase: SearchedPhase = None,
+    out: SearchOut = None,
+    steps: StepsOfTrial = 40,
+    from_start: FromStart = False,
+    seed: Seed = 0,
+    method: Method = DEFAULT_METHOD,
+    as_json: AsJson = False,
+) -> None:
+    """Try settings of a job by running one phase of it again: phasepoint tune search SPACE --run RUN -- python train.py
+
+    Each is a replay (docs/replay.md) of a few dozen steps. What is named at the end was itself run, and was faster than
+    the job as it is beyond doubt, in runs by turns.
+    """
+    from phasepoint.cli.replay import recorded_command
+    from phasepoint.tune.offline.search import search as search_space
+    from phasepoint.tune.offline.space import read_space
+
+    found = read_space(space)
+    analysis = open_analysis(run, method)
+    words = list(command) if command else recorded_command(analysis)
+    if phase is None:
+        phase = str(max(analysis.result.phases, key=lambda one: one.total_ps).id)
+    folder = out or f"{run.rstrip('/')}-search"
+    measure = _measure(analysis, phase, found, words, folder, steps=steps, from_start=from_start)
+    with progress_bar("running settings") as advance:
+        outcome = search_space(found, measure, folder, seed=seed, tell=lambda _said, done, count: advance(done, count))
+    if as_json:
+        from phasepoint.report.documents import search_document
+
+        write_document("tune search", search_document(outcome))
+        return
+    from phasepoint.report.terminal.tune import render_search
+
+    render_search(outcome, result_console())
+
+
+def _measure(
+    analysis: "Analysis",
+    phase: str,
+    space: "SearchSpace",
+    words: list[str],
+    folder: str,
+    *,
+    steps: int,
+    from_start: bool,
+) -> "Callable[[Setting, float | None], Measured]":
+    """Runs a setting as a replay; what the job prints goes to stderr, so that stdout holds the answer alone."""
+    import os
+
+    from phasepoint.replay.timed import time_replay
+    from phasepoint.tune.offline.search import Measured
+
+    def measure(setting: "Setting", limit_s: float | None) -> Measured:
+        with _stdout_to_stderr():
+            timed = time_replay(
+                analysis,
+                phase,
+                space.words(words, setting),
+                os.path.join(folder, "replay"),  # noqa: PTH118 - as the other paths here
+                environ={**os.environ, **space.environ(setting)},
+                steps=steps,
+                from_start=from_start,
+                limit_s=limit_s,
+            )
+        logged = {name: dict(values) for name, values in timed.logged.items()}
+        return Measured(timed.step_ns, timed.steps, timed.dur_s, timed.problem, logged or None)
+
+    return measure
+
+
+@contextmanager
+def _stdout_to_stderr() -> "Iterator[None]":
+    import os
+    import sys
+
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from phasepoint.stack.diff.result import RunDiff
     from phasepoint.stack.shard.shard import StackTable
     from phasepoint.summary.types import RunSummary
+    from phasepoint.tune.offline.search import SearchOutcome
     from phasepoint.tune.outcome import TuneOutcome
 
 DOCUMENT_VERSION = 1
@@ -166,6 +167,35 @@ def tune_document(outcomes: "Sequence[TuneOutcome]") -> dict[str, Any]:
     """The fields of `phasepoint tune --json`: those of the loader with the most trials, and `loaders` with all."""
     loaders = [_tune_fields(outcome) for outcome in outcomes]
     return {**loaders[0], "loaders": loaders}
+
+
+def search_document(outcome: "SearchOutcome") -> dict[str, Any]:
+    """The fields of `phasepoint tune search --json`."""
+    gain = outcome.gain
+    return {
+        "verdict": outcome.verdict,
+        "reason": outcome.reason,
+        "as_written": outcome.as_written,
+        "chosen": outcome.chosen,
+        "gain": 0.0 if gain is None else gain.value,
+        "gain_low": None if gain is None else gain.low,
+        "gain_high": None if gain is None else gain.high,
+        "pairs": outcome.pairs,
+        "difference": outcome.difference,
+        "spent_s": outcome.spent_s,
+        "settings": outcome.settings,
+        "trials": [
+            {
+                "knobs": trial.setting,
+                "gain": trial.gain,
+                "step_ns": trial.measured.step_ns,
+                "steps": trial.measured.steps,
+                "dur_s": trial.measured.dur_s,
+                "problem": trial.measured.problem,
+            }
+            for trial in outcome.trials
+        ],
+    }
 
 
 def _tune_fields(outcome: "TuneOutcome") -> dict[str, Any]:

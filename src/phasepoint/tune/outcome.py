@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from phasepoint.core.errors import NoDataError
 from phasepoint.core.units import PS_PER_S
 from phasepoint.store import Run
@@ -107,6 +109,45 @@ def read_outcomes(run: Run) -> tuple[TuneOutcome, ...]:
     last = {state["loader"]: state for state in states}
     outcomes = [_outcome(state, [trial for trial in trials if trial["loader"] == name]) for name, state in last.items()]
     return tuple(sorted(outcomes, key=lambda outcome: -len(outcome.trials)))
+
+
+CURVE_POINTS = 160
+"""Of the curve of speed over time: one for some pixels of a page."""
+
+
+@dataclass(frozen=True)
+class TuningShown:
+    """What a report shows of tuning.
+
+    Attributes:
+        outcomes: of each tuned loader.
+        point_ps: middles of equal stretches of the recording, [n].
+        steps_per_s: steps that ended in each, per second, [n].
+    """
+
+    outcomes: tuple[TuneOutcome, ...]
+    point_ps: Sequence[int]
+    steps_per_s: Sequence[float]
+
+
+def build_tuning(run: Run) -> TuningShown | None:
+    """The outcomes over the speed of the run; None where nothing was tuned.
+
+    Raises:
+        StoreError: the run cannot be read.
+    """
+    if not run.has_part("tunings"):
+        return None
+    outcomes = read_outcomes(run)
+    steps = _of_last_attempt(run.table("steps", columns=("start_ps", "dur_ps")).to_pylist())
+    ends_ps = np.array([row["start_ps"] + row["dur_ps"] for row in steps], np.int64)
+    if len(ends_ps) < 2:
+        return TuningShown(outcomes, (), ())
+    edges_ps = np.linspace(int(ends_ps[0]), int(ends_ps[-1]), CURVE_POINTS + 1)
+    counts, _ = np.histogram(ends_ps, edges_ps)
+    width_s = max((edges_ps[1] - edges_ps[0]) / PS_PER_S, 1e-12)
+    middles_ps = ((edges_ps[1:] + edges_ps[:-1]) / 2).astype(np.int64)
+    return TuningShown(outcomes, middles_ps.tolist(), (counts / width_s).tolist())
 
 
 def applied_from(outcomes: Sequence[TuneOutcome]) -> Applied:

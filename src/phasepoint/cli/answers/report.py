@@ -81,12 +81,18 @@ def build_page(
     analysis: "Analysis", summary: "RunSummary", found: "Findings", *, all_methods: bool = False
 ) -> "tuple[str, dict[str, Any]]":
     """The HTML page of a run, and everything it is drawn from by name."""
-    from phasepoint.report.documents import fast_forward_document, findings_document, overview_document
+    from phasepoint.report.documents import (
+        fast_forward_document,
+        findings_document,
+        overview_document,
+        tune_document,
+    )
     from phasepoint.report.html.page import summary_html
     from phasepoint.report.words.wording import tell_checkpoints
     from phasepoint.stack.analyses.overview import build_overview
     from phasepoint.summary.details import build_details
     from phasepoint.summary.timeline import build_timeline
+    from phasepoint.tune.outcome import build_tuning
 
     findings, forward = findings_document(found), _fast_forward(analysis)
     tell = tell_checkpoints(forward.checkpoints)
@@ -95,7 +101,11 @@ def build_page(
     overview = build_overview(analysis.run, known={name: analysis.table(name) for name in ("steps", "spans")})
     document = {"summary": summary, "findings": findings, "timeline": timeline, "details": details}
     document |= {"stack": overview_document(overview), "fast_forward": fast_forward_document(forward)}
-    return summary_html(summary, timeline, findings, details, overview=overview, fast_forward=forward), document
+    tuning = build_tuning(analysis.run)
+    if tuning is not None:
+        document["tuning"] = tune_document(tuning.outcomes)
+    page = summary_html(summary, timeline, findings, details, overview=overview, fast_forward=forward, tuning=tuning)
+    return page, document
 
 
 def _fast_forward(analysis: "Analysis") -> "FastForward":

@@ -26,11 +26,13 @@ from phasepoint.report.html.sections import (
     timeline_section,
 )
 from phasepoint.report.html.stack import stack_section
+from phasepoint.report.html.tuning import tuning_section
 from phasepoint.report.words.markup import Content, Markup, element, escape, join
 from phasepoint.stack.analyses.overview import StackOverview
 from phasepoint.summary.details import ReportDetails
 from phasepoint.summary.timeline import Timeline
 from phasepoint.summary.types import RunSummary
+from phasepoint.tune.outcome import TuningShown
 
 
 def summary_html(
@@ -41,6 +43,7 @@ def summary_html(
     *,
     overview: StackOverview | None = None,
     fast_forward: FastForward | None = None,
+    tuning: TuningShown | None = None,
 ) -> str:
     """The page.
 
@@ -51,11 +54,13 @@ def summary_html(
         details: of the same run (`phases.report_details.build_details`); without them phases are tables alone.
         overview: of the same run (`stack.overview.build_overview`); without it the page has no stack.
         fast_forward: of the same run (`replay.fast_forward.build_fast_forward`); without it the page has no replays.
+        tuning: of the same run (`tune.outcome.build_tuning`); None where nothing was tuned.
     """
     style, script = _resource("page.css"), _resource("page.js")
     sections: list[Content] = [
         head_section(summary, findings_section(summary, findings)),
         timeline_section(summary, timeline),
+        tuning_section(tuning),
         phases_section(summary, details),
         time_section(summary),
         near_section(summary, details),

@@ -11,7 +11,8 @@ from rich.text import Text
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
-from phasepoint.report.words.tuning import decision, gain_words, left_over, setting_words
+from phasepoint.report.words.tuning import decision, gain_words, left_over, search_decision, setting_words
+from phasepoint.tune.offline.search import SearchOutcome
 from phasepoint.tune.outcome import TuneOutcome
 
 
@@ -31,6 +32,21 @@ def render_tuning(outcomes: Sequence[TuneOutcome], console: Console, *, run: str
         console.print(
             Text(printable(f"The next run with it: phasepoint tune --apply {run} -- python train.py"), style="dim")
         )
+
+
+def render_search(outcome: SearchOutcome, console: Console) -> None:
+    """Print what a search came to: the decision, and the settings that were run, fastest first."""
+    for number, line in enumerate(search_decision(outcome)):
+        console.print(Text(printable(line), style="" if number else "bold"))
+    console.print()
+    columns = (
+        TableColumn("tried", lambda trial: printable(setting_words(trial.setting, outcome.as_written)), wraps=True),
+        TableColumn("against the job as it is", lambda trial: gain_words(trial.gain), is_figure=True),
+        TableColumn("steps timed", lambda trial: f"{trial.measured.steps}", is_figure=True),
+        TableColumn("", lambda trial: printable(trial.measured.problem), wraps=True),
+    )
+    ranked = sorted(outcome.trials, key=lambda trial: -2.0 if trial.gain is None else trial.gain, reverse=True)
+    console.print(grid(Table(columns, ranked)))
 
 
 def _trials(outcome: TuneOutcome) -> Table:

@@ -5,6 +5,7 @@ from typing import Any
 
 from phasepoint.core.units import format_ratio
 from phasepoint.tune.knobs import describe_setting
+from phasepoint.tune.offline.search import SearchOutcome
 from phasepoint.tune.outcome import TuneOutcome
 
 _LIMITED = {
@@ -25,6 +26,26 @@ def decision(outcome: TuneOutcome, *, several: bool) -> str:
             f"{_percent(outcome.gain)} more steps a second ({proven} proven)."
         )
     return f"{name}{outcome.verdict}: {outcome.reason}."
+
+
+def search_decision(outcome: SearchOutcome) -> list[str]:
+    """What a search came to: the decision, what it cost, what it changes."""
+    gain, chosen = outcome.gain, setting_words(outcome.chosen, outcome.as_written)
+    if outcome.verdict == "tuned" and gain is not None:
+        first = (
+            f"tuned: {chosen} makes {_percent(gain.value)} more samples a second (at least {_percent(gain.low)} "
+            f"proven, in {outcome.pairs} pairs of runs)."
+        )
+    else:
+        first = f"{outcome.verdict}: {outcome.reason}."
+    lines = [
+        first,
+        f"{len(outcome.trials)} of {outcome.settings} settings were run, in {outcome.spent_s:.0f} s in all.",
+    ]
+    if outcome.difference is not None:
+        by = f"{100 * outcome.difference:.2g} %"
+        lines.append(f"It changes numerics: what the job logs differs by up to {by} at the same steps.")
+    return lines
 
 
 def left_over(outcome: TuneOutcome) -> list[str]:
@@ -58,11 +79,18 @@ def gain_words(gain: float | None, low: float | None = None, high: float | None 
     """A gain with its interval: `+12 % (8 to 17)`."""
     if gain is None:
         return "–"
-    if low is None:
-        return f"{gain:+.0%}"
-    end = "" if high is None else f" to {high:+.0%}"
-    return f"{gain:+.0%} ({low:+.0%}{end or ' or more'})"
+    if low is None or (low <= -1 and high is None):
+        return _signed(gain)
+    if low <= -1 or high is None:
+        return (
+            f"{_signed(gain)} ({_signed(low)} or more)" if high is None else f"{_signed(gain)} (up to {_signed(high)})"
+        )
+    return f"{_signed(gain)} ({_signed(low)} to {_signed(high)})"
 
 
 def _percent(gain: float) -> str:
-    return f"{gain:.0%}"
+    return f"{100 * gain:.0f} %"
+
+
+def _signed(gain: float) -> str:
+    return f"{100 * gain:+.0f} %"

@@ -1,0 +1,85 @@
+"""`time_replay`: one replay of a phase, for how long its steps take and what they log: what a search of settings needs.
+
+Its own file: nothing is compared with the original, which a changed program need not resemble.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from phasepoint.core.errors import PhasepointError
+from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.replay.change.clean_steps import read_made_replay
+from phasepoint.replay.plan.plan import plan_replay
+from phasepoint.replay.runner import ReplayLimits, run_replay
+from phasepoint.store import open_run
+from phasepoint.summary.analysis import Analysis
+
+LEAST_CLEAN_STEPS = 5
+"""A choice: the median of fewer says little."""
+
+
+@dataclass(frozen=True)
+class TimedReplay:
+    """What a replay's steps took.
+
+    Attributes:
+        step_ns: median of the steps that neither compile nor save nor stand beside a capture; None where it failed.
+        steps: how many these are.
+        dur_s: of the whole command.
+        problem: why there is no time, in words.
+        logged: values that the job logs, by name and step.
+    """
+
+    step_ns: float | None
+    steps: int = 0
+    dur_s: float = 0.0
+    problem: str = ""
+    logged: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def time_replay(
+    analysis: Analysis,
+    phase: str,
+    command: Sequence[str],
+    out: str,
+    *,
+    environ: Mapping[str, str],
+    steps: int,
+    from_start: bool = False,
+    limit_s: float | None = None,
+) -> TimedReplay:
+    """Replay a phase with a command, into a folder that is replaced.
+
+    Args:
+        analysis: of the original.
+        phase: name or id.
+        command: the program, perhaps with other arguments.
+        out: folder of the replay's run.
+        environ: environment of the command.
+        steps: steps without capture that are timed.
+        from_start: restore nothing.
+        limit_s: how long it may take.
+
+    Raises:
+        UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
+    """
+    plan = plan_replay(analysis, phase, from_start=from_start, steps=steps)
+    outcome = run_replay(plan, command, out, force=True, limits=ReplayLimits(limit_s), environ=environ)
+    dur_s = outcome.dur_ps / PS_PER_S
+    if outcome.status in {"failed", "ignored"}:
+        reason = outcome.record.reason or f"exit code {outcome.exit_code}"
+        return TimedReplay(None, dur_s=dur_s, problem=f"the replay {outcome.status}: {reason}")
+    try:
+        made = read_made_replay(open_run(out))
+    except PhasepointError as error:
+        return TimedReplay(None, dur_s=dur_s, problem=str(error))
+    times_ps = made.steps.own_ps[made.steps.clean]
+    if len(times_ps) < LEAST_CLEAN_STEPS:
+        return TimedReplay(None, dur_s=dur_s, problem=f"only {len(times_ps)} of its steps can be timed")
+    logged: dict[str, dict[str, float]] = {}
+    for row in made.tables["scalars"].to_pylist():
+        if row["step"] is not None and row["value"] is not None:
+            logged.setdefault(row["name"], {})[str(row["step"])] = row["value"]
+    return TimedReplay(float(np.median(times_ps)) / PS_PER_NS, len(times_ps), dur_s, logged=logged)

@@ -1,0 +1,1 @@
+"""Settings searched by replaying the phase at stake, before the next job."""

@@ -1,0 +1,186 @@
+"""Settings of a program, searched by replaying its phase: found, confirmed, resumed, and refused with a reason."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from phasepoint.core.errors import StoreError, UsageError
+from phasepoint.tune.offline.search import Measured, search
+from phasepoint.tune.offline.space import read_space
+
+pytest.importorskip("optuna")
+
+SPACE = """
+trials = {trials}
+[knobs.batch]
+argument = "--batch"
+values = [16, 32, 64]
+as_written = 32
+samples = true
+[knobs.mode]
+environment = "JOB_MODE"
+values = ["slow", "fast", "broken"]
+effect = "changes numerics"
+"""
+
+JOB = """
+import os, sys, time
+import torch
+import phasepoint as pp
+batch, mode = int(sys.argv[sys.argv.index("--batch") + 1]), os.environ.get("JOB_MODE", "slow")
+if mode == "broken":
+    raise SystemExit("no such mode")
+print("printed by the job")
+with pp.record(sys.argv[1], budget=0.5, window_steps=2) as run:
+    for step in run.steps(range(400)):
+        time.sleep(0.002 + batch / 32 * (0.004 if mode == "slow" else 0.001))
+        torch.ones(64, 64) @ torch.ones(64, 64)
+        run.log(loss=1 / (step + 1) * (1 if mode == "slow" else 1.01))
+"""
+
+
+@pytest.fixture
+def space(tmp_path):
+    def write(trials=9, text=SPACE):
+        path = tmp_path / "space.toml"
+        path.write_text(text.format(trials=trials) if "{trials}" in text else text)
+        return path
+
+    return write
+
+
+def made_up(setting, _limit_s=None, noise=lambda: 1.0):
+    if setting["mode"] == "broken":
+        return Measured(None, dur_s=0.5, problem="exit code 1")
+    step_ns = 2e6 + setting["batch"] / 32 * (4e6 if setting["mode"] == "slow" else 1e6)
+    factor = 1.0 if setting["mode"] == "slow" else 1.01
+    return Measured(step_ns * noise(), 40, 1.0, logged={"loss": {"3": 0.5 * factor}})
+
+
+def test_the_best_per_sample_is_found_and_confirmed(space, tmp_path):
+    found = read_space(space())
+    outcome = search(found, made_up, tmp_path / "out", seed=1)
+    assert outcome.verdict == "tuned"
+    assert outcome.chosen == {"batch": 64, "mode": "fast"}
+    assert outcome.gain.value == pytest.approx(6 / (4 / 2) - 1)  # 6 ms for 32 samples; 4 ms for 64
+    assert outcome.gain.low > 0
+    assert outcome.pairs == 5
+    assert outcome.difference == pytest.approx(0.01, rel=0.02)
+    assert any(trial.setting == outcome.chosen for trial in outcome.trials)
+    failed = [trial for trial in outcome.trials if trial.gain is None]
+    assert all(trial.measured.problem == "exit code 1" for trial in failed)
+
+
+def test_a_search_that_was_cut_off_goes_on(space, tmp_path):
+    found, ran = read_space(space()), []
+
+    def measure(setting, limit_s):
+        ran.append(dict(setting))
+        if len(ran) == 4:
+            raise KeyboardInterrupt
+        return made_up(setting)
+
+    with pytest.raises(KeyboardInterrupt):
+        search(found, measure, tmp_path / "out")
+    with (tmp_path / "out" / "trials.jsonl").open("a") as file:
+        file.write('{"setting": {"ba')  # killed while it wrote
+    before = len(ran) - 1
+    outcome = search(found, measure, tmp_path / "out")
+    assert outcome.chosen == {"batch": 64, "mode": "fast"}
+    tried = ran[before + 1 : before + 1 + len(outcome.trials) - before]
+    assert not [setting for setting in tried if setting in ran[:before]]
+
+
+def test_where_nothing_is_faster_nothing_is_chosen(space, tmp_path):
+    found = read_space(space())
+    outcome = search(found, lambda setting, _: Measured(1e6 * found.samples(setting), 40, 1.0), tmp_path / "out")
+    assert (outcome.verdict, outcome.chosen) == ("nothing to tune", found.as_written)
+
+
+def test_a_lucky_run_is_not_taken_for_a_gain(space, tmp_path):
+    """All settings are alike; what scatters by a fifth looks better in some run."""
+    import random
+
+    found, wins = read_space(space()), 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        outcome = search(
+            found,
+            lambda setting, _, chance=chance: Measured(
+                1e6 * found.samples(setting) * chance.uniform(0.8, 1.2), 40, 1.0
+            ),
+            tmp_path / str(seed),
+            seed=seed,
+        )
+        wins += outcome.verdict == "tuned"
+    assert wins <= 2
+
+
+def test_half_of_the_space_is_enough(space, tmp_path):
+    reached = 0
+    for seed in range(10):
+        found = read_space(space(trials=6))
+        outcome = search(found, made_up, tmp_path / str(seed), seed=seed)
+        reached += made_up(outcome.chosen).step_ns / found.samples(outcome.chosen) <= 2e6 * 1.6
+    assert reached >= 8
+
+
+def test_the_command_line_gets_the_values(space):
+    found = read_space(space())
+    setting = {"batch": 64, "mode": "fast"}
+    assert found.words(["train.py", "--batch", "8", "-v"], setting) == ["train.py", "--batch", "64", "-v"]
+    assert found.words(["train.py", "--batch=8"], setting) == ["train.py", "--batch=64"]
+    assert found.words(["train.py"], setting) == ["train.py", "--batch", "64"]
+    assert found.environ(setting) == {"JOB_MODE": "fast"}
+    assert found.samples(setting) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("knobs = 3", "it has no knobs"),
+        ("[knobs.a", "no TOML"),
+        ("more = 1\n[knobs.a]\nvalues=[1,2]", "'more' is not known"),
+        ("trials = 0\n[knobs.a]\nvalues=[1,2]", "trials is 0"),
+        ('[knobs.a]\nvalues = [1]\nargument = "-a"', "values is [1]; expected a list of two or more"),
+        ("[knobs.a]\nvalues = [1, 2]", "say either argument"),
+        ('[knobs.a]\nvalues = [1, 2]\nargument = "-a"\nspeed = 1', "'speed' is not known"),
+        ('[knobs.a]\nvalues = [0, 2]\nargument = "-a"\nsamples = true', "needs values above 0"),
+        ('[knobs.a]\nvalues = [1, 2]\nargument = "-a"\neffect = "none"', "effect is 'none'"),
+    ],
+)
+def test_a_space_that_is_none_is_refused_with_the_place(space, text, message):
+    with pytest.raises(UsageError, match=r"space\.toml") as raised:
+        read_space(space(text=text))
+    assert message in str(raised.value)
+
+
+def test_results_that_are_none_are_refused(space, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "trials.jsonl").write_text("[]\n[]\n")
+    with pytest.raises(StoreError, match=r"trials\.jsonl, line 1"):
+        search(read_space(space()), made_up, tmp_path / "out")
+
+
+@pytest.mark.torch
+def test_a_real_job_is_searched_by_replays(space, tmp_path):
+    job, run = tmp_path / "train.py", tmp_path / "run"
+    job.write_text(JOB)
+    words = [sys.executable, str(job), str(run), "--batch", "32"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    assert subprocess.run(words, env=environment, check=False, capture_output=True).returncode == 0
+    text = SPACE.replace(', "broken"', "").replace("[16, 32, 64]", "[32, 64]")
+    command = [sys.executable, "-m", "phasepoint", "tune", "search", str(space(4, text)), "--run", str(run)]
+    command += ["--from-start", "--steps", "20", "--json", "--", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["verdict"]) == ("tune search", "tuned"), found
+    assert found["chosen"] == {"batch": 64, "mode": "fast"}
+    assert 0 < found["gain_low"] < found["gain"]
+    assert found["gain"] == pytest.approx(2.0, abs=0.8)
+    assert found["difference"] == pytest.approx(0.01, rel=0.1)
+    assert "printed by the job" in done.stderr
