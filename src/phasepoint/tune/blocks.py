@@ -57,6 +57,10 @@ class BlockPlan:
         """Number of the block that a position lies in; below 0 before the first."""
         return (position - self.first) // self.block
 
+    def begins_block(self, position: int) -> bool:
+        """Whether a block begins at a position."""
+        return position >= self.first and (position - self.first) % self.block == 0
+
     def next_of(self, side: Side, position: int) -> int | None:
         """The first position from this one on that a side makes; None where it makes no more."""
         while self.side_of(position) != side:

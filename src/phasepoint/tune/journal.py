@@ -177,10 +177,13 @@ class TuneState:
         self._wins.append((at_step, step_ns * end.gain.value / (1 + end.gain.value)))
         self.settle(TuneVerdict.TUNED, f"{describe_setting(self.chosen)}: {end.reason}")
 
+    def won_ns(self, steps: int) -> float:
+        """What accepted settings have saved in so many steps of the loop."""
+        return sum((steps - since) * saved_ns for since, saved_ns in self._wins)
+
     def row(self, step: int, at_ns: int, *, steps: int) -> Row:
         """As a row of `tunings`."""
         gain, low, high = (math.expm1(log) for log in self._logs) if self._wins else (None, None, None)
-        won_ns = sum((steps - since) * saved_ns for since, saved_ns in self._wins)
         return {
             "at_ns": at_ns,
             "step": step,
@@ -193,7 +196,7 @@ class TuneState:
             "gain_low": low,
             "gain_high": None if high is None or math.isinf(high) else high,
             "spent_ps": self.spent_ns * PS_PER_NS,
-            "won_ps": int(won_ns) * PS_PER_NS,
+            "won_ps": int(self.won_ns(steps)) * PS_PER_NS,
             "steps_per_s": self._speed,
             "ceiling_steps_per_s": self._ceiling,
             "wait_ratio": self._wait_ratio,

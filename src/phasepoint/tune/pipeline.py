@@ -32,10 +32,12 @@ class Width:
     Attributes:
         workers: that make batches beside the loop; 0 where the loop's own thread makes them.
         ahead: batches that may be begun and not yet taken; 0 with no worker.
+        readers: requests that the making of one batch waits for at a time.
     """
 
     workers: int
     ahead: int
+    readers: int = 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class PipelineTimes:
         batch_cpu_ns: CPU time of that, of a batch in the mean.
         receive_ns: taking a finished batch over from a worker.
         cpus: cores that the job may use.
+        readers: with which batches were made.
     """
 
     body_ns: Sequence[int]
@@ -57,6 +60,7 @@ class PipelineTimes:
     batch_cpu_ns: float
     receive_ns: float
     cpus: float
+    readers: int = 1
 
     @property
     def ceiling_steps_per_s(self) -> float:
@@ -103,7 +107,12 @@ _NEARLY = 1.02  # a choice: within 2 % of the loop alone it is the loop that lim
 
 def _simulate(times: PipelineTimes, width: Width, receive_ns: float) -> float:
     """A step's mean time once the pipeline is full, ns."""
-    bodies, batches = times.body_ns, times.batch_ns
+    bodies = times.body_ns
+    waiting = times.readers / width.readers  # what is left of a batch's waits
+    batches = [
+        batch_ns - (1 - waiting) * max(batch_ns - times.batch_cpu_ns, 0.0) if waiting != 1 else batch_ns
+        for batch_ns in times.batch_ns
+    ]
     if not width.workers:
         return sum(bodies) / len(bodies) + sum(batches) / len(batches)
     ahead = max(width.ahead, width.workers)

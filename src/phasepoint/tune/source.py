@@ -14,6 +14,10 @@ Positions = Callable[[int], int | None]
 """From a position on, the first that a feed makes; None where it makes no more."""
 
 
+class WrongBatchError(Exception):
+    """A feed's next batch is not that of the position: a mistake of ours, which must not reach the loop."""
+
+
 class BatchTime(NamedTuple):
     """What making one batch took, ns: on the clock, of CPU time, and of waiting for a core."""
 
@@ -28,7 +32,7 @@ class Feed(Protocol):
     def take(self, position: int) -> Any:
         """The batch at a position, which is the next that the feed makes.
 
-        Raises StopIteration at the end, and what the loader raises.
+        Raises StopIteration at the end, `WrongBatchError` where it is another, and what the loader raises.
         """
 
     def time_of(self, position: int) -> BatchTime | None:

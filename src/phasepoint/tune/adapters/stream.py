@@ -8,6 +8,7 @@ Knobs of the user's own that can be turned while the iterator runs (`Knob(…, a
 batches.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -80,9 +81,10 @@ class Stream:
             return None
 
     def width(self, setting: Setting) -> Width:
-        """One thread, where any batch may wait."""
+        """One thread, where any batch may wait; and the user's own threads."""
         ahead = int(setting.get(PREFETCH, 0))
-        return Width(1 if ahead else 0, ahead)
+        readers = math.prod(int(setting[knob.name]) for knob in self._declared if knob.threads)
+        return Width(1 if ahead else 0, ahead, readers)
 
     def begin_epoch(self) -> "OneIterator":
         """The iterable is asked for its iterator."""

@@ -4,22 +4,26 @@ One epoch has one order of batches, drawn from the sampler of the loader as writ
 draw it. Every loader that is built makes the batches at its own positions of this order, so that a change in the middle
 of an epoch loses, repeats and exchanges nothing. Loaders that are built in the middle of an epoch leave the generators
 of random numbers as they were.
-
-The dataset is wrapped to time its batches where they are made, in the worker; it is otherwise untouched.
 """
 
 import multiprocessing
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from phasepoint.tune.adapters.torch_worker import (
+    LimitedStart,
+    NumberedIndices,
+    TimedCollate,
+    TimedDataset,
+    new_times,
+    read_time,
+)
 from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
-from phasepoint.tune.limits import limit_data, run_delay_ns
 from phasepoint.tune.pipeline import Width
-from phasepoint.tune.source import BatchTime, Feed, Positions, random_numbers_kept, seed_random_numbers
+from phasepoint.tune.source import BatchTime, Feed, Positions, WrongBatchError, random_numbers_kept
 
 AHEAD = (2, 4, 8)
 """Batches that each worker may be ahead: PyTorch's default, and more where single batches are slow."""
@@ -27,11 +31,6 @@ AHEAD = (2, 4, 8)
 HANG_S = 20.0
 """A choice: a worker that is silent for longer has hung, in a setting that the user did not write. The batch is then
 made as written, so that a worker that is only slow costs a wait and no result."""
-
-_SLOTS = 1024
-"""Batches whose times are kept; more than are ever under way at once."""
-
-_FIELDS = 4  # of a slot: position + 1, and a `BatchTime`
 
 _KEPT_BATCHES = 4096
 """Indices of so many batches are kept: more than lie between a batch that failed and the last one that was begun."""
@@ -149,25 +148,6 @@ def _own_start(worker_init_fn: Any) -> Any:
     return worker_init_fn.own if isinstance(worker_init_fn, LimitedStart) else worker_init_fn
 
 
-class LimitedStart:
-    """Begins a worker that the user did not ask for: the kernel keeps it within its share of the memory.
-
-    Args:
-        own: the user's `worker_init_fn`.
-        most_bytes: that it may add to what it has of the job when it begins; None sets no limit.
-    """
-
-    def __init__(self, own: Callable[[int], None] | None, most_bytes: int | None) -> None:
-        self.own, self._most_bytes = own, most_bytes
-
-    def __call__(self, worker: int) -> None:
-        """Run in the worker."""
-        if self._most_bytes is not None:
-            limit_data(self._most_bytes)
-        if self.own is not None:
-            self.own(worker)
-
-
 def _unguarded(iterator: Any) -> Any:
     """Take its workers out of PyTorch's watch, which raises in the job's own code when one dies.
 
@@ -228,15 +208,6 @@ class EpochOrder:
         return self._drawn[position]
 
 
-class NumberedIndices:
-    """Indices of one batch (or one index, where the dataset makes batches), its position in the epoch, its seeds."""
-
-    def __init__(self, position: int, indices: Any, seeds: tuple[int, ...] | None) -> None:
-        self.position = position
-        self.indices = indices
-        self.seeds = None if seeds is None else (*seeds, position)
-
-
 class DrawnSampler:
     """In place of a loader's sampler: gives the positions of one feed."""
 
@@ -268,84 +239,10 @@ class DrawnSampler:
         return NumberedIndices(position, indices, self._order.seeds)
 
 
-class TimedDataset:
-    """A dataset whose batches are timed where they are made. Everything else is the dataset's own."""
-
-    def __init__(self, dataset: Any, times: Any) -> None:
-        vars(self).update(_dataset=dataset, _times=times)
-
-    def __getitems__(self, numbered: NumberedIndices) -> Any:
-        dataset, indices = vars(self)["_dataset"], numbered.indices
-        _begin(numbered)
-        together = getattr(dataset, "__getitems__", None)
-        return together(indices) if together else [dataset[index] for index in indices]
-
-    def __getitem__(self, numbered: Any) -> Any:
-        dataset = vars(self)["_dataset"]
-        if not isinstance(numbered, NumberedIndices):
-            return dataset[numbered]
-        _begin(numbered)
-        return dataset[numbered.indices]
-
-    def __len__(self) -> int:
-        return len(vars(self)["_dataset"])
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_dataset" not in vars(self):
-            raise AttributeError(name)
-        return getattr(vars(self)["_dataset"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(vars(self)["_dataset"], name, value)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return TimedDataset, (vars(self)["_dataset"], vars(self)["_times"])
-
-
-class TimedCollate:
-    """The loader's own `collate_fn`; it ends a batch."""
-
-    def __init__(self, collate: Callable[[Any], Any], times: Any) -> None:
-        self._collate, self._times = collate, times
-
-    def __call__(self, samples: Any) -> Any:
-        """The batch of these samples."""
-        batch = self._collate(samples)
-        _end(self._times)
-        return batch
-
-
-_open_batch = threading.local()
-
-
-def _begin(numbered: NumberedIndices) -> None:
-    kept = None
-    if numbered.seeds is not None:
-        kept = random_numbers_kept()
-        kept.__enter__()
-        seed_random_numbers(numbered.seeds)
-    _open_batch.begun = numbered.position, time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns(), kept
-
-
-def _end(times: Any) -> None:
-    begun = getattr(_open_batch, "begun", None)
-    if begun is not None:
-        position, wall_ns, cpu_ns, delay_ns, kept = begun
-        if kept is not None:
-            kept.__exit__(None, None, None)
-        slot = _FIELDS * (position % _SLOTS)
-        times[slot + 1] = time.perf_counter_ns() - wall_ns
-        times[slot + 2] = time.thread_time_ns() - cpu_ns
-        times[slot + 3] = run_delay_ns() - delay_ns
-        times[slot] = position + 1
-        _open_batch.begun = None
-
-
 def _instrument(loader: Any) -> DrawnSampler:
     """Put our sampler in place of the loader's and time its batches; its attributes may not be set once it is made."""
     drawn = DrawnSampler()
-    context = loader.multiprocessing_context or multiprocessing
-    drawn.times = context.RawArray("q", _FIELDS * _SLOTS) if loader.num_workers else [0] * (_FIELDS * _SLOTS)
+    drawn.times = new_times(loader.multiprocessing_context or multiprocessing if loader.num_workers else None)
     attributes = vars(loader)
     attributes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = drawn
     attributes["dataset"] = TimedDataset(loader.dataset, drawn.times)
@@ -365,7 +262,7 @@ class TorchFeed:
         """The next batch.
 
         Raises:
-            RuntimeError: it is another one: a mistake of ours, which must not reach the loop.
+            WrongBatchError: it is another one.
         """
         try:
             batch = next(self._iterator)
@@ -375,14 +272,12 @@ class TorchFeed:
             self._drawn.popleft()
             raise
         if self._drawn.popleft() != position:
-            raise RuntimeError(f"the batch at position {position} is not the next one")
+            raise WrongBatchError(f"the batch at position {position} is not the next one")
         return batch
 
     def time_of(self, position: int) -> BatchTime | None:
         """As the worker measured it."""
-        slot = _FIELDS * (position % _SLOTS)
-        known: bool = self._times[slot] == position + 1
-        return BatchTime(*self._times[slot + 1 : slot + _FIELDS]) if known else None
+        return read_time(self._times, position)
 
     def processes(self) -> Sequence[int]:
         """Its workers."""

@@ -95,12 +95,13 @@ class LoopTimes:
         waits_ns, bodies_ns = sum(self.waits_ns), sum(self.bodies_ns)
         return waits_ns / max(waits_ns + bodies_ns, 1)
 
-    def pipeline(self, *, cpus: float, in_loop: bool) -> PipelineTimes | None:
+    def pipeline(self, *, cpus: float, in_loop: bool, readers: int = 1) -> PipelineTimes | None:
         """What the model needs, as it would be with a core for everybody; None where no batch was timed.
 
         Args:
             cpus: cores that the job may use.
             in_loop: whether the loop's own thread made the batches, so that their CPU time is the process' too.
+            readers: requests that the making of one batch waited for at a time.
         """
         if not self.batches or not self.bodies_ns:
             return None
@@ -114,6 +115,7 @@ class LoopTimes:
             batch_cpu_ns=batch_cpu_ns,
             receive_ns=self.receive_ns,
             cpus=cpus,
+            readers=readers,
         )
 
     def __str__(self) -> str:

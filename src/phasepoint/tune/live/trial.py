@@ -94,8 +94,12 @@ class LoaderTrial:
 
     def leave(self, left_ns: int, reason: str) -> None:
         """It ends, or waits for the next epoch."""
-        self.spent_ns += left_ns - self.entered_ns - self.steps * self.base_step_ns
+        self.spent_ns = self.cost_ns(left_ns)
         self.reason, self.entered_ns, self.steps = reason, left_ns, 0
+
+    def cost_ns(self, now_ns: int) -> float:
+        """By how much longer its steps took than before, so far; below 0 where it wins."""
+        return self.spent_ns + now_ns - self.entered_ns - self.steps * self.base_step_ns
 
     def verdict(self) -> tuple[Side, str] | None:
         """Who has won, and why; None while that is open."""

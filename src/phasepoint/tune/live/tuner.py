@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from phasepoint.core.units import NS_PER_S
+from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.tune.blocks import BlockPlan
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal, list_settings, propose
@@ -22,7 +23,7 @@ from phasepoint.tune.live.memory_watch import MemoryWatch
 from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, lay_out
 from phasepoint.tune.live.witness import batch_digest
 from phasepoint.tune.pipeline import PipelineTimes, forecast
-from phasepoint.tune.source import Feed, LoaderSource, random_numbers_kept
+from phasepoint.tune.source import Feed, LoaderSource, WrongBatchError, random_numbers_kept
 
 WARM_STEPS = 5
 """Steps after a change that tell nothing: caches, queues that fill."""
@@ -44,6 +45,10 @@ MOST_TRIALS = 6
 
 FUTILE_TRIALS = 2
 """Refused one after the other: then the model knows no better, and the search ends."""
+
+SPENT_RATIO, LEAST_SPENT_S = 0.01, 1.0
+"""What trials may cost, net of what they won: this part of the job's time so far, or a second, some tenths of which the
+start of workers takes."""
 
 PRIOR_WORKER_BYTES = 150 * 10**6
 """Memory that a worker takes before one was seen: forked, with what reference counts copy (60 to 120 MB, PyTorch)."""
@@ -114,7 +119,7 @@ class Tuner:
         self._random = random.Random(self.seed)
         self._epoch: LoaderPass | None = None
         self._base_bytes = 0
-        self._won_per_step_ns = 0.0
+        self._began_ns = self.now_ns()
 
     # ---- the loop ----
 
@@ -190,7 +195,8 @@ class Tuner:
         except StopIteration:
             raise
         except Exception as error:
-            if epoch.setting == self.source.as_written or not self.source.can_repeat:
+            is_ours = isinstance(error, WrongBatchError)
+            if not is_ours and (epoch.setting == self.source.as_written or not self.source.can_repeat):
                 epoch.position += 1
                 raise
             self._fall_back(f"{describe_setting(epoch.setting)} failed: {_words(error)}")
@@ -231,12 +237,23 @@ class Tuner:
                 self._refused = MOST_TRIALS
                 return
         ratio = trial.plan.note(epoch.position, asked_ns)
-        if ratio is None:
+        if ratio is not None:
+            trial.certificate.add(ratio)
+        if not trial.plan.begins_block(epoch.position):
             return
-        trial.certificate.add(ratio)
-        decided = trial.verdict()
+        decided = trial.verdict() if ratio is not None else None
+        if decided is None and trial.cost_ns(asked_ns) > self._allowance_ns(asked_ns):
+            decided = (
+                "old",
+                f"it had cost {trial.cost_ns(asked_ns) / NS_PER_S:.1f} s, which is what trials may cost so far",
+            )
         if decided is not None:
             self._end_trial(*decided, epoch)
+
+    def _allowance_ns(self, now_ns: int) -> float:
+        """What a trial may cost: a part of the job's time so far, and what trials won, less what they cost."""
+        won_ns = self.state.won_ns(self._steps) - self.state.spent_ns
+        return max(SPENT_RATIO * (now_ns - self._began_ns) + won_ns, LEAST_SPENT_S * NS_PER_S)
 
     def _after(self, epoch: LoaderPass, feed: Feed, batch: Any, asked_ns: int, got_ns: int) -> None:
         trial = self._trial
@@ -267,7 +284,11 @@ class Tuner:
         """Enough was seen of the setting in force: try another one, or rest."""
         times = self.times
         width = self.source.width(self.setting)
-        pipeline = times.pipeline(cpus=self.cpus, in_loop=not width.workers)
+        ranks = ranks_of_job()
+        if ranks is not None and ranks[1] > 1:
+            self._rest(f"the job has {ranks[1]} ranks, and what one tries shows in all", TuneVerdict.UNDECIDED)
+            return
+        pipeline = times.pipeline(cpus=self.cpus, in_loop=not width.workers, readers=width.readers)
         if pipeline is None:
             self._rest("no batch could be timed")
             return

@@ -1,0 +1,137 @@
+"""What of a tuned PyTorch loader runs in its workers: the dataset and the collation, timed where batches are made.
+
+The dataset is wrapped and otherwise untouched: what it does not find in the wrapper is its own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from phasepoint.tune.limits import limit_data, run_delay_ns
+from phasepoint.tune.source import BatchTime, random_numbers_kept, seed_random_numbers
+
+_SLOTS = 1024
+"""Batches whose times are kept; more than are ever under way at once."""
+
+_FIELDS = 4  # of a slot: position + 1, and a `BatchTime`
+
+_open_batch = threading.local()
+
+
+def new_times(context: Any | None) -> Any:
+    """Where times go: an array that processes of a context share; None where the loop's own thread makes batches."""
+    return [0] * (_FIELDS * _SLOTS) if context is None else context.RawArray("q", _FIELDS * _SLOTS)
+
+
+def read_time(times: Any, position: int) -> BatchTime | None:
+    """What making the batch at a position took; None where it was not made, or long ago."""
+    slot = _FIELDS * (position % _SLOTS)
+    known: bool = times[slot] == position + 1
+    return BatchTime(*times[slot + 1 : slot + _FIELDS]) if known else None
+
+
+class NumberedIndices:
+    """Indices of one batch (or one index, where the dataset makes batches), its position in the epoch, its seeds."""
+
+    def __init__(self, position: int, indices: Any, seeds: tuple[int, ...] | None) -> None:
+        self.position = position
+        self.indices = indices
+        self.seeds = None if seeds is None else (*seeds, position)
+
+
+class TimedDataset:
+    """A dataset whose batches are timed where they are made. Everything else is the dataset's own."""
+
+    def __init__(self, dataset: Any, times: Any) -> None:
+        vars(self).update(_dataset=dataset, _times=times)
+
+    def __getitems__(self, numbered: NumberedIndices) -> Any:
+        dataset, indices = vars(self)["_dataset"], numbered.indices
+        together = getattr(dataset, "__getitems__", None)
+        with _Timed(numbered):
+            return together(indices) if together else [dataset[index] for index in indices]
+
+    def __getitem__(self, numbered: Any) -> Any:
+        dataset = vars(self)["_dataset"]
+        if not isinstance(numbered, NumberedIndices):
+            return dataset[numbered]
+        with _Timed(numbered):
+            return dataset[numbered.indices]
+
+    def __len__(self) -> int:
+        return len(vars(self)["_dataset"])
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_dataset" not in vars(self):
+            raise AttributeError(name)
+        return getattr(vars(self)["_dataset"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(vars(self)["_dataset"], name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TimedDataset, (vars(self)["_dataset"], vars(self)["_times"])
+
+
+class TimedCollate:
+    """The loader's own `collate_fn`; it ends a batch."""
+
+    def __init__(self, collate: Callable[[Any], Any], times: Any) -> None:
+        self._collate, self._times = collate, times
+
+    def __call__(self, samples: Any) -> Any:
+        """The batch of these samples."""
+        batch = self._collate(samples)
+        _end(self._times)
+        return batch
+
+
+class _Timed:
+    """The making of a batch, until it is collated; random numbers of its own end with the samples, or with an error."""
+
+    def __init__(self, numbered: NumberedIndices) -> None:
+        self._numbered = numbered
+        self._kept = random_numbers_kept() if numbered.seeds is not None else None
+
+    def __enter__(self) -> None:
+        if self._kept is not None:
+            self._kept.__enter__()
+            seed_random_numbers(self._numbered.seeds or ())
+        times = time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns()
+        _open_batch.begun = self._numbered.position, *times
+
+    def __exit__(self, *error: object) -> None:
+        if self._kept is not None:
+            self._kept.__exit__(None, None, None)
+
+
+def _end(times: Any) -> None:
+    begun = getattr(_open_batch, "begun", None)
+    if begun is not None:
+        position, wall_ns, cpu_ns, delay_ns = begun
+        slot = _FIELDS * (position % _SLOTS)
+        times[slot + 1] = time.perf_counter_ns() - wall_ns
+        times[slot + 2] = time.thread_time_ns() - cpu_ns
+        times[slot + 3] = run_delay_ns() - delay_ns
+        times[slot] = position + 1
+        _open_batch.begun = None
+
+
+class LimitedStart:
+    """Begins a worker that the user did not ask for: the kernel keeps it within its share of the memory.
+
+    Args:
+        own: the user's `worker_init_fn`.
+        most_bytes: that it may add to what it has of the job when it begins; None sets no limit.
+    """
+
+    def __init__(self, own: Callable[[int], None] | None, most_bytes: int | None) -> None:
+        self.own, self._most_bytes = own, most_bytes
+
+    def __call__(self, worker: int) -> None:
+        """Run in the worker."""
+        if self._most_bytes is not None:
+            limit_data(self._most_bytes)
+        if self.own is not None:
+            self.own(worker)
