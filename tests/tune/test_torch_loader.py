@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, WeightedRandomSampler  # noqa: E402
 from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
 import phasepoint as pp  # noqa: E402
-from phasepoint.tune.adapters import torch_batches  # noqa: E402
 from phasepoint.tune.limits import process_tree, tree_bytes  # noqa: E402
 from phasepoint.tune.live import trial, tuner  # noqa: E402
 
@@ -99,7 +98,7 @@ def test_each_batch_may_be_given_random_numbers_of_its_own(monkeypatch):
 @pytest.mark.parametrize("fault", ["raise", "exit", "hang"])
 @pytest.mark.parametrize("at", [0, 8 * 600], ids=["in the trial", "after it"])
 def test_a_worker_that_fails_costs_the_trial_and_no_batch(fault, at, tmp_path, monkeypatch):
-    monkeypatch.setattr(torch_batches, "HANG_S", 1.0)
+    monkeypatch.setattr(tuner, "LEAST_SILENT_S", 1.0)
     factory = torch_factory(SlowSamples(8 * 800, fault, at, str(tmp_path)), shuffle=False)
     plain, tuned, loader = both(factory, cpus=3)
     assert tuned == plain
@@ -171,3 +170,30 @@ def test_a_trial_that_is_lost_leaves_the_order_alone(seed_of_blocks):
     plain, tuned, loader = both(factory, body_s=0.004, seed=seed_of_blocks)
     assert tuned == plain
     assert "is not the next one" not in loader.reason
+
+
+def test_in_a_replay_and_on_several_ranks_nothing_is_tried(monkeypatch):
+    factory = torch_factory(SlowSamples(8 * 150))
+    monkeypatch.setenv("PHASEPOINT_REPLAY", "{}")
+    assert not pp.tune.loader(factory)._tuner.is_on
+    monkeypatch.delenv("PHASEPOINT_REPLAY")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loader = pp.tune.loader(factory, cpus=2)
+    train(loader)
+    assert (loader.verdict, list(loader.trials)) == ("undecided", [])
+    assert "the job has 2 ranks" in loader.reason
+
+
+def test_memory_that_fills_up_after_the_trial_brings_the_old_setting_back(monkeypatch):
+    loader = pp.tune.loader(torch_factory(SlowSamples(8 * STEPS), shuffle=False), cpus=3)
+    seen = []
+    for _, index in loader:
+        seen += index.tolist()
+        time.sleep(0.002)
+        if loader.state.chosen != loader.state.as_written:
+            monkeypatch.setattr(type(loader._tuner.watch), "is_full", True)
+            monkeypatch.setattr(type(loader._tuner.watch), "start", lambda *_, **__: None)
+    assert seen == list(range(8 * STEPS))
+    assert loader.state.chosen == loader.state.as_written
+    assert "memory came near the limit" in loader.reason

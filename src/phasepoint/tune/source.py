@@ -53,12 +53,14 @@ class LoaderSource(Protocol):
         can_repeat: whether two feeds can make the same batch.
         as_written: the setting that the factory has of itself.
         worker_bytes: memory that each process of the next feed may take at most, None without a limit.
+        silent_s: how long a process of the next feed may be silent before it is taken to hang.
     """
 
     kind: str
     can_repeat: bool
     as_written: Setting
     worker_bytes: int | None
+    silent_s: float
 
     @property
     def knobs(self) -> Sequence[Knob]:

@@ -1,9 +1,11 @@
 """`loader`: what users call, and the `TunedLoader` that they get."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from phasepoint.recorder.resume.request import VARIABLE as REPLAY_VARIABLE
 from phasepoint.tune.adapters import adapt
 from phasepoint.tune.apply import Applied, this_machine
 from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
@@ -89,7 +91,7 @@ def loader(
         start={**source.as_written, **setting} if is_same_machine else None,
         first={**source.as_written, **setting} if setting and not is_same_machine else None,
         seed=seed,
-        is_on=not applied.is_off,
+        is_on=not applied.is_off and REPLAY_VARIABLE not in os.environ,
     )
     return TunedLoader(written, tuner, "")
 

@@ -45,6 +45,7 @@ class Stream:
     kind = "iterable"
     can_repeat = False
     worker_bytes: int | None = None
+    silent_s = math.inf
 
     def __init__(
         self,

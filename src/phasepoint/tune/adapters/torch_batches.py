@@ -29,8 +29,7 @@ AHEAD = (2, 4, 8)
 """Batches that each worker may be ahead: PyTorch's default, and more where single batches are slow."""
 
 HANG_S = 20.0
-"""A choice: a worker that is silent for longer has hung, in a setting that the user did not write. The batch is then
-made as written, so that a worker that is only slow costs a wait and no result."""
+"""How long a worker that is not forked may take to begin: it imports what the job does. A choice."""
 
 _KEPT_BATCHES = 4096
 """Indices of so many batches are kept: more than lie between a batch that failed and the last one that was begun."""
@@ -54,6 +53,7 @@ class TorchBatches:
     kind = "torch DataLoader"
     can_repeat = True
     worker_bytes: int | None = None
+    silent_s = HANG_S
 
     def __init__(
         self,
@@ -136,11 +136,18 @@ class TorchBatches:
         drawn.begin(order, positions, start)
         if setting == self.as_written or not loader.num_workers:
             return TorchFeed(iter(loader), drawn)
-        loader.timeout = loader.timeout or HANG_S
+        is_forked = _start_method(loader) == "fork"
+        loader.timeout = loader.timeout or (self.silent_s if is_forked else max(self.silent_s, HANG_S))
         loader.worker_init_fn = LimitedStart(_own_start(loader.worker_init_fn), self.worker_bytes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             return TorchFeed(_unguarded(iter(loader)), drawn)
+
+
+def _start_method(loader: Any) -> str:
+    """How its workers are started."""
+    context = loader.multiprocessing_context or multiprocessing
+    return str(context.get_start_method())
 
 
 def _own_start(worker_init_fn: Any) -> Any:

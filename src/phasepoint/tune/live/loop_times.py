@@ -72,6 +72,11 @@ class LoopTimes:
         return self.now_ns() - self._began_ns if self.steps else 0
 
     @property
+    def longest_batch_ns(self) -> int:
+        """Of those that were timed."""
+        return max((batch.wall_ns for batch in self.batches), default=0)
+
+    @property
     def step_ns(self) -> float:
         """Mean time of a step."""
         return (sum(self.waits_ns) + sum(self.bodies_ns)) / max(len(self.bodies_ns), 1)

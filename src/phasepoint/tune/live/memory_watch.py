@@ -32,9 +32,9 @@ class MemoryWatch:
         self.most_bytes = 0
         self.last_bytes: int | None = None
         self._read_bytes = read_bytes
-        self._ended, self._hurry = threading.Event(), threading.Event()
+        self._hurry = threading.Event()
+        self._ended: threading.Event | None = None
         self._closely = False
-        self._thread: threading.Thread | None = None
 
     @property
     def is_full(self) -> bool:
@@ -48,25 +48,33 @@ class MemoryWatch:
 
     def look(self) -> int:
         """Sample now."""
-        self.last_bytes = self._read_bytes()
-        self.most_bytes = max(self.most_bytes, self.last_bytes)
-        return self.last_bytes
+        seen_bytes = self._read_bytes()
+        self._note(seen_bytes)
+        return seen_bytes
 
     def start(self, *, closely: bool) -> None:
         """Sample in the background from now on; closely while a trial runs."""
         self._closely = closely
         self._hurry.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="phasepoint-memory", daemon=True)
-            self._thread.start()
+        if self._ended is None:
+            self._ended = threading.Event()
+            threading.Thread(target=self._watch, args=(self._ended,), name="phasepoint-memory", daemon=True).start()
 
     def stop(self) -> None:
-        """No more samples."""
-        self._ended.set()
-        self._hurry.set()
+        """No more samples; the last one says nothing any more."""
+        if self._ended is not None:
+            self._ended.set()
+            self._hurry.set()
+        self._ended, self.last_bytes = None, None
 
-    def _watch(self) -> None:
-        while not self._ended.is_set():
-            self.look()
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.is_set():
+            seen_bytes = self._read_bytes()
+            if not ended.is_set():
+                self._note(seen_bytes)
             self._hurry.clear()
             self._hurry.wait(INTERVAL_S if self._closely else QUIET_INTERVAL_S)
+
+    def _note(self, seen_bytes: int) -> None:
+        self.last_bytes = seen_bytes
+        self.most_bytes = max(self.most_bytes, seen_bytes)

@@ -23,6 +23,9 @@ READY_S = 0.3
 MOST_PAIRS = 200
 """Then a gain of a tenth is seen through blocks that scatter by a fifth (simulated: 19 of 20 trials)."""
 
+MOST_S = 120.0
+"""A choice: what is not seen in two minutes is little, and other settings wait for their turn."""
+
 FUTILE_GAIN = 0.01
 """A trial ends where it is certain that less than this is won."""
 
@@ -101,7 +104,7 @@ class LoaderTrial:
         """By how much longer its steps took than before, so far; below 0 where it wins."""
         return self.spent_ns + now_ns - self.entered_ns - self.steps * self.base_step_ns
 
-    def verdict(self) -> tuple[Side, str] | None:
+    def verdict(self, now_ns: int) -> tuple[Side, str] | None:
         """Who has won, and why; None while that is open."""
         certificate, ratios = self.certificate, self.certificate.log_ratios
         if certificate.is_better:
@@ -111,7 +114,7 @@ class LoaderTrial:
         for count, least in enumerate(CLEARLY_SLOWER, 1):
             if len(ratios) >= count and all(ratio < -math.log1p(least) for ratio in ratios):
                 return "old", f"slower by more than {least:.0%} in each of {len(ratios)} pairs of blocks"
-        if len(ratios) >= MOST_PAIRS:
+        if len(ratios) >= MOST_PAIRS or now_ns - self.began_ns > MOST_S * NS_PER_S:
             return "old", f"no difference beyond doubt in {len(ratios)} pairs of blocks"
         return None
 

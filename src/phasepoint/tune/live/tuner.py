@@ -50,6 +50,10 @@ SPENT_RATIO, LEAST_SPENT_S = 0.01, 1.0
 """What trials may cost, net of what they won: this part of the job's time so far, or a second, some tenths of which the
 start of workers takes."""
 
+LEAST_SILENT_S, SILENT_BATCHES = 5.0, 30
+"""A choice: a worker that is silent for so long, and for so many times the longest batch that was seen, has hung. The
+setting before then makes its batch, so that one that was only slow costs a wait and no result."""
+
 PRIOR_WORKER_BYTES = 150 * 10**6
 """Memory that a worker takes before one was seen: forked, with what reference counts copy (60 to 120 MB, PyTorch)."""
 
@@ -219,6 +223,9 @@ class Tuner:
 
     def _before(self, epoch: LoaderPass, asked_ns: int) -> None:
         trial = self._trial
+        if trial is None and self.watch.is_full and epoch.setting != self.source.as_written:
+            self._fall_back(f"memory came near the limit of {self.watch.limit_bytes:,} bytes")
+            self._reopen(epoch)
         if trial is None:
             self.times.asked(asked_ns)
             self._judge(epoch)
@@ -241,7 +248,7 @@ class Tuner:
             trial.certificate.add(ratio)
         if not trial.plan.begins_block(epoch.position):
             return
-        decided = trial.verdict() if ratio is not None else None
+        decided = trial.verdict(asked_ns) if ratio is not None else None
         if decided is None and trial.cost_ns(asked_ns) > self._allowance_ns(asked_ns):
             decided = (
                 "old",
@@ -330,10 +337,11 @@ class Tuner:
     def _best(self, pipeline: PipelineTimes, measured: float, allow: Sequence[str]) -> Proposal | None:
         allowed = allowed_knobs(self.source.knobs, allow)
         knobs = [knob for knob in allowed if knob.turn in {Turn.LIVE, Turn.REBUILD}]
+        used_bytes = self.watch.look()
         settings = [
             setting
             for setting in list_settings(knobs, self.setting)
-            if setting not in self._tried and self._fits(setting)
+            if setting not in self._tried and self._fits(setting, used_bytes)
         ]
         proposals = propose(
             pipeline,
@@ -345,13 +353,12 @@ class Tuner:
         )
         return proposals[0] if proposals else None
 
-    def _fits(self, setting: Setting) -> bool:
+    def _fits(self, setting: Setting, used_bytes: int) -> bool:
         """Whether the workers of a setting stay within the limits while it is tried."""
         workers = self.source.width(setting).workers
         if workers > max(self.cpus, self.source.width(self.source.as_written).workers):
             return False
-        used = self.watch.last_bytes if self.watch.last_bytes is not None else self.watch.look()
-        return used + workers * (self._worker_bytes or PRIOR_WORKER_BYTES) < self.watch.limit_bytes
+        return used_bytes + workers * (self._worker_bytes or PRIOR_WORKER_BYTES) < self.watch.limit_bytes
 
     def _look_again(self) -> None:
         """Whether the bottleneck has moved since the search ended."""
@@ -402,6 +409,7 @@ class Tuner:
         entered_ns = self.now_ns()
         self._base_bytes = self.watch.look()
         self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(new.workers, 1)
+        self.source.silent_s = max(LEAST_SILENT_S, SILENT_BATCHES * self.times.longest_batch_ns / NS_PER_S)
         role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
         feed = self.source.open(epoch.order, trial.proposal.setting, role.positions, start=epoch.position)
         epoch.role.side, epoch.role.plan = "old", plan
@@ -422,7 +430,7 @@ class Tuner:
         self.journal.end_trial(self._end_of(trial, accepted=False))
         trial.feed.close()
         epoch.role.plan = None
-        self.watch.start(closely=False)
+        self._watch_on()
         self.times.restart()
 
     def _is_same(self, trial: LoaderTrial) -> bool:
@@ -464,7 +472,7 @@ class Tuner:
         else:
             trial.feed.close()
         epoch.role.plan, epoch.role.least = None, epoch.position
-        self.watch.start(closely=False)
+        self._watch_on()
         self.times.restart()
 
     def _drop_trial(self, epoch: LoaderPass, reason: str) -> None:
@@ -482,7 +490,7 @@ class Tuner:
             or epoch.position + self.source.width(self.setting).ahead > trial.plan.first
         ):
             self._reopen(epoch)
-        self.watch.start(closely=False)
+        self._watch_on()
         self.times.restart()
 
     def _reopen(self, epoch: LoaderPass) -> None:
@@ -490,6 +498,13 @@ class Tuner:
         epoch.feed.close()
         epoch.role, epoch.setting = Role(), self.setting
         epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.positions, start=epoch.position)
+
+    def _watch_on(self) -> None:
+        """After a trial: memory is watched where the job has other workers than it would have without tuning."""
+        if self.setting == self.source.as_written:
+            self.watch.stop()
+        else:
+            self.watch.start(closely=False)
 
     def _fall_back(self, reason: str) -> None:
         """Back to what the user wrote."""
