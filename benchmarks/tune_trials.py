@@ -15,7 +15,7 @@ from phasepoint.tune.blocks import BlockPlan
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
 from phasepoint.tune.live.trial import LoaderTrial, Role, lay_out
-from phasepoint.tune.pipeline import Forecast, Width
+from phasepoint.tune.pipeline import Width
 
 STEP_NS, NOISE = 20_000_000, 0.2
 
@@ -67,7 +67,7 @@ def run_trial(noise, gain, seed):
     width = Width(2, 4)
     layout = lay_out(0, width, width, step_ns=STEP_NS, batch_ns=STEP_NS)
     plan = BlockPlan(*layout, lambda: chance.getrandbits(1))
-    proposal = Proposal({}, gain, Forecast(50.0, "input"))
+    proposal = Proposal({}, gain, 50.0)
     certificate = Certificate(0.1)
     trial = LoaderTrial(0, proposal, 0, 0, STEP_NS, STEP_NS, certificate)
     trial.enter(plan, Role(), None, 0)

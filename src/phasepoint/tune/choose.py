@@ -24,12 +24,12 @@ class Proposal:
     Attributes:
         setting: its knobs.
         gain: what it should win against the setting in force, as a ratio of speeds minus 1.
-        forecast: its speed.
+        simulated_steps_per_s: its speed as simulated, before what trials have shown.
     """
 
     setting: Setting
     gain: float
-    forecast: Forecast
+    simulated_steps_per_s: float
 
 
 def list_settings(knobs: Sequence[Knob], current: Setting) -> list[dict[str, object]]:
@@ -71,8 +71,8 @@ def propose(
         nearest = min(known, key=lambda workers: abs(workers - place.workers))
         factor = known[nearest] if place.workers and nearest else 1.0
         steps_per_s = min(made.steps_per_s * factor, max(times.ceiling_steps_per_s, measured_steps_per_s))
-        rows.append(Proposal(setting, steps_per_s / measured_steps_per_s - 1, Forecast(steps_per_s, made.limited_by)))
-    best = max((row.forecast.steps_per_s for row in rows), default=0.0)
-    near = [row for row in rows if row.forecast.steps_per_s >= (1 - AS_FAST) * best]
+        rows.append(Proposal(setting, steps_per_s / measured_steps_per_s - 1, made.steps_per_s))
+    best = max((row.gain for row in rows), default=0.0)
+    near = [row for row in rows if 1 + row.gain >= (1 - AS_FAST) * (1 + best)]
     rest = sorted((row for row in rows if row not in near), key=lambda row: -row.gain)
     return [row for row in [*near, *rest] if row.setting != current and row.gain >= LEAST_PREDICTED_GAIN]

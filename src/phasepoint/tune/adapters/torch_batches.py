@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from phasepoint.tune.adapters.torch_worker import (
@@ -295,7 +296,8 @@ class TorchFeed:
         iterator, self._iterator = self._iterator, iter(())
         ending = threading.Thread(target=_let_go, args=([iterator],), name="phasepoint-close", daemon=True)
         del iterator
-        ending.start()
+        with suppress(RuntimeError):  # the interpreter ends; PyTorch ends its workers then
+            ending.start()
 
 
 def _let_go(held: list[Any]) -> None:

@@ -46,6 +46,9 @@ MOST_TRIALS = 6
 FUTILE_TRIALS = 2
 """Refused one after the other: then the model knows no better, and the search ends."""
 
+TOLD_S = 1.0
+"""Between two rows of the state at the ends of epochs, where nothing else has changed."""
+
 SPENT_RATIO, LEAST_SPENT_S = 0.01, 1.0
 """What trials may cost, net of what they won: this part of the job's time so far, or a second, some tenths of which the
 start of workers takes."""
@@ -123,7 +126,7 @@ class Tuner:
         self._random = random.Random(self.seed)
         self._epoch: LoaderPass | None = None
         self._base_bytes = 0
-        self._began_ns = self.now_ns()
+        self._began_ns = self._told_ns = self.now_ns()
 
     # ---- the loop ----
 
@@ -166,7 +169,8 @@ class Tuner:
         epoch.is_latest = False
         if self._trial is not None:
             self._suspend_trial(epoch)
-        self._tell()
+        if self.now_ns() - self._told_ns > TOLD_S * NS_PER_S:
+            self._tell()
         self.times.pause()
         epoch.feed.close()
         self._epoch = None
@@ -203,7 +207,9 @@ class Tuner:
             if not is_ours and (epoch.setting == self.source.as_written or not self.source.can_repeat):
                 epoch.position += 1
                 raise
-            self._fall_back(f"{describe_setting(epoch.setting)} failed: {_words(error)}")
+            failed = f"{describe_setting(epoch.setting)} failed: {_words(error)}"
+            self._drop_trial(epoch, f"the setting before it failed: {_words(error)}")
+            self._fall_back(failed)
             self._reopen(epoch)
             return epoch.feed, epoch.feed.take(epoch.position)
 
@@ -239,9 +245,7 @@ class Tuner:
             return
         if self.source.can_repeat and not trial.is_witnessed and epoch.position >= trial.plan.first:
             trial.is_witnessed = True
-            if not self._is_same(trial):
-                self._drop_trial(epoch, _NOT_THE_SAME)
-                self._refused = MOST_TRIALS
+            if not self._is_same(trial, epoch):
                 return
         ratio = trial.plan.note(epoch.position, asked_ns)
         if ratio is not None:
@@ -306,7 +310,7 @@ class Tuner:
         if first is not None and first != self.setting:
             predicted = forecast(pipeline, self.source.width(first))
             gain = predicted.steps_per_s / measured - 1
-            self._begin_trial(epoch, Proposal(first, gain, predicted), pipeline)
+            self._begin_trial(epoch, Proposal(first, gain, predicted.steps_per_s), pipeline)
             return
         waiting = f"the loop waits for data {times.wait_ratio:.1%} of the time"
         is_crowded = width.workers and times.delay_ns > LEAST_WAIT * times.step_ns
@@ -433,11 +437,18 @@ class Tuner:
         self._watch_on()
         self.times.restart()
 
-    def _is_same(self, trial: LoaderTrial) -> bool:
-        """Whether the new setting makes the batches that the old one has made."""
+    def _is_same(self, trial: LoaderTrial, epoch: LoaderPass) -> bool:
+        """Whether the new setting makes the batches that the old one has made; if not, the trial is dropped."""
         in_loop = not self.source.width(trial.proposal.setting).workers
-        with random_numbers_kept() if in_loop else nullcontext():
-            digests = {position: batch_digest(trial.feed.take(position)) for position in trial.role.witnesses}
+        try:
+            with random_numbers_kept() if in_loop else nullcontext():
+                digests = {position: batch_digest(trial.feed.take(position)) for position in trial.role.witnesses}
+        except Exception as error:  # noqa: BLE001 - whatever a worker dies of
+            self._drop_trial(epoch, f"a batch could not be made: {_words(error)}")
+            return False
+        if digests != trial.digests:
+            self._drop_trial(epoch, _NOT_THE_SAME)
+            self._refused = MOST_TRIALS
         return digests == trial.digests
 
     def _end_trial(self, winner: str, reason: str, epoch: LoaderPass) -> None:
@@ -466,6 +477,7 @@ class Tuner:
         self._account(trial, accepted=trial.winner == "new")
         if trial.winner == "new":
             epoch.feed.close()
+            self._tried.append(self.setting)
             epoch.feed, epoch.role, epoch.setting = trial.feed, trial.role, trial.proposal.setting
             self.setting = trial.proposal.setting
             self.times.batches.clear()  # in other workers they take another time
@@ -519,8 +531,8 @@ class Tuner:
         end = self._end_of(trial, accepted=accepted)
         if end.gain is not None:
             speed = (1 + end.gain.value) * NS_PER_S / trial.base_step_ns
-            predicted = trial.proposal.forecast.steps_per_s
-            self._corrections[self.source.width(trial.proposal.setting).workers] = speed / predicted
+            simulated = trial.proposal.simulated_steps_per_s
+            self._corrections[self.source.width(trial.proposal.setting).workers] = speed / simulated
         self.journal.end_trial(end)
         self._refused = 0 if accepted else self._refused + 1
         self.state.take_in(end, step_ns=trial.base_step_ns, at_step=self._steps)
@@ -546,6 +558,7 @@ class Tuner:
         return self.journal.next_step() or self._steps
 
     def _tell(self) -> None:
+        self._told_ns = self.now_ns()
         self.journal.tell(self.state.row(self._step_number(), self.now_ns(), steps=self._steps))
 
 
