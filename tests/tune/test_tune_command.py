@@ -99,6 +99,20 @@ def test_the_document_holds_each_trial_with_what_was_said_before(tuned):
     assert before / after > 1.2
 
 
+def test_the_report_draws_the_trials_over_the_speed_of_the_loop(tuned, tmp_path):
+    page = tmp_path / "report.html"
+    said = phasepoint("report", tuned, "-o", str(page), "--json")
+    assert said.returncode == 0, said.stderr
+    assert json.loads(said.stdout)["tuning"]["verdict"] == "tuned"
+    section = page.read_text().partition('id="tuning"')[2].partition("</section>")[0]
+    assert "more steps a second" in section
+    assert section.count("<polyline") == 1
+    points = section.partition('points="')[2].partition('"')[0].split()
+    assert len(points) == 160
+    assert section.count('fill-opacity="0.18"') >= 1
+    assert "expected" in section
+
+
 def test_the_next_run_begins_with_it(tuned, job, tmp_path):
     chosen = json.dumps(json.loads(phasepoint("tune", tuned, "--json").stdout)["chosen"])
     done = phasepoint("tune", "--apply", tuned, "--", sys.executable, job, str(tmp_path / "next"), "60")
