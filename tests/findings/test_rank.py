@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.findings.finding import Claim, Evidence, Finding
-from phasepoint.findings.judge import allow_for_saved, rank_findings
+from phasepoint.findings.judge import allow_for_saved, rank_findings, set_late_apart
 
 
 def finding(code, part, by_step, *, outside_ps=0, spread=0.1):
@@ -99,3 +99,14 @@ def test_an_interval_allows_for_what_the_remedy_saves_of_the_claim():
 
 def test_the_interval_of_a_rule_that_saves_less_than_it_claims_begins_at_nothing():
     assert allow_for_saved(finding("A", "input", [1000], spread=0.9), (0.1, 1.0)).low_ps == 0
+
+
+def test_what_hosts_wait_for_a_late_one_is_no_communication():
+    dur = np.full(3, 100, np.int64)
+    claims = [finding("EXCHANGE", "communication", [60, 60, 20]), finding("LATE", "late", [30, 30, 30])]
+    found = {f.code: f.saved_ps for f in rank_findings(set_late_apart(claims), dur, 300)}
+    assert found == {"LATE": 90, "EXCHANGE": 60}
+    (exchange,) = [f for f in set_late_apart(claims) if f.code == "EXCHANGE"]
+    assert exchange.claim.by_step.tolist() == [30, 30, 0]
+    assert exchange.low_ps == int(0.9 * 140 * 60 / 140)
+    assert set_late_apart(claims[:1]) == claims[:1]

@@ -20,15 +20,15 @@ class Pictures(Dataset):
         return 8 * 500
 
     def __getitem__(self, index):
-        time.sleep(0.004)  # a slow disk
+        time.sleep(0.003)  # a slow disk
         return torch.full((3, 16, 16), index / 4000), index % 10
 
 torch.set_num_threads(1)
 net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(3136, 10))
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
-with pp.record(sys.argv[1]) as run:
+with pp.record(sys.argv[1], budget=0.1) as run:
     loader = pp.tune.loader(
-        lambda **knobs: DataLoader(Pictures(), batch_size=8, shuffle=True, **knobs), run=run, cpus=6
+        lambda **knobs: DataLoader(Pictures(), batch_size=8, shuffle=True, **knobs), run=run, cpus=8
     )
     for pictures, labels in run.steps(loader):
         optimizer.zero_grad()

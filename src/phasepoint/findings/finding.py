@@ -11,10 +11,10 @@ FINDINGS_VERSION = 1
 
 PARTS = (
     *("compute", "communication", "data_movement", "host", "idle"),
-    *("input", "compiling", "checkpoint", "excess", "outside"),
+    *("input", "compiling", "checkpoint", "excess", "late", "outside"),
 )
 """What a claim can be of: the categories of a step's time, waiting for input, compiling; a checkpoint's time; what a
-step lasted beyond its phase's usual step; time outside steps."""
+step lasted beyond its phase's usual step, or waited for a late host; time outside steps."""
 
 
 class Unavailable(PhasepointError):

@@ -109,6 +109,25 @@ def allow_for_saved(finding: Finding, saved: tuple[float, float] | None) -> Find
     return replace(finding, low_ps=int(max(1 - low, 0.0) * claim_ps), high_ps=int((1 + high) * claim_ps))
 
 
+def set_late_apart(findings: Sequence[Finding]) -> list[Finding]:
+    """What the hosts wait for a late one is none of the exchange: faster links or fewer bytes would not win it.
+
+    Args:
+        findings: of one run; of those that claim communication is taken off what a late host costs.
+    """
+    late_ps = [finding.claim.by_step for finding in findings if finding.claim.part == "late"]
+    if not late_ps:
+        return list(findings)
+    most_ps = np.maximum.reduce(late_ps)
+    return [_without(finding, most_ps) if finding.claim.part == "communication" else finding for finding in findings]
+
+
+def _without(finding: Finding, late_ps: Int64s) -> Finding:
+    claim = replace(finding.claim, by_step=np.maximum(finding.claim.by_step - late_ps, 0))
+    left = claim.total_ps / max(finding.claim.total_ps, 1)
+    return replace(finding, claim=claim, low_ps=int(finding.low_ps * left), high_ps=int(finding.high_ps * left))
+
+
 def judge_run(run: Run, *, method: str = DEFAULT_METHOD) -> Findings:
     """What could be won in a run, and how.
 
@@ -163,7 +182,7 @@ def judge_analysis(analysis: Analysis) -> Findings:
         if not of_rule:
             clear.append(rule.code)
     wall_ps = analysis.clock.wall_ps
-    ranked = rank_findings(found, analysis.clock.dur_ps, wall_ps)
+    ranked = rank_findings(set_late_apart(found), analysis.clock.dur_ps, wall_ps)
     told = tuple(f for f in ranked if f.share >= LEAST_SHARE or not f.alone_ps)
     quiet = sorted({f.code for f in found} - {f.code for f in told})
     return Findings(

@@ -36,6 +36,14 @@ LEAST_BUSY = 0.1
 """The same for running and queueing: of ranks with equal work on two cores that others used, one queued for up to 6 %
 of the time more than another over 30 s (2026-11-25)."""
 
+LEAST_CROWDED = 0.35
+"""Of the time: threads that wait for a core so much longer than those of other ranks do for the same work have a
+neighbour there. Ranks that shared theirs: 0.5 to 1.1; clean ranks below 0.05, ranks that are late otherwise up to 0.3
+(50 jobs on two cores, 2026-11-25)."""
+
+LEAST_RAN = 0.02
+"""Of the time: a rank that ran less says nothing of how its work waits for a core."""
+
 STANDARD_ERRORS = 4
 """By which a rank must stand out: one in 30,000 by chance, where some hundred changes and ranks are looked at."""
 
@@ -176,7 +184,10 @@ def find_late_rank(times: RankTimes) -> LateRank | None:
         # Threads that are busy together make a step longer once.
         threads = max(float(np.median(busy[times.host == busier.host, busier.first : busier.end])), 1.0)
         busier = replace(busier, share=busier.share / threads, error=busier.error / threads)
-    if found is None or (busier is not None and busier.host == found.host and busier.cost > MORE * found.cost):
+    crowded = _crowded(times)
+    if found is None and crowded is not None:
+        found = crowded
+    elif found is None or (busier is not None and busier.host == found.host and busier.cost > MORE * found.cost):
         found = busier
     if found is None:
         return None
@@ -189,9 +200,29 @@ def find_late_rank(times: RankTimes) -> LateRank | None:
         error=found.error,
         first_ps=int(times.edge_ps[found.first, 0]) if found.first else None,
         last_ps=int(times.edge_ps[found.end - 1, 1]) if found.end < times.outside.shape[1] else None,
-        part=_part(times, late, period, found.share),
+        part="core" if crowded is not None and crowded.host == found.host else _part(times, late, period, found.share),
         waits=(float(np.median(waits[~late])), float(waits[late][0])),
     )
+
+
+def _crowded(times: RankTimes) -> "_Lateness | None":
+    """The rank whose work waits for a core much longer than the same work does on others; by how much it queues more.
+
+    Where a step is longer, all ranks run less of the time. What a thread waits for each second that it runs does not
+    depend on that: it grows with the threads of the rank itself, which the others have, too, and with a neighbour's.
+    """
+    ratio = times.queued / np.maximum(times.ran, LEAST_RAN)
+    others = np.array([np.median(np.delete(ratio, rank, axis=0), axis=0) for rank in range(len(ratio))])
+    found = _latest(times, times.queued - times.ran * others, LEAST_CROWDED)
+    if found is None:
+        return None
+    rank = int(np.flatnonzero(times.host == found.host)[0])
+    level = _level(times.queued, rank, found.first, found.end)
+    if level is None or level[0] < LEAST_LATE:
+        return None
+    busy = (times.ran + times.queued)[rank, found.first : found.end]
+    threads = max(float(np.median(busy)), 1.0)  # those that wait together make a step longer once
+    return replace(found, share=level[0] / threads, error=level[1] / threads)
 
 
 @dataclass(frozen=True)

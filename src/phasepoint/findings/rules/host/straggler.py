@@ -4,7 +4,8 @@
 slowest is recognised by its own part of a step. The recorder adds up how long the job's thread stands in calls that
 wait for the others (PyTorch's backward pass and `Work.wait`, JAX's `block_until_ready` and reading of values), twice a
 second, together with how long the process ran and waited for a core (table `machine`). The late host has most time
-outside of such calls; or, where its work goes on inside of them, most time running and queueing for a core. What it has
+outside of such calls; or, where its work goes on inside of them, most time running and queueing for a core; or its work
+queues much longer than the same work on other hosts: a neighbour has its core. What it has
 more than the next latest host is what every step would be shorter by. If the lateness has a beginning or an end, only
 the steps from then on, or until then, count.
 
@@ -16,7 +17,8 @@ much to decide (as on a shared machine), the parts of the latest host's captured
 time that another host spends on each part: waiting for input, idle, the host's work vary much less than the whole.
 
 **Thresholds.** {LEAST_RATIO:.0%} of a step: hosts differ by less than that anyway; {LEAST_BUSY:.0%} where running and
-queueing tell, which neighbours on the machine change. {CLOCK_ERRORS} standard errors of the difference between hosts
+queueing tell, which neighbours on the machine change; {LEAST_CROWDED:.0%} of the time queued beyond what the same work
+queues elsewhere. {CLOCK_ERRORS} standard errors of the difference between hosts
 second by second, and {STANDARD_ERRORS} of that between captured steps: looks are many, and many changes are tried. A
 single part must also agree with the difference of the whole to within {AGREEMENT} standard errors of the latter, and
 occur in {LEAST_WINDOWS} windows of each host. Told from {LEAST_SHARE:.0%} of the run's time on.
@@ -52,6 +54,7 @@ STANDARD_ERRORS = 3
 AGREEMENT = 2
 LEAST_WINDOWS = 6
 LEAST_BUSY, CLOCK_ERRORS = rank_clocks.LEAST_BUSY, rank_clocks.STANDARD_ERRORS
+LEAST_CROWDED = rank_clocks.LEAST_CROWDED
 
 _REMEDIES = {
     "input": "its loader is slower: give every host its own shard of equal size, and a loader with as many workers",
@@ -125,7 +128,7 @@ def _by_clock(view: FindingsView, late: LateRank) -> list[Finding] | None:
     return [
         _finding(
             view,
-            Claim("communication", by_step),
+            Claim("late", by_step),
             _Told(
                 f"host {late.host} is late: {late_ps} a step{when}, {_DOES[late.part]}",
                 _REMEDIES.get(late.part, _HOST_REMEDY),
@@ -208,7 +211,7 @@ def _claim(view: FindingsView, own: list[OwnTime], late_ps: float) -> Claim:
     together = latest.dur_ps - others_ps < late_ps / 2
     mine = np.ones(clock.n_steps, bool) if together else clock.host == latest.host
     by_step = np.where(mine, np.minimum(clock.dur_ps, round(late_ps)), 0)
-    return Claim("communication" if together else "excess", by_step)
+    return Claim("late" if together else "excess", by_step)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ class _Told:
 def _finding(view: FindingsView, claim: Claim, told: _Told) -> Finding:
     total_ps = sum_ps(claim.by_step)
     half_ps = 1.96 * told.error * total_ps
-    held = f"{format_ps(total_ps)} on all hosts" if claim.part == "communication" else f"{format_ps(total_ps)} there"
+    held = f"{format_ps(total_ps)} on all hosts" if claim.part == "late" else f"{format_ps(total_ps)} there"
     return Finding(
         code="STRAGGLER",
         title=f"{told.title}; it costs {held}, {format_ratio(total_ps / view.clock.wall_ps)} of the run",
