@@ -13,6 +13,7 @@ import json
 import os
 import pkgutil
 import sys
+import time
 from functools import wraps
 from pathlib import Path
 from types import FunctionType
@@ -23,6 +24,10 @@ import phasepoint.recorder
 from phasepoint.recorder.autosteps.start import start_from_environ
 from phasepoint.recorder.seam.guard import guarded, guarded_even_off
 from phasepoint.recorder.seam.options import VARIABLE, AutoOptions
+
+TUNING = dict.fromkeys(("loader", "kind", "verdict", "reason", "as_written", "chosen", "machine"), "")
+TUNING |= {"spent_ps": 0, "won_ps": 0}
+"""A row that a tuned loader keeps."""
 
 HOOK_CODE = guarded(lambda self: None).__code__
 """Every guarded method is a closure over this code."""
@@ -170,6 +175,7 @@ def two_lines(folder: Path) -> str:
         for number in run.steps(range(60)):
             net(torch.randn(8, 8)).square().mean().backward()
             run.log(loss=number)
+            run.keep("tunings", {**TUNING, "step": run.next_step()}, at_ns=time.perf_counter_ns())
             if number % 20 == 19:
                 torch.save(net.state_dict(), folder / "0.pt")
                 run.checkpoint(str(folder / "0.pt"))

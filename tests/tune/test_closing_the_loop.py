@@ -17,10 +17,10 @@ import phasepoint as pp
 
 class Pictures(Dataset):
     def __len__(self):
-        return 8 * 500
+        return 8 * 320
 
     def __getitem__(self, index):
-        time.sleep(0.002)  # a slow disk
+        time.sleep(0.004)  # a slow disk
         return torch.full((3, 16, 16), index / 4000), index % 10
 
 torch.set_num_threads(1)
@@ -35,7 +35,7 @@ with pp.record(sys.argv[1], budget=0.1) as run:
         loss = torch.nn.functional.cross_entropy(net(pictures), labels)
         loss.backward()
         optimizer.step()
-        time.sleep(0.006)
+        time.sleep(0.018)
 """
 
 
@@ -48,7 +48,7 @@ def phasepoint(*words, **variables):
 
 
 @pytest.mark.torch
-def test_what_a_finding_says_is_tuned_applied_and_gone(tmp_path):
+def test_what_a_finding_says_is_tuned_applied_and_all_but_gone(tmp_path):
     job, runs = tmp_path / "train.py", {name: str(tmp_path / name) for name in ("plain", "tuned", "applied")}
     job.write_text(JOB)
 
@@ -57,8 +57,9 @@ def test_what_a_finding_says_is_tuned_applied_and_gone(tmp_path):
         subprocess.run([sys.executable, str(job), runs[name]], env=environment, timeout=300, check=True)
 
     train("plain", PHASEPOINT_TUNE="off")
-    codes = [finding["code"] for finding in json.loads(phasepoint("findings", runs["plain"], "--json"))["findings"]]
-    assert codes[0] == "INPUT-STALL"
+    findings = json.loads(phasepoint("findings", runs["plain"], "--json"))["findings"]
+    assert findings[0]["code"] == "INPUT-STALL"
+    assert findings[0]["share"] > 0.5
 
     train("tuned")
     tuned = json.loads(phasepoint("tune", runs["tuned"], "--json"))
@@ -69,5 +70,7 @@ def test_what_a_finding_says_is_tuned_applied_and_gone(tmp_path):
     step = compared["rows"][0]
     assert compared["grown_ratio"] == 0
     assert step["run_ps"] < step["base_ps"] / (1 + tuned["gain_low"])
-    codes = [finding["code"] for finding in json.loads(phasepoint("findings", runs["applied"], "--json"))["findings"]]
-    assert "INPUT-STALL" not in codes
+    findings = json.loads(phasepoint("findings", runs["applied"], "--json"))["findings"]
+    # What stays is taking batches over from workers, 1 to 2 ms of a step of 20.
+    assert findings[0]["code"] != "INPUT-STALL"
+    assert sum(finding["share"] for finding in findings if finding["code"] == "INPUT-STALL") < 0.2

@@ -116,16 +116,16 @@ def set_late_apart(findings: Sequence[Finding]) -> list[Finding]:
         findings: of one run; of those that claim communication is taken off what a late host costs.
     """
     late_ps = [finding.claim.by_step for finding in findings if finding.claim.part == "late"]
-    if not late_ps:
-        return list(findings)
-    most_ps = np.maximum.reduce(late_ps)
-    return [_without(finding, most_ps) if finding.claim.part == "communication" else finding for finding in findings]
-
-
-def _without(finding: Finding, late_ps: Int64s) -> Finding:
-    claim = replace(finding.claim, by_step=np.maximum(finding.claim.by_step - late_ps, 0))
-    left = claim.total_ps / max(finding.claim.total_ps, 1)
-    return replace(finding, claim=claim, low_ps=int(finding.low_ps * left), high_ps=int(finding.high_ps * left))
+    apart = []
+    for finding in findings:
+        if late_ps and finding.claim.part == "communication":
+            left_ps = np.maximum(finding.claim.by_step - np.maximum.reduce(late_ps), 0)
+            claim = replace(finding.claim, by_step=left_ps)
+            left = claim.total_ps / max(finding.claim.total_ps, 1)
+            ends = int(finding.low_ps * left), int(finding.high_ps * left)
+            finding = replace(finding, claim=claim, low_ps=ends[0], high_ps=ends[1])  # noqa: PLW2901
+        apart.append(finding)
+    return apart
 
 
 def judge_run(run: Run, *, method: str = DEFAULT_METHOD) -> Findings:

@@ -110,6 +110,8 @@ class LoopTimes:
         """
         if not self.batches or not self.bodies_ns:
             return None
+        if not in_loop and self.waits_ns:  # batches that were ready were taken over at once
+            self.receive_ns = sorted(self.waits_ns)[len(self.waits_ns) // 10]
         delay_ns = self.delay_ns
         batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
         process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
