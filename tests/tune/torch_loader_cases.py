@@ -1,0 +1,202 @@
+"""PyTorch's loader, tuned in a real loop: faster, the same batches in the same order, whatever workers do.
+
+Run by test_torch_loader.py in a process of its own: workers are forked, which a process that has used JAX must not do.
+"""
+
+import os
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader, WeightedRandomSampler  # noqa: E402
+from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
+
+import phasepoint as pp  # noqa: E402
+from phasepoint.tune.limits import process_tree, tree_bytes  # noqa: E402
+from phasepoint.tune.live import trial, tuner  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+STEPS = 700
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch):
+    """Half a second in place of seconds: what is tested here is what the loop sees, not what is best."""
+    monkeypatch.setattr(tuner, "OBSERVED_S", 0.2)
+    monkeypatch.setattr(trial, "COUNTED_S", 0.04)
+    monkeypatch.setattr(trial, "READY_S", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running():
+    before = set(process_tree(os.getpid()))
+    yield
+    limit = time.monotonic() + 20
+    while set(process_tree(os.getpid())) - before and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert not set(process_tree(os.getpid())) - before
+
+
+def test_a_loop_that_waits_for_its_loader_gets_workers_and_sees_the_same():
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * STEPS)), cpus=4)
+    assert tuned == plain
+    assert loader.verdict == "tuned", loader.reason
+    assert loader.state.chosen["num_workers"] >= 1
+    assert loader.state.chosen != loader.state.as_written
+
+
+def test_order_and_random_numbers_are_kept_over_epochs_and_samplers():
+    data = SlowSamples(8 * 300)
+
+    def make_loader(**knobs):
+        sampler = WeightedRandomSampler([1.0, 2.0] * 1200, num_samples=8 * 150, replacement=True)
+        return DataLoader(data, batch_size=8, sampler=sampler, drop_last=True, **knobs)
+
+    plain, tuned, loader = both(make_loader, epochs=4, cpus=3)
+    assert tuned == plain
+    assert loader.state.chosen != loader.state.as_written, loader.reason
+
+
+def test_a_generator_of_the_users_own_is_left_as_without_tuning():
+    def run(tune):
+        seed()
+        generator = torch.Generator().manual_seed(5)
+        factory = torch_factory(SlowSamples(8 * 300), generator=generator)
+        loader = pp.tune.loader(factory, cpus=3) if tune else factory()
+        return train(loader, epochs=2), generator.get_state().tolist()
+
+    assert run(tune=True) == run(tune=False)
+
+
+def test_a_loop_that_never_waits_is_left_alone():
+    plain, tuned, loader = both(torch_factory(SlowSamples(80, sample_s=0.0), batch_size=1), body_s=0.03)
+    assert tuned == plain
+    assert loader.verdict == "nothing to tune"
+    assert "waits for data" in loader.reason
+    assert loader.state.chosen == loader.state.as_written
+
+
+def test_random_numbers_drawn_in_workers_keep_the_tuner_from_changing_them():
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 300, fault="random")), cpus=3)
+    assert tuned == plain
+    assert loader.verdict == "nothing to tune"
+    assert "changes random numbers" in loader.reason
+
+
+def test_each_batch_may_be_given_random_numbers_of_its_own(monkeypatch):
+    factory = torch_factory(SlowSamples(8 * STEPS, fault="random"))
+    seen = []
+    for switch in ("", "off"):
+        monkeypatch.setenv("PHASEPOINT_TUNE", switch)
+        seed()
+        loader = pp.tune.loader(factory, cpus=4, allow=["changes random numbers"])
+        seen.append(train(loader))
+        assert (loader.state.chosen == loader.state.as_written) == (switch == "off"), loader.reason
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("fault", ["raise", "exit", "hang"])
+@pytest.mark.parametrize("at", [0, 8 * 600], ids=["in the trial", "after it"])
+def test_a_worker_that_fails_costs_the_trial_and_no_batch(fault, at, tmp_path, monkeypatch):
+    monkeypatch.setattr(tuner, "LEAST_SILENT_S", 1.0)
+    factory = torch_factory(SlowSamples(8 * 800, fault, at, str(tmp_path)), shuffle=False)
+    plain, tuned, loader = both(factory, cpus=3)
+    assert tuned == plain
+    assert any(tmp_path.iterdir()), "the fault has not struck"
+    assert loader.state.chosen == loader.state.as_written
+    assert loader.verdict in {"undecided", "nothing to tune"}, loader.reason
+
+
+def test_memory_near_its_limit_ends_the_trial():
+    limit = tree_bytes() + (600 << 20)
+    factory = torch_factory(SlowSamples(8 * 300, fault="leak", sample_s=0.001))
+    seed()
+    loader = pp.tune.loader(factory, cpus=2, memory=limit)
+    train(loader)
+    assert loader.state.chosen == loader.state.as_written
+    assert loader._tuner.watch.most_bytes < limit
+
+
+def test_a_fault_of_the_users_own_passes():
+    class Broken(SlowSamples):
+        def __getitem__(self, index):
+            if index == 77:
+                raise KeyError("no such picture")
+            return super().__getitem__(index)
+
+    loader = pp.tune.loader(torch_factory(Broken(400), shuffle=False), cpus=2)
+    with pytest.raises(KeyError, match="no such picture"):
+        train(loader)
+
+
+def test_a_pass_that_is_left_and_one_inside_another_lose_nothing():
+    factory = torch_factory(SlowSamples(8 * 60), shuffle=False)
+    tuned = pp.tune.loader(factory, cpus=2)
+    train(tuned, most=10)
+    outer, inner = iter(tuned), None
+    first = [next(outer)[1].tolist() for _ in range(5)]
+    inner = [index.tolist() for _, index in tuned]
+    rest = [index.tolist() for _, index in outer]
+    expected = [list(range(i, i + 8)) for i in range(0, 480, 8)]
+    assert inner == expected
+    assert first + rest == expected
+
+
+def test_a_mistake_of_ours_ends_the_tuning_and_not_the_job(monkeypatch):
+    monkeypatch.setattr(tuner, "lay_out", lambda *_, **__: 1 / 0)
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 500)), cpus=2)
+    assert tuned == plain
+    assert "the tuner failed and was switched off: ZeroDivisionError" in loader.reason
+
+
+def test_length_and_attributes_are_the_loaders():
+    loader = pp.tune.loader(torch_factory(SlowSamples(83), drop_last=True))
+    assert len(loader) == 10
+    assert loader.batch_size == 8
+    with pytest.raises(AttributeError):
+        loader.nonsense  # noqa: B018
+    with pytest.raises(TypeError, match="give each knob a default"):
+        pp.tune.loader(lambda workers: None)
+    with pytest.raises(ValueError, match="allow names 'everything'"):
+        pp.tune.loader(torch_factory(SlowSamples(83)), allow=["everything"])
+    with pytest.raises(ValueError, match="cpus is 0"):
+        pp.tune.loader(torch_factory(SlowSamples(83)), cpus=0)
+
+
+@pytest.mark.parametrize("seed_of_blocks", range(4))
+def test_a_trial_that_is_lost_leaves_the_order_alone(seed_of_blocks):
+    """Samples that take no time: workers only cost, and the loop's own thread takes over at once."""
+    factory = torch_factory(SlowSamples(8 * 250, sample_s=0.00002))
+    plain, tuned, loader = both(factory, body_s=0.004, seed=seed_of_blocks)
+    assert tuned == plain
+    assert "is not the next one" not in loader.reason
+
+
+def test_in_a_replay_and_on_several_ranks_nothing_is_tried(monkeypatch):
+    factory = torch_factory(SlowSamples(8 * 150))
+    monkeypatch.setenv("PHASEPOINT_REPLAY", "{}")
+    assert not pp.tune.loader(factory)._tuner.is_on
+    monkeypatch.delenv("PHASEPOINT_REPLAY")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    loader = pp.tune.loader(factory, cpus=2)
+    train(loader)
+    assert (loader.verdict, list(loader.trials)) == ("undecided", [])
+    assert "the job has 2 ranks" in loader.reason
+
+
+def test_memory_that_fills_up_after_the_trial_brings_the_old_setting_back(monkeypatch):
+    loader = pp.tune.loader(torch_factory(SlowSamples(8 * STEPS), shuffle=False), cpus=3)
+    seen = []
+    for _, index in loader:
+        seen += index.tolist()
+        time.sleep(0.002)
+        if loader.state.chosen != loader.state.as_written:
+            monkeypatch.setattr(type(loader._tuner.watch), "is_full", True)
+            monkeypatch.setattr(type(loader._tuner.watch), "start", lambda *_, **__: None)
+    assert seen == list(range(8 * STEPS))
+    assert loader.state.chosen == loader.state.as_written
+    assert "memory came near the limit" in loader.reason
