@@ -129,7 +129,7 @@ def cpu_identity() -> CpuIdentity:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = {name: os.environ[name] for name in _THREADS if name in os.environ}
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return CpuIdentity(_model(), cpus, memory_bytes, np.__version__, threads)
+    return CpuIdentity(cpu_model(), cpus, memory_bytes, np.__version__, threads)
 
 
 def measure_cpu_peaks(
@@ -251,7 +251,7 @@ def _write(path: Path, peaks: CpuPeaks, tell: Callable[[str], None]) -> None:
         tell(f"{path}: cannot be written ({error.strerror}), so the CPU will be measured again next time")
 
 
-def _model() -> str:
+def cpu_model() -> str:
     """The model's name from `/proc/cpuinfo`, or what Python knows where it is not there."""
     lines: list[str] = []
     with contextlib.suppress(OSError):

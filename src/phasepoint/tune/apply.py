@@ -2,13 +2,13 @@
 
 import json
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from phasepoint.core.errors import UsageError
+from phasepoint.devices.cpu_peaks import cpu_model
 from phasepoint.tune.limits import usable_cpus
 
 VARIABLE = "PHASEPOINT_TUNE"
@@ -55,18 +55,8 @@ class Applied:
             ) from error
 
 
+@cache
 def this_machine() -> str:
     """What decides how many workers are best: processor, cores that may be used, memory."""
     gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
-    return f"{_processor()}, {usable_cpus():g} cores, {gigabytes:.0f} GB"
-
-
-def _processor() -> str:
-    try:
-        with Path("/proc/cpuinfo").open() as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return f"{cpu_model()}, {usable_cpus():g} cores, {gigabytes:.0f} GB"

@@ -120,7 +120,3 @@ class BlockPlan:
         times = {self._sides[number]: self._times_ns.pop(number, None) for number in (first, first + 1)}
         old, new = times["old"], times["new"]
         return None if old is None or new is None else math.log(old / new)
-
-    def counted_steps_per_s(self, time_ns: int) -> float:
-        """Speed of a block from its counted time."""
-        return 1e9 * (self.block - self.skipped) / time_ns

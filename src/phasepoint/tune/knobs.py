@@ -42,7 +42,6 @@ class Knob:
         values: what it may be set to, cheapest first.
         effect: what it may change in the job's results.
         turn: when it can be turned.
-        workers: whether its value is a number of processes.
         threads: whether its value is a number of threads.
         apply: sets it while the loader runs, for `Turn.LIVE`.
 
@@ -54,7 +53,6 @@ class Knob:
     values: tuple[Any, ...]
     effect: Effect = Effect.NOTHING
     turn: Turn = Turn.REBUILD
-    workers: bool = False
     threads: bool = False
     apply: Callable[[Any], None] | None = None
 

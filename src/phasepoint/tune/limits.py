@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from phasepoint.recorder.clock.epoch import memory_limit_bytes
+
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 """Of an amount of memory: `8GB` is 8·10⁹ bytes, `8GiB` 8·2³⁰."""
 
@@ -49,9 +51,7 @@ def usable_cpus() -> float:
 
 def usable_memory_bytes() -> int:
     """Bytes that the process tree may fill where nobody says how many."""
-    limit = _first_line("/sys/fs/cgroup/memory.max")
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(USABLE_RATIO * (min(total, int(limit)) if limit.isdigit() else total))
+    return int(USABLE_RATIO * (memory_limit_bytes() or sys.maxsize))
 
 
 def tree_bytes(pid: int | None = None) -> int:
@@ -105,13 +105,6 @@ def process_tree(pid: int) -> Iterator[int]:
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in _first_line(children).split():
             yield from process_tree(int(child))
-
-
-def cpu_ns(pid: int) -> int:
-    """CPU time that a process has used; 0 where it has ended."""
-    after_name = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    ticks = int(after_name[11]) + int(after_name[12]) if len(after_name) > 12 else 0
-    return ticks * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
 
 
 def _first_line(path: str | Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.tune.knobs import Knob, Setting
 from phasepoint.tune.pipeline import Width
 
@@ -37,9 +38,6 @@ class Feed(Protocol):
 
     def time_of(self, position: int) -> BatchTime | None:
         """What making the batch at a position took; None where it is not known."""
-
-    def processes(self) -> Sequence[int]:
-        """IDs of the processes that work for it."""
 
     def close(self) -> None:
         """End it. It may return before its processes have ended."""
@@ -87,12 +85,11 @@ class LoaderSource(Protocol):
 @contextmanager
 def random_numbers_kept() -> Iterator[None]:
     """What is drawn inside from the generators of Python, NumPy and PyTorch leaves no trace in them."""
-    states = _random_states()
+    state = RandomState.take(with_devices=False)
     try:
         yield
     finally:
-        for restore, state in states:
-            restore(state)
+        state.put_back()
 
 
 def seed_random_numbers(seeds: Sequence[int]) -> None:
@@ -108,16 +105,6 @@ def seed_random_numbers(seeds: Sequence[int]) -> None:
 
 def random_fingerprint() -> tuple[bytes, ...]:
     """Two of them differ where something was drawn from those generators in between."""
-    return tuple(
-        repr(state).encode() if isinstance(state, tuple) else bytes(state.numpy()) for _, state in _random_states()
-    )
-
-
-def _random_states() -> list[tuple[Callable[[Any], Any], Any]]:
-    states: list[tuple[Callable[[Any], Any], Any]] = [(random.setstate, random.getstate())]
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-    if numpy is not None:
-        states.append((numpy.random.set_state, numpy.random.get_state()))
-    if torch is not None and hasattr(torch, "get_rng_state"):
-        states.append((torch.set_rng_state, torch.get_rng_state()))
-    return states
+    state = RandomState.take(with_devices=False)
+    torch = b"" if state.torch is None else bytes(state.torch.numpy())
+    return repr(state.python).encode(), repr(state.numpy).encode(), torch

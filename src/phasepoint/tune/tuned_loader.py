@@ -168,7 +168,7 @@ def _declared(knobs: Mapping[str, Sequence[Any]] | Sequence[Knob] | None) -> tup
     if knobs is None:
         return ()
     if isinstance(knobs, Mapping):
-        return tuple(Knob(name, tuple(values), workers=name == "num_workers") for name, values in knobs.items())
+        return tuple(Knob(name, tuple(values)) for name, values in knobs.items())
     return tuple(knobs)
 
 

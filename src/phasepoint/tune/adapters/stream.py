@@ -215,10 +215,6 @@ class StreamFeed:
         del position
         return self._one.last_time
 
-    def processes(self) -> Sequence[int]:
-        """None."""
-        return ()
-
     def close(self) -> None:
         """The last view that is closed ends the thread."""
         if not self._is_closed:

@@ -173,7 +173,7 @@ def _unguarded(iterator: Any) -> Any:
 def _knobs(loader: Any, cpus: int) -> tuple[Knob, ...]:
     effect = Effect.NOTHING if loader.in_order else Effect.ORDER
     return (
-        Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), effect, Turn.REBUILD, workers=True),
+        Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), effect, Turn.REBUILD),
         Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, Turn.REBUILD),
     )
 
@@ -286,10 +286,6 @@ class TorchFeed:
     def time_of(self, position: int) -> BatchTime | None:
         """As the worker measured it."""
         return read_time(self._times, position)
-
-    def processes(self) -> Sequence[int]:
-        """Its workers."""
-        return [worker.pid for worker in getattr(self._iterator, "_workers", ())]
 
     def close(self) -> None:
         """Let go of the iterator on another thread: its workers finish the batches that they are making."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import stdev
 
-from phasepoint.core.units import NS_PER_S
 from phasepoint.tune.certificate import PRIOR_SPREAD
 from phasepoint.tune.limits import run_delay_ns
 from phasepoint.tune.pipeline import KEPT_TIMES, PipelineTimes
@@ -124,6 +123,3 @@ class LoopTimes:
             cpus=cpus,
             readers=readers,
         )
-
-    def __str__(self) -> str:
-        return f"{self.steps} steps, {NS_PER_S / max(self.step_ns, 1):.1f} a second, {self.wait_ratio:.1%} waiting"

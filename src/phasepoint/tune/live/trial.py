@@ -8,7 +8,7 @@ from phasepoint.tune.blocks import BlockPlan, Side
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
 from phasepoint.tune.pipeline import Width
-from phasepoint.tune.source import Feed, Positions
+from phasepoint.tune.source import Feed
 
 WITNESSES = 3
 """Batches that both settings make, to see that they are the same bit for bit."""
@@ -51,11 +51,6 @@ class Role:
         if self.side == "new" and position < self.plan.first:
             return position if position in self.witnesses else self.plan.next_of("new", self.plan.first)
         return self.plan.next_of(self.side, position)
-
-    @property
-    def positions(self) -> Positions:
-        """As feeds take it."""
-        return self.next
 
 
 @dataclass

@@ -142,12 +142,12 @@ class Tuner:
 
     def _open_first(self, order: Any, role: Role) -> Feed:
         try:
-            return self.source.open(order, self.setting, role.positions, start=0, begins_epoch=True)
+            return self.source.open(order, self.setting, role.next, start=0, begins_epoch=True)
         except Exception as error:
             if self.setting == self.source.as_written:
                 raise
             self._fall_back(f"{describe_setting(self.setting)} could not be begun: {_words(error)}")
-            return self.source.open(order, self.setting, role.positions, start=0, begins_epoch=True)
+            return self.source.open(order, self.setting, role.next, start=0, begins_epoch=True)
 
     def take(self, epoch: LoaderPass) -> Any:
         """The next batch of an epoch. Raises StopIteration at its end, and what the loader raises."""
@@ -415,7 +415,7 @@ class Tuner:
         self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(new.workers, 1)
         self.source.silent_s = max(LEAST_SILENT_S, SILENT_BATCHES * self.times.longest_batch_ns / NS_PER_S)
         role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
-        feed = self.source.open(epoch.order, trial.proposal.setting, role.positions, start=epoch.position)
+        feed = self.source.open(epoch.order, trial.proposal.setting, role.next, start=epoch.position)
         epoch.role.side, epoch.role.plan = "old", plan
         trial.enter(plan, role, feed, entered_ns)
         self._trial = trial
@@ -509,7 +509,7 @@ class Tuner:
         """The setting in force once more, from the batch in hand on: what its feed has begun belongs elsewhere."""
         epoch.feed.close()
         epoch.role, epoch.setting = Role(), self.setting
-        epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.positions, start=epoch.position)
+        epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.next, start=epoch.position)
 
     def _watch_on(self) -> None:
         """After a trial: memory is watched where the job has other workers than it would have without tuning."""

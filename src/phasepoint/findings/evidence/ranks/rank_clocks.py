@@ -180,10 +180,7 @@ def find_late_rank(times: RankTimes) -> LateRank | None:
     found = _latest(times, times.outside, LEAST_LATE)
     busy = times.ran + times.queued
     busier = _latest(times, busy, LEAST_BUSY)
-    if busier is not None:
-        # Threads that are busy together make a step longer once.
-        threads = max(float(np.median(busy[times.host == busier.host, busier.first : busier.end])), 1.0)
-        busier = replace(busier, share=busier.share / threads, error=busier.error / threads)
+    busier = None if busier is None else _once(times, busier)
     crowded = _crowded(times)
     if found is None and crowded is not None:
         found = crowded
@@ -220,9 +217,14 @@ def _crowded(times: RankTimes) -> "_Lateness | None":
     level = _level(times.queued, rank, found.first, found.end)
     if level is None or level[0] < LEAST_LATE:
         return None
-    busy = (times.ran + times.queued)[rank, found.first : found.end]
-    threads = max(float(np.median(busy)), 1.0)  # those that wait together make a step longer once
-    return replace(found, share=level[0] / threads, error=level[1] / threads)
+    return _once(times, replace(found, share=level[0], error=level[1]))
+
+
+def _once(times: RankTimes, found: "_Lateness") -> "_Lateness":
+    """The lateness of a step: threads that are busy, or wait, together make it longer once."""
+    busy = (times.ran + times.queued)[times.host == found.host, found.first : found.end]
+    threads = max(float(np.median(busy)), 1.0)
+    return replace(found, share=found.share / threads, error=found.error / threads)
 
 
 @dataclass(frozen=True)
