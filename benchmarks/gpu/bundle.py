@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PACKAGES = ("msgspec", "duckdb", "isal", "traceml-ai")
+PACKAGES = ("msgspec", "duckdb", "isal", "traceml-ai", "psutil")
 """What is packed; nothing that these need in turn, which is there."""
 
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (39, 35, 34, 31, 28, 27, 26, 24, 17))
