@@ -356,8 +356,10 @@ def network():
     return step
 
 
-def run_pipeline(name: str, *, seconds: float, setting: Mapping[str, int], tuned: bool, seed: int) -> dict[str, Any]:
-    """Run a pipeline for so long; when each step asked for its batch, and what the tuner came to."""
+def run_pipeline(
+    name: str, *, seconds: float, setting: Mapping[str, int], tuned: bool, seed: int, steps: int | None = None
+) -> dict[str, Any]:
+    """Run a pipeline for so long, or so many steps; when each asked for its batch, and what the tuner came to."""
     from phasepoint.tune.limits import tree_bytes
 
     pipeline = PIPELINES[name]
@@ -382,7 +384,7 @@ def run_pipeline(name: str, *, seconds: float, setting: Mapping[str, int], tuned
         for batch in loader:
             body(batch)
             asked.append(time.perf_counter() - began)
-            if asked[-1] > seconds:
+            if asked[-1] > seconds or len(asked) == steps:
                 ended.set()
                 break
     result = {
@@ -422,12 +424,15 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--setting", type=json.loads, default={})
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--steps", type=int, help="end after so many")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.list or not args.name:
         print("\n".join(PIPELINES))
         sys.exit()
-    out = run_pipeline(args.name, seconds=args.seconds, setting=args.setting, tuned=args.tune, seed=args.seed)
+    out = run_pipeline(
+        args.name, seconds=args.seconds, setting=args.setting, tuned=args.tune, seed=args.seed, steps=args.steps
+    )
     sys.stdout.write(json.dumps(out) + "\n")
     sys.stdout.flush()
     os._exit(0)

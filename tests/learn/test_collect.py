@@ -129,19 +129,11 @@ def test_workers_fill_one_corpus(names, tmp_path):
 @pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_machines_of_a_ray_cluster_fill_one_corpus(names, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
-    from ray.cluster_utils import Cluster
-
     from phasepoint.learn.corpus.collect import collect
+    from ray_cluster import ray_cluster
 
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    store = {"object_store_memory": 80 << 20}  # the least that Ray takes
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, **store)
+    with ray_cluster(monkeypatch) as (cluster, _nodes):
         found = collect(tmp_path / "corpus", names[:2], rounds=1, repeats=3, batch=1, ray_address=cluster.address)
-    finally:
-        cluster.shutdown()
     _two_programs(found, tmp_path / "corpus")
 
 

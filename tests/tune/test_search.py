@@ -1,9 +1,11 @@
 """Settings of a program, searched by replaying its phase: found, confirmed, resumed, and refused with a reason."""
 
 import json
+import math
 import os
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
@@ -52,6 +54,11 @@ def space(tmp_path):
     return write
 
 
+def each(measure):
+    """Runs the settings of every group with a function of one."""
+    return lambda groups, limit_s: [[measure(setting, limit_s) for setting in group] for group in groups]
+
+
 def made_up(setting, _limit_s=None, noise=lambda: 1.0):
     if setting["mode"] == "broken":
         return Measured(None, dur_s=0.5, problem="exit code 1")
@@ -62,7 +69,7 @@ def made_up(setting, _limit_s=None, noise=lambda: 1.0):
 
 def test_the_best_per_sample_is_found_and_confirmed(space, tmp_path):
     found = read_space(space())
-    outcome = search(found, made_up, tmp_path / "out", seed=1)
+    outcome = search(found, each(made_up), tmp_path / "out", seed=1)
     assert outcome.verdict == "tuned"
     assert outcome.chosen == {"batch": 64, "mode": "fast"}
     assert outcome.gain.value == pytest.approx(6 / (4 / 2) - 1)  # 6 ms for 32 samples; 4 ms for 64
@@ -84,11 +91,11 @@ def test_a_search_that_was_cut_off_goes_on(space, tmp_path):
         return made_up(setting)
 
     with pytest.raises(KeyboardInterrupt):
-        search(found, measure, tmp_path / "out")
+        search(found, each(measure), tmp_path / "out")
     with (tmp_path / "out" / "trials.jsonl").open("a") as file:
         file.write('{"setting": {"ba')  # killed while it wrote
     before = len(ran) - 1
-    outcome = search(found, measure, tmp_path / "out")
+    outcome = search(found, each(measure), tmp_path / "out")
     assert outcome.chosen == {"batch": 64, "mode": "fast"}
     tried = ran[before + 1 : before + 1 + len(outcome.trials) - before]
     assert not [setting for setting in tried if setting in ran[:before]]
@@ -96,7 +103,7 @@ def test_a_search_that_was_cut_off_goes_on(space, tmp_path):
 
 def test_where_nothing_is_faster_nothing_is_chosen(space, tmp_path):
     found = read_space(space())
-    outcome = search(found, lambda setting, _: Measured(1e6 * found.samples(setting), 40, 1.0), tmp_path / "out")
+    outcome = search(found, each(lambda setting, _: Measured(1e6 * found.samples(setting), 40, 1.0)), tmp_path / "out")
     assert (outcome.verdict, outcome.chosen) == ("nothing to tune", found.as_written)
 
 
@@ -109,8 +116,10 @@ def test_a_lucky_run_is_not_taken_for_a_gain(space, tmp_path):
         chance = random.Random(seed)
         outcome = search(
             found,
-            lambda setting, _, chance=chance: Measured(
-                1e6 * found.samples(setting) * chance.uniform(0.8, 1.2), 40, 1.0
+            each(
+                lambda setting, _, chance=chance: Measured(
+                    1e6 * found.samples(setting) * chance.uniform(0.8, 1.2), 40, 1.0
+                )
             ),
             tmp_path / str(seed),
             seed=seed,
@@ -123,7 +132,7 @@ def test_half_of_the_space_is_enough(space, tmp_path):
     reached = 0
     for seed in range(10):
         found = read_space(space(trials=6))
-        outcome = search(found, made_up, tmp_path / str(seed), seed=seed)
+        outcome = search(found, each(made_up), tmp_path / str(seed), seed=seed)
         reached += made_up(outcome.chosen).step_ns / found.samples(outcome.chosen) <= 2e6 * 1.6
     assert reached >= 8
 
@@ -162,25 +171,95 @@ def test_results_that_are_none_are_refused(space, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "trials.jsonl").write_text("[]\n[]\n")
     with pytest.raises(StoreError, match=r"trials\.jsonl, line 1"):
-        search(read_space(space()), made_up, tmp_path / "out")
+        search(read_space(space()), each(made_up), tmp_path / "out")
+
+
+@pytest.mark.parametrize("machines", [1, 3])
+def test_several_machines_run_a_setting_each_and_a_pair_stays_on_one(space, tmp_path, machines):
+    asked = []
+
+    def measure(groups, limit_s):
+        asked.append([len(group) for group in groups])
+        return each(made_up)(groups, limit_s)
+
+    outcome = search(read_space(space()), measure, tmp_path / "out", machines=machines)
+    assert outcome.chosen == {"batch": 64, "mode": "fast"}
+    searched, confirmed = asked[1 : -outcome.pairs], asked[-outcome.pairs :]
+    assert all(groups == [2] for groups in confirmed)
+    assert max(map(len, searched)) == machines
+    assert sum(map(len, searched)) == len(outcome.trials) - 1
+    assert len({json.dumps(trial.setting) for trial in outcome.trials}) == len(outcome.trials)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A job and its recording: the words of its command line."""
+    job = tmp_path / "train.py"
+    job.write_text(JOB)
+    words = [sys.executable, str(job), str(tmp_path / "run"), "--batch", "32"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    assert subprocess.run(words, env=environment, check=False, capture_output=True).returncode == 0
+    return words
+
+
+def search_command(space, words, *options):
+    text = SPACE.replace(', "broken"', "").replace("[16, 32, 64]", "[32, 64]")
+    command = [sys.executable, "-m", "phasepoint", "tune", "search", str(space(4, text)), "--run", words[2]]
+    command += ["--from-start", "--steps", "20", "--json", *options, "--", *words]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
 
 
 @pytest.mark.torch
-def test_a_real_job_is_searched_by_replays(space, tmp_path):
-    job, run = tmp_path / "train.py", tmp_path / "run"
-    job.write_text(JOB)
-    words = [sys.executable, str(job), str(run), "--batch", "32"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    assert subprocess.run(words, env=environment, check=False, capture_output=True).returncode == 0
-    text = SPACE.replace(', "broken"', "").replace("[16, 32, 64]", "[32, 64]")
-    command = [sys.executable, "-m", "phasepoint", "tune", "search", str(space(4, text)), "--run", str(run)]
-    command += ["--from-start", "--steps", "20", "--json", "--", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+def test_a_real_job_is_searched_by_replays(space, recorded):
+    found, printed = search_command(space, recorded)
     assert (found["kind"], found["verdict"]) == ("tune search", "tuned"), found
     assert found["chosen"] == {"batch": 64, "mode": "fast"}
     assert 0 < found["gain_low"] < found["gain"]
     assert found["gain"] == pytest.approx(2.0, abs=0.8)
     assert found["difference"] == pytest.approx(0.01, rel=0.1)
-    assert "printed by the job" in done.stderr
+    assert "printed by the job" in printed
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
+def test_the_machines_of_a_ray_cluster_search_together(space, recorded, monkeypatch):
+    pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
+    from ray_cluster import ray_cluster
+
+    with ray_cluster(monkeypatch) as (cluster, _nodes):
+        found, _ = search_command(space, recorded, "--ray", cluster.address)
+    assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
+    assert [trial["problem"] for trial in found["trials"]] == [""] * 4
+
+
+def test_a_fifth_of_the_space_is_enough_where_knobs_do_not_hinder_each_other(tmp_path):
+    """Four knobs of 2 to 4 values, runs that scatter by 3 %; a pair of them wins a little less than each alone."""
+    import random
+
+    factors = {"a": (1, 0.8, 0.7, 1.2), "b": (1, 0.9, 1.1), "c": (1, 0.6), "d": (1, 1.3, 0.95)}
+    text = "trials = 14\n" + "".join(
+        f'[knobs.{name}]\nargument = "--{name}"\nvalues = {list(range(len(values)))}\n'
+        for name, values in factors.items()
+    )
+    (tmp_path / "space.toml").write_text(text)
+    found, reached = read_space(tmp_path / "space.toml"), 0
+
+    def true_ns(setting):
+        product = math.prod(factors[name][value] for name, value in setting.items())
+        return 1e6 * product * (1.05 if setting["a"] == 2 and setting["c"] == 1 else 1)
+
+    best = min(true_ns(dict(zip(factors, values, strict=True))) for values in product(*map(range, (4, 3, 2, 3))))
+    for seed in range(20):
+        chance = random.Random(seed)
+        outcome = search(
+            found,
+            each(lambda setting, _, chance=chance: Measured(true_ns(setting) * chance.gauss(1, 0.03), 40, 1.0)),
+            tmp_path / str(seed),
+            seed=seed,
+        )
+        reached += true_ns(outcome.chosen) <= best / 0.95
+    assert found.size == 72
+    assert reached >= 18

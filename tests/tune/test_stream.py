@@ -95,10 +95,26 @@ def test_knobs_of_the_users_own_are_turned_while_it_runs():
     assert turned[-1] == loader.state.chosen["readers"]
 
 
+def test_knobs_of_the_factory_are_turned_between_epochs():
+    """What says that it is a number of workers can be predicted, and is tried; what does not is left alone."""
+
+    def make_loader(workers=1, colour="red"):
+        assert colour == "red"
+        return Numbers(24, 0.004 / workers)
+
+    knobs = [pp.tune.Knob("workers", (1, 2, 4), threads=True), pp.tune.Knob("colour", ("red", "blue"))]
+    loader = pp.tune.loader(make_loader, knobs=knobs, cpus=4)
+    for _ in range(60):
+        assert [batch for batch, _ in loop(loader, body_s=0.001)] == list(range(24))
+    assert loader.verdict == "tuned", loader.reason
+    assert loader.state.chosen["workers"] > 1
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_how_many_may_wait_can_change_at_any_time(seed):
     chance = random.Random(seed)
-    one = OneIterator(iter(range(300)), lambda: None)
+    one = OneIterator(lambda: None)
+    one.iterator = iter(range(300))
     for number in range(300):
         one.turn(chance.choice([0, 0, 1, 3]))
         assert one.take() == number

@@ -3,14 +3,21 @@
 Run by test_torch_loader.py in a process of its own: workers are forked, which a process that has used JAX must not do.
 """
 
+import gc
 import os
+import sys
 import time
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.data import DataLoader, WeightedRandomSampler  # noqa: E402
+from torch.utils.data import (  # noqa: E402
+    DataLoader,
+    IterableDataset,
+    WeightedRandomSampler,
+    get_worker_info,
+)
 from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
 import phasepoint as pp  # noqa: E402
@@ -34,6 +41,7 @@ def short_looks(monkeypatch):
 def nothing_is_left_running():
     before = set(process_tree(os.getpid()))
     yield
+    gc.collect()  # workers that persist end with their loader
     limit = time.monotonic() + 20
     while set(process_tree(os.getpid())) - before and time.monotonic() < limit:
         time.sleep(0.1)
@@ -200,3 +208,92 @@ def test_memory_that_fills_up_after_the_trial_brings_the_old_setting_back(monkey
     assert seen == list(range(8 * STEPS))
     assert loader.state.chosen == loader.state.as_written
     assert "memory came near the limit" in loader.reason
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_that_outlive_an_epoch_go_on(workers):
+    """As written, they serve all epochs: the same processes."""
+
+    class Named(SlowSamples):
+        def __getitem__(self, index):
+            value, index = super().__getitem__(index)
+            return value, index, os.getpid()
+
+    fixed = {"num_workers": workers, "persistent_workers": bool(workers)}
+    loader = pp.tune.loader(torch_factory(Named(8 * 40, sample_s=0.0), shuffle=False, **fixed), cpus=2)
+    seen = [[tuple(part.tolist()) for part in batch[1:]] for _ in range(3) for batch in loader]
+    assert [index for indices, _ in seen for index in indices] == 3 * list(range(8 * 40))
+    assert len({pid for _, pids in seen for pid in pids}) == max(workers, 1)
+    del loader
+
+
+def test_epochs_too_short_for_a_trial_are_compared_as_wholes():
+    """Twelve batches of 4 ms: the workers that are started for each epoch would cost more than they win."""
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 12)), epochs=90, cpus=3)
+    assert tuned == plain
+    assert loader.verdict == "tuned", loader.reason
+    assert loader.state.chosen["num_workers"] >= 1
+    assert loader.state.chosen["persistent_workers"]
+    assert loader.trials[-1].pairs >= 3
+
+
+@pytest.mark.parametrize("fault", ["raise", "exit", "hang", "random"])
+def test_in_such_a_trial_too_a_fault_costs_the_trial_and_no_batch(fault, monkeypatch):
+    monkeypatch.setattr(tuner, "LEAST_SILENT_S", 1.0)
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 12, fault, at=8 * 6)), epochs=40, cpus=3)
+    assert tuned == plain
+    assert loader.state.chosen == loader.state.as_written
+    assert loader.trials, loader.reason
+
+
+def test_a_factory_that_sets_a_knob_itself_costs_the_trial():
+    data = SlowSamples(8 * 300)
+    plain, tuned, loader = both(lambda **knobs: DataLoader(data, batch_size=8, num_workers=0, **knobs), cpus=3)
+    assert tuned == plain
+    assert "got multiple values for keyword argument 'num_workers'" in loader.trials[0].reason
+    assert loader.state.chosen == loader.state.as_written
+
+
+def test_where_jax_runs_threads_no_worker_is_forked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", os)
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 200)), cpus=3)
+    assert tuned == plain
+    assert "num_workers" not in loader.state.as_written
+    assert loader.state.chosen["prefetch"] >= 1
+
+
+class Shards(IterableDataset):
+    """A stream of samples that take a while; each worker takes every n-th, or all where `shared` says so."""
+
+    def __init__(self, size, *, sample_s=0.0005, shared=False):
+        self.size, self.sample_s, self.shared = size, sample_s, shared
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, each = (worker.id, worker.num_workers) if worker and not self.shared else (0, 1)
+        for index in range(first, self.size, each):
+            time.sleep(self.sample_s)
+            yield torch.full((4,), float(index)), index
+
+
+def test_a_stream_is_made_ahead_on_a_thread_in_its_order():
+    plain, tuned, loader = both(torch_factory(Shards(8 * 400), shuffle=False), cpus=3)
+    assert tuned == plain
+    assert loader.state.kind == "torch DataLoader of a stream"
+    assert (loader.state.chosen["num_workers"], loader.state.chosen["prefetch"] > 0) == (0, True), loader.reason
+
+
+def test_where_the_order_may_change_a_stream_gets_workers_between_epochs():
+    factory = torch_factory(Shards(8 * 30, sample_s=0.002), shuffle=False)
+    loader = pp.tune.loader(factory, cpus=3, allow=["changes order"])
+    indices = train(loader, epochs=24)[1]
+    assert loader.state.chosen["num_workers"] >= 1, list(loader.trials)
+    assert sorted(indices) == sorted(24 * list(range(8 * 30)))
+
+
+def test_a_stream_that_gives_each_worker_everything_keeps_its_workers():
+    factory = torch_factory(Shards(8 * 30, sample_s=0.002, shared=True), shuffle=False)
+    loader = pp.tune.loader(factory, cpus=3, allow=["changes order"])
+    train(loader, epochs=10)
+    assert loader.state.chosen["num_workers"] == 0
+    assert any("batches with it and 30 without" in trial.reason for trial in loader.trials), list(loader.trials)

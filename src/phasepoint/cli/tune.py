@@ -1,22 +1,13 @@
 """`phasepoint tune`: what tuning came to, and the next run with what it found."""
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from phasepoint.cli.console import result_console, write_document, write_notes
 from phasepoint.cli.opening import open_analysis, progress_bar
-from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method
+from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method, RayAddress
 from phasepoint.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from phasepoint.summary.analysis import Analysis
-    from phasepoint.tune.knobs import Setting
-    from phasepoint.tune.offline.search import Measured
-    from phasepoint.tune.offline.space import SearchSpace
 
 TunedRun = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run whose loaders were tuned: a folder, or a URL.")
@@ -124,15 +115,19 @@ def search(
     steps: StepsOfTrial = 40,
     from_start: FromStart = False,
     seed: Seed = 0,
+    ray: RayAddress = None,
     method: Method = DEFAULT_METHOD,
     as_json: AsJson = False,
 ) -> None:
     """Try settings of a job by running one phase of it again: phasepoint tune search SPACE --run RUN -- python train.py
 
     Each is a replay (docs/replay.md) of a few dozen steps. What is named at the end was itself run, and was faster than
-    the job as it is beyond doubt, in runs by turns.
+    the job as it is beyond doubt, in runs by turns. With --ray each machine of a cluster runs one at a time; run, space
+    and FOLDER must be in a file system that all of them see.
     """
     from phasepoint.cli.replay import recorded_command
+    from phasepoint.cli.search_replays import ReplayTask, measure_settings
+    from phasepoint.core.workers import machines
     from phasepoint.tune.offline.search import search as search_space
     from phasepoint.tune.offline.space import read_space
 
@@ -142,9 +137,16 @@ def search(
     if phase is None:
         phase = str(max(analysis.result.phases, key=lambda one: one.total_ps).id)
     folder = out or f"{run.rstrip('/')}-search"
-    measure = _measure(analysis, phase, found, words, folder, steps=steps, from_start=from_start)
-    with progress_bar("running settings") as advance:
-        outcome = search_space(found, measure, folder, seed=seed, tell=lambda _said, done, count: advance(done, count))
+    task = ReplayTask(run, method, phase, found, tuple(words), folder, steps, from_start)
+    with machines(ray) as count, progress_bar("running settings") as advance:
+        outcome = search_space(
+            found,
+            measure_settings(task, ray),
+            folder,
+            machines=count,
+            seed=seed,
+            tell=lambda _said, done, count: advance(done, count),
+        )
     if as_json:
         from phasepoint.report.documents import search_document
 
@@ -153,52 +155,3 @@ def search(
     from phasepoint.report.terminal.tune import render_search
 
     render_search(outcome, result_console())
-
-
-def _measure(
-    analysis: "Analysis",
-    phase: str,
-    space: "SearchSpace",
-    words: list[str],
-    folder: str,
-    *,
-    steps: int,
-    from_start: bool,
-) -> "Callable[[Setting, float | None], Measured]":
-    """Runs a setting as a replay; what the job prints goes to stderr, so that stdout holds the answer alone."""
-    import os
-
-    from phasepoint.replay.timed import time_replay
-    from phasepoint.tune.offline.search import Measured
-
-    def measure(setting: "Setting", limit_s: float | None) -> Measured:
-        with _stdout_to_stderr():
-            timed = time_replay(
-                analysis,
-                phase,
-                space.words(words, setting),
-                os.path.join(folder, "replay"),  # noqa: PTH118 - as the other paths here
-                environ={**os.environ, **space.environ(setting)},
-                steps=steps,
-                from_start=from_start,
-                limit_s=limit_s,
-            )
-        logged = {name: dict(values) for name, values in timed.logged.items()}
-        return Measured(timed.step_ns, timed.steps, timed.dur_s, timed.problem, logged or None)
-
-    return measure
-
-
-@contextmanager
-def _stdout_to_stderr() -> "Iterator[None]":
-    import os
-    import sys
-
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)

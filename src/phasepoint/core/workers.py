@@ -42,6 +42,7 @@ def map_tasks(
     *,
     workers: int = 1,
     ray_address: str | None = None,
+    whole_machines: bool = False,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Call a function once for every task.
@@ -52,6 +53,7 @@ def map_tasks(
         workers: processes on this machine; 1 calls the function here. A script that asks for more must guard its own
             start with `if __name__ == "__main__"`.
         ray_address: a Ray cluster, `host:port` or `auto`, instead of processes here; a task takes one of its CPUs.
+        whole_machines: a task there takes all CPUs of a machine instead, so that no other one runs beside it.
         progress: called with tasks done and tasks in all.
 
     Returns:
@@ -68,7 +70,7 @@ def map_tasks(
     report = progress or _say_nothing
     report(0, len(tasks))
     if ray_address is not None:
-        return _map_on_ray(function, tasks, ray_address, report)
+        return _map_on_ray(function, tasks, ray_address, report, whole_machines=whole_machines)
     if workers == 1 or len(tasks) <= 1:
         return _map_here(function, tasks, report)
     pool = _Pool(function, deque(range(len(tasks))), len(tasks))
@@ -204,15 +206,42 @@ def _serve(pipe: "Connection[Any, Any]", function: Callable[[Any], Any]) -> None
             return  # nobody is left to take it
 
 
+@contextmanager
+def machines(ray_address: str | None) -> Iterator[int]:
+    """Machines that tasks can run on: those of a Ray cluster, to which the connection is kept, or this one.
+
+    Raises:
+        WorkerError: the cluster cannot be reached.
+        MissingExtraError: Ray is not installed.
+    """
+    if ray_address is None:
+        yield 1
+        return
+    with _connected(ray_address) as ray:
+        yield len(_cpus_of_nodes(ray))
+
+
+def _cpus_of_nodes(ray: Any) -> list[float]:
+    """Of those that take tasks."""
+    nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
+    return [cpus for cpus in nodes if cpus]
+
+
 def _map_on_ray(
-    function: Callable[[Task], Result], tasks: Sequence[Task], address: str, report: Progress
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    address: str,
+    report: Progress,
+    *,
+    whole_machines: bool,
 ) -> list[Result]:
     with _connected(address) as ray:
 
         def attempt(task: Task) -> Result | PhasepointError:
             return _attempt(function, task)
 
-        remote = ray.remote(num_cpus=1, max_retries=MAX_TRIES - 1)(attempt)
+        cpus = min(_cpus_of_nodes(ray), default=1.0) if whole_machines else 1.0
+        remote = ray.remote(num_cpus=cpus, max_retries=MAX_TRIES - 1)(attempt)
         numbers = {remote.remote(task): i for i, task in enumerate(tasks)}
         results: dict[int, Result] = {}
         waiting = list(numbers)

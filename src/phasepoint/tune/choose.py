@@ -13,8 +13,11 @@ LEAST_PREDICTED_GAIN = 0.03
 AS_FAST = 0.01
 """A choice: settings within that of the fastest are taken for as fast, and the cheapest of them is tried."""
 
+NEAR = 0.1
+"""A choice: numbers of workers that cannot come within that of the best are not looked at in all their settings."""
+
 MOST_SETTINGS = 2000
-"""Settings that are forecast: 0.3 ms each, so that a search takes half a second at most."""
+"""Settings that are looked at; those that are alike to the pipeline are forecast once."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,34 @@ class Proposal:
     setting: Setting
     gain: float
     simulated_steps_per_s: float
+
+
+def _forecasts(
+    times: PipelineTimes, settings: Sequence[tuple[Setting, Width]], here: Width
+) -> list[tuple[Setting, Width, Forecast]]:
+    """What settings should give, of those numbers of workers that might come near the best.
+
+    A forecast takes 1 to 2 ms in the loop's own thread, and a machine of many cores has hundreds of settings.
+    """
+    groups: dict[int, list[Width]] = {}
+    for _, place in settings:
+        groups.setdefault(place.workers, []).append(place)
+    might = {workers: forecast(times, _widest(places)).steps_per_s for workers, places in groups.items()}
+    least = (1 - NEAR) * max(might.values(), default=0.0)
+    near = {workers for workers, steps_per_s in might.items() if steps_per_s >= least} | {here.workers}
+    known = {place: forecast(times, place) for place in {place for _, place in settings if place.workers in near}}
+    return [(setting, place, known[place]) for setting, place in settings if place in known]
+
+
+def _widest(places: Sequence[Width]) -> Width:
+    """At least as fast as each of some that have as many workers."""
+    return Width(
+        places[0].workers,
+        max(place.ahead for place in places),
+        max(place.readers for place in places),
+        starts=all(place.starts for place in places),
+        receives_ahead=any(place.receives_ahead for place in places),
+    )
 
 
 def list_settings(knobs: Sequence[Knob], current: Setting) -> list[dict[str, object]]:
@@ -59,17 +90,14 @@ def propose(
         corrections: measured over predicted speed, by number of workers, of what was tried.
     """
     here = width(current)
-    forecasts: dict[Width, Forecast] = {}
     correction = measured_steps_per_s / forecast(times, here).steps_per_s
     known = {**corrections, here.workers: correction}
     rows: list[Proposal] = []
-    for setting in settings:
-        place = width(setting)
-        if place not in forecasts:
-            forecasts[place] = forecast(times, place)
-        made = forecasts[place]
+    for setting, place, made in _forecasts(times, [(setting, width(setting)) for setting in settings], here):
+        if place == here:
+            continue  # as fast, as far as the model can tell
         nearest = min(known, key=lambda workers: abs(workers - place.workers))
-        factor = known[nearest] if place.workers and nearest else 1.0
+        factor = known[nearest] if place.workers or not here.workers else 1.0
         steps_per_s = min(made.steps_per_s * factor, max(times.ceiling_steps_per_s, measured_steps_per_s))
         rows.append(Proposal(setting, steps_per_s / measured_steps_per_s - 1, made.steps_per_s))
     best = max((row.gain for row in rows), default=0.0)

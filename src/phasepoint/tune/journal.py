@@ -161,6 +161,11 @@ class TuneState:
         """A search has ended."""
         self.verdict, self.reason = verdict, reason
 
+    def settle_at_epochs(self, setting: Setting) -> None:
+        """A trial in whole epochs begins."""
+        if self.verdict is not TuneVerdict.TUNED:
+            self.settle(TuneVerdict.UNDECIDED, f"{describe_setting(setting)} is tried in every other epoch")
+
     def fall_back(self, reason: str) -> None:
         """What was chosen failed."""
         self.chosen, self._logs, self._wins = dict(self.as_written), [0.0, 0.0, 0.0], []

@@ -28,7 +28,13 @@ class BatchTime(NamedTuple):
 
 
 class Feed(Protocol):
-    """A loader of one setting, in one epoch. It gives the batches at its positions, in their order."""
+    """A loader of one setting, in one epoch. It gives the batches at its positions, in their order.
+
+    Attributes:
+        was_ready: whether the last batch had been made before it was asked for.
+    """
+
+    was_ready: bool
 
     def take(self, position: int) -> Any:
         """The batch at a position, which is the next that the feed makes.
@@ -40,7 +46,7 @@ class Feed(Protocol):
         """What making the batch at a position took; None where it is not known."""
 
     def close(self) -> None:
-        """End it. It may return before its processes have ended."""
+        """End it. It may return before its processes have ended; those that outlive epochs end with `let_go`."""
 
 
 class LoaderSource(Protocol):
@@ -80,6 +86,9 @@ class LoaderSource(Protocol):
 
         The one that begins the epoch draws random numbers as the loader would without tuning; others leave no trace.
         """
+
+    def let_go(self, setting: Setting) -> None:
+        """A setting is not in force any more: what outlives its epochs ends."""
 
 
 @contextmanager

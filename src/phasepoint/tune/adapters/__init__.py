@@ -25,7 +25,8 @@ class Adapter:
 
 
 ADAPTERS: tuple[Adapter, ...] = (
-    Adapter("torch_batches", "torch", "TorchBatches"),
+    Adapter("torch.batches", "torch", "TorchBatches"),
+    Adapter("torch.stream", "torch", "TorchStream"),
     Adapter("stream", "", "Stream"),
 )
 """The first that takes a loader gets it."""

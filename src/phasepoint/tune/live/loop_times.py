@@ -5,11 +5,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import stdev
+from statistics import median, stdev
 
 from phasepoint.tune.certificate import PRIOR_SPREAD
 from phasepoint.tune.limits import run_delay_ns
-from phasepoint.tune.pipeline import KEPT_TIMES, PipelineTimes
+from phasepoint.tune.pipeline import KEPT_TIMES, USUAL_START_NS, PipelineTimes, Width
 from phasepoint.tune.source import BatchTime
 
 _USUAL_RECEIVE_NS = 300_000
@@ -17,6 +17,11 @@ _USUAL_RECEIVE_NS = 300_000
 
 
 _LEAST_SPREAD, _MOST_SPREAD = 0.02, 0.5  # steps that seem not to scatter at all, and those beyond telling
+
+
+_LEAST_RECEIVES = 5  # batches that were ready, before what taking them over took is believed
+
+_KEPT_STARTS = 8  # of the last epochs
 
 
 def _times() -> deque[int]:
@@ -32,8 +37,9 @@ class LoopTimes:
     waits_ns: deque[int] = field(default_factory=_times)
     bodies_ns: deque[int] = field(default_factory=_times)
     batches: deque[BatchTime] = field(default_factory=lambda: deque(maxlen=KEPT_TIMES))
+    receives_ns: deque[int] = field(default_factory=_times)
+    starts_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_KEPT_STARTS))
     steps: int = 0
-    receive_ns: float = _USUAL_RECEIVE_NS
     _began_ns: int = 0
     _began_cpu_ns: int = 0
     _began_delay_ns: int = 0
@@ -54,9 +60,21 @@ class LoopTimes:
             self._began_ns, self._began_cpu_ns, self._began_delay_ns = asked_ns, self.cpu_ns(), run_delay_ns()
         self.steps += 1
 
-    def got(self, asked_ns: int, got_ns: int, batch: BatchTime | None) -> None:
+    def got(
+        self,
+        asked_ns: int,
+        got_ns: int,
+        batch: BatchTime | None,
+        *,
+        was_ready: bool = False,
+        begins_epoch: bool = False,
+    ) -> None:
         """It has its batch."""
         self.waits_ns.append(got_ns - asked_ns)
+        if was_ready:
+            self.receives_ns.append(got_ns - asked_ns)
+        if begins_epoch:
+            self.starts_ns.append(got_ns - asked_ns)
         self._got_ns = got_ns
         if batch is not None:
             self.batches.append(batch)
@@ -99,18 +117,18 @@ class LoopTimes:
         waits_ns, bodies_ns = sum(self.waits_ns), sum(self.bodies_ns)
         return waits_ns / max(waits_ns + bodies_ns, 1)
 
-    def pipeline(self, *, cpus: float, in_loop: bool, readers: int = 1) -> PipelineTimes | None:
+    def pipeline(self, width: Width, *, cpus: float, epoch_steps: float = math.inf) -> PipelineTimes | None:
         """What the model needs, as it would be with a core for everybody; None where no batch was timed.
 
         Args:
+            width: of the setting in force: whether the loop's own thread made the batches, so that their CPU time is
+                the process' too, and how many requests each waited for at a time.
             cpus: cores that the job may use.
-            in_loop: whether the loop's own thread made the batches, so that their CPU time is the process' too.
-            readers: requests that the making of one batch waited for at a time.
+            epoch_steps: of an epoch.
         """
+        in_loop = not width.workers
         if not self.batches or not self.bodies_ns:
             return None
-        if not in_loop and self.waits_ns:  # batches that were ready were taken over at once
-            self.receive_ns = sorted(self.waits_ns)[len(self.waits_ns) // 10]
         delay_ns = self.delay_ns
         batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
         process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
@@ -119,7 +137,21 @@ class LoopTimes:
             body_cpu_ns=max(process_ns - (batch_cpu_ns if in_loop else 0.0), 0.0),
             batch_ns=[batch.wall_ns - batch.delay_ns for batch in self.batches],
             batch_cpu_ns=batch_cpu_ns,
-            receive_ns=self.receive_ns,
+            receive_ns=self._receive_ns(),
             cpus=cpus,
-            readers=readers,
+            readers=width.readers,
+            start_ns=self._start_ns() / width.workers if width.starts else USUAL_START_NS,
+            epoch_steps=epoch_steps,
         )
+
+    def _receive_ns(self) -> float:
+        """The lower quartile: some of those that seemed ready were another's batch."""
+        if len(self.receives_ns) < _LEAST_RECEIVES:
+            return _USUAL_RECEIVE_NS
+        return sorted(self.receives_ns)[len(self.receives_ns) // 4]
+
+    def _start_ns(self) -> float:
+        """What an epoch's first batch takes beside being made."""
+        if not self.starts_ns:
+            return float(USUAL_START_NS)
+        return max(median(self.starts_ns) - median(batch.wall_ns for batch in self.batches), 0.0)

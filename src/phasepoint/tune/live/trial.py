@@ -101,17 +101,31 @@ class LoaderTrial:
 
     def verdict(self, now_ns: int) -> tuple[Side, str] | None:
         """Who has won, and why; None while that is open."""
-        certificate, ratios = self.certificate, self.certificate.log_ratios
-        if certificate.is_better:
-            return "new", "faster beyond doubt"
-        if certificate.is_below(FUTILE_GAIN):
-            return "old", f"less than {FUTILE_GAIN:.0%} to win, beyond doubt"
-        for count, least in enumerate(CLEARLY_SLOWER, 1):
-            if len(ratios) >= count and all(ratio < -math.log1p(least) for ratio in ratios):
-                return "old", f"slower by more than {least:.0%} in each of {len(ratios)} pairs of blocks"
+        decided = verdict_of_pairs(self.certificate, "blocks")
+        if decided is not None:
+            return decided
+        ratios = self.certificate.log_ratios
         if len(ratios) >= MOST_PAIRS or now_ns - self.began_ns > MOST_S * NS_PER_S:
             return "old", f"no difference beyond doubt in {len(ratios)} pairs of blocks"
         return None
+
+
+def verdict_of_pairs(certificate: Certificate, what: str) -> tuple[Side, str] | None:
+    """Who has won by what the pairs show, and why; None while that is open.
+
+    Args:
+        certificate: of the trial.
+        what: they are pairs of, in words.
+    """
+    if certificate.is_better:
+        return "new", "faster beyond doubt"
+    if certificate.is_below(FUTILE_GAIN):
+        return "old", f"less than {FUTILE_GAIN:.0%} to win, beyond doubt"
+    ratios = certificate.log_ratios
+    for count, least in enumerate(CLEARLY_SLOWER, 1):
+        if len(ratios) >= count and all(ratio < -math.log1p(least) for ratio in ratios):
+            return "old", f"slower by more than {least:.0%} in each of {len(ratios)} pairs of {what}"
+    return None
 
 
 def lay_out(position: int, old: Width, new: Width, *, step_ns: float, batch_ns: float) -> tuple[int, int, int]:

@@ -4,26 +4,32 @@ Between two steps it may do one thing: judge what the last steps were limited by
 blocks in, or end the trial. Whatever goes wrong in that leaves the loop with the loader that it has.
 """
 
+import math
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from phasepoint.core.units import NS_PER_S
 from phasepoint.recorder.process.identity import ranks_of_job
+from phasepoint.recorder.resume.loader_state import RandomState
 from phasepoint.tune.blocks import BlockPlan
 from phasepoint.tune.certificate import Certificate
-from phasepoint.tune.choose import Proposal, list_settings, propose
+from phasepoint.tune.choose import Proposal
 from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
-from phasepoint.tune.knobs import FREE, Effect, Setting, Turn, allowed_knobs, describe_setting
+from phasepoint.tune.knobs import Setting, describe_setting
+from phasepoint.tune.live.epoch_trial import EpochTrial
 from phasepoint.tune.live.loop_times import LoopTimes
 from phasepoint.tune.live.memory_watch import MemoryWatch
+from phasepoint.tune.live.search import NOT_THE_SAME, Search
 from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, lay_out
 from phasepoint.tune.live.witness import batch_digest
 from phasepoint.tune.pipeline import PipelineTimes, forecast
-from phasepoint.tune.source import Feed, LoaderSource, WrongBatchError, random_numbers_kept
+from phasepoint.tune.source import Feed, LoaderSource, Positions, WrongBatchError, random_numbers_kept
 
 WARM_STEPS = 5
 """Steps after a change that tell nothing: caches, queues that fill."""
@@ -40,12 +46,6 @@ LOOK_STEPS = 32
 CHANGED_WAIT = 0.05
 """Share of the time by which the wait must have grown since the last judgement, so that the search is opened again."""
 
-MOST_TRIALS = 6
-"""Of one search."""
-
-FUTILE_TRIALS = 2
-"""Refused one after the other: then the model knows no better, and the search ends."""
-
 TOLD_S = 1.0
 """Between two rows of the state at the ends of epochs, where nothing else has changed."""
 
@@ -57,27 +57,38 @@ LEAST_SILENT_S, SILENT_BATCHES = 5.0, 30
 """A choice: a worker that is silent for so long, and for so many times the longest batch that was seen, has hung. The
 setting before then makes its batch, so that one that was only slow costs a wait and no result."""
 
-PRIOR_WORKER_BYTES = 150 * 10**6
-"""Memory that a worker takes before one was seen: forked, with what reference counts copy (60 to 120 MB, PyTorch)."""
-
-
-_NOT_THE_SAME = (
-    "other settings do not make the same batches: making them draws random numbers, or their order is another "
-    f"(allow=['{Effect.RANDOM_NUMBERS}'] gives each batch random numbers of its own)"
-)
-
 
 @dataclass
 class LoaderPass:
-    """One pass over the loader."""
+    """One pass over the loader.
+
+    Attributes:
+        feed: that makes its batches, but for those of a trial.
+        role: of the feed.
+        setting: of the feed.
+        order: of its batches.
+        began_ns: when it began.
+        opened_ns: when its feed was there.
+        asked_ns: when the loop asked for a batch last.
+        position: of the next batch.
+        is_whole: whether it came to its end.
+        is_latest: whether no other pass has begun since.
+        is_beside: whether another one has, and this one goes on.
+        early: batches that were made and looked at before the loop asked for them.
+    """
 
     feed: Feed
     role: Role
     setting: Setting
     order: Any
+    began_ns: int
+    opened_ns: int = 0
+    asked_ns: int = 0
     position: int = 0
+    is_whole: bool = False
     is_latest: bool = True
     is_beside: bool = False
+    early: deque[Any] = field(default_factory=deque)
 
 
 @dataclass
@@ -106,16 +117,13 @@ class Tuner:
     is_on: bool = True
     now_ns: Callable[[], int] = time.perf_counter_ns
     _trial: LoaderTrial | None = None
-    _tried: list[Setting] = field(default_factory=list)
-    _corrections: dict[int, float] = field(default_factory=dict)
     _trials: int = 0
-    _in_search: int = 0
-    _refused: int = 0
     _is_resting: bool = False
     _rest_wait: float = 0.0
     _steps: int = 0
-    _worker_bytes: int | None = None
     _suspended: LoaderTrial | None = None
+    _by_epochs: EpochTrial | None = None
+    _epoch_steps: int | None = None
 
     def __post_init__(self) -> None:
         self.setting: Setting = dict(self.start or self.source.as_written)
@@ -123,6 +131,7 @@ class Tuner:
         self.state = TuneState(
             as_written=dict(self.source.as_written), chosen=dict(self.setting), kind=self.source.kind
         )
+        self.search = Search(self.source, self.allow, self.cpus, self.watch)
         self._random = random.Random(self.seed)
         self._epoch: LoaderPass | None = None
         self._base_bytes = 0
@@ -134,26 +143,63 @@ class Tuner:
         """A pass over the loader begins."""
         if self._epoch is not None:
             self.end_epoch(self._epoch)
+        began_ns, trial = self.now_ns(), self._by_epochs
+        is_new = trial is not None and trial.begin_epoch() == "new"
+        setting = trial.proposal.setting if trial is not None and is_new else self.setting
         order, role = self.source.begin_epoch(), Role()
-        feed = self._open_first(order, role)
-        self._epoch = LoaderPass(feed, role, self.setting, order)
+        feed, setting = self._open_first(order, role, setting)
+        self._epoch = LoaderPass(feed, role, setting, order, began_ns, self.now_ns())
+        if setting != self.setting and self.source.can_repeat:
+            self._check_begin(self._epoch)
         self.times.pause()
         return self._epoch
 
-    def _open_first(self, order: Any, role: Role) -> Feed:
+    def _open_first(self, order: Any, role: Role, setting: Setting) -> tuple[Feed, Setting]:
+        """The feed that begins an epoch, and its setting: where it cannot be begun with one, with the one before."""
+        state = RandomState.take(with_devices=False)
+        while True:
+            try:
+                return self.source.open(order, setting, role.next, start=0, begins_epoch=True), setting
+            except Exception as error:
+                if setting == self.source.as_written:
+                    raise
+                failed = f"{describe_setting(setting)} could not be begun: {_words(error)}"
+                if setting == self.setting:
+                    self._fall_back(failed)
+                else:
+                    self._end_epochs(failed)
+                setting = self.setting
+                state.put_back()
+
+    def _check_begin(self, epoch: LoaderPass) -> None:
+        """Whether an epoch with a setting that is tried begins as it would without; if not, the setting goes."""
+        count = min(WITNESSES, self.source.length() or WITNESSES)
+        state, began_ns = RandomState.take(with_devices=False), self.now_ns()
+        reason = NOT_THE_SAME
         try:
-            return self.source.open(order, self.setting, role.next, start=0, begins_epoch=True)
-        except Exception as error:
-            if self.setting == self.source.as_written:
-                raise
-            self._fall_back(f"{describe_setting(self.setting)} could not be begun: {_words(error)}")
-            return self.source.open(order, self.setting, role.next, start=0, begins_epoch=True)
+            epoch.early.extend(epoch.feed.take(position) for position in range(count))
+            taken_ns = self.now_ns()
+            with random_numbers_kept():
+                before = self.source.open(epoch.order, self.setting, _first(count), start=0)
+                expected = [batch_digest(before.take(position)) for position in range(count)]
+            before.close()
+            is_same = expected == [batch_digest(batch) for batch in epoch.early]
+        except Exception as error:  # noqa: BLE001 - whatever a worker dies of
+            is_same, taken_ns, reason = False, began_ns, f"a batch could not be made: {_words(error)}"
+        if is_same:
+            checked_ns = self.now_ns() - taken_ns
+            epoch.began_ns += checked_ns
+            epoch.opened_ns += checked_ns
+            return
+        state.put_back()
+        self._end_epochs(reason)
+        self._reopen(epoch)
 
     def take(self, epoch: LoaderPass) -> Any:
         """The next batch of an epoch. Raises StopIteration at its end, and what the loader raises."""
         if not epoch.is_latest:
             return self._take_beside(epoch)
-        asked_ns = self.now_ns()
+        asked_ns = epoch.asked_ns = self.now_ns()
         self._guarded(self._before, epoch, asked_ns)
         feed, batch = self._take(epoch)
         got_ns = self.now_ns()
@@ -174,6 +220,7 @@ class Tuner:
         self.times.pause()
         epoch.feed.close()
         self._epoch = None
+        self._guarded(self._note_epoch, epoch)
 
     def _take_beside(self, epoch: LoaderPass) -> Any:
         """Of a pass that another one has begun beside: it goes on by itself, where it stood."""
@@ -186,6 +233,8 @@ class Tuner:
 
     def _take(self, epoch: LoaderPass) -> tuple[Feed, Any]:
         trial = self._trial
+        if epoch.early:
+            return epoch.feed, epoch.early.popleft()
         if trial is not None and trial.plan.side_of(epoch.position) == "new":
             try:
                 return trial.feed, trial.feed.take(epoch.position)
@@ -201,15 +250,19 @@ class Tuner:
         try:
             return epoch.feed, epoch.feed.take(epoch.position)
         except StopIteration:
+            epoch.is_whole = True
             raise
         except Exception as error:
             is_ours = isinstance(error, WrongBatchError)
             if not is_ours and (epoch.setting == self.source.as_written or not self.source.can_repeat):
                 epoch.position += 1
                 raise
-            failed = f"{describe_setting(epoch.setting)} failed: {_words(error)}"
-            self._drop_trial(epoch, f"the setting before it failed: {_words(error)}")
-            self._fall_back(failed)
+            if epoch.setting != self.setting:
+                self._end_epochs(f"a batch could not be made: {_words(error)}")
+            else:
+                failed = f"{describe_setting(epoch.setting)} failed: {_words(error)}"
+                self._drop_trial(epoch, f"the setting before it failed: {_words(error)}")
+                self._fall_back(failed)
             self._reopen(epoch)
             return epoch.feed, epoch.feed.take(epoch.position)
 
@@ -228,16 +281,12 @@ class Tuner:
             self.state.settle(TuneVerdict.UNDECIDED, f"the tuner failed and was switched off: {_words(error)}")
 
     def _before(self, epoch: LoaderPass, asked_ns: int) -> None:
+        if self.watch.is_full:
+            self._make_room(epoch)
         trial = self._trial
-        if trial is None and self.watch.is_full and epoch.setting != self.source.as_written:
-            self._fall_back(f"memory came near the limit of {self.watch.limit_bytes:,} bytes")
-            self._reopen(epoch)
         if trial is None:
             self.times.asked(asked_ns)
             self._judge(epoch)
-            return
-        if self.watch.is_full:
-            self._drop_trial(epoch, f"memory came near the limit of {self.watch.limit_bytes:,} bytes")
             return
         if trial.last is not None:
             if epoch.position >= trial.last:
@@ -261,6 +310,20 @@ class Tuner:
         if decided is not None:
             self._end_trial(*decided, epoch)
 
+    def _make_room(self, epoch: LoaderPass) -> None:
+        """Memory is short: what is tried goes first, then what was tuned."""
+        reason = f"memory came near the limit of {self.watch.limit_bytes:,} bytes"
+        if self._trial is not None:
+            self._drop_trial(epoch, reason)
+        elif self._by_epochs is not None:
+            is_new = epoch.setting != self.setting
+            self._end_epochs(reason)
+            if is_new:
+                self._reopen(epoch)
+        elif epoch.setting != self.source.as_written:
+            self._fall_back(reason)
+            self._reopen(epoch)
+
     def _allowance_ns(self, now_ns: int) -> float:
         """What a trial may cost: a part of the job's time so far, and what trials won, less what they cost."""
         won_ns = self.state.won_ns(self._steps) - self.state.spent_ns
@@ -269,7 +332,15 @@ class Tuner:
     def _after(self, epoch: LoaderPass, feed: Feed, batch: Any, asked_ns: int, got_ns: int) -> None:
         trial = self._trial
         if trial is None:
-            self.times.got(asked_ns, got_ns, feed.time_of(epoch.position))
+            begins = not epoch.position
+            opening_ns = epoch.opened_ns - epoch.began_ns if begins else 0
+            self.times.got(
+                asked_ns - opening_ns,
+                got_ns,
+                feed.time_of(epoch.position),
+                was_ready=feed.was_ready,
+                begins_epoch=begins,
+            )
             return
         trial.steps += 1
         if self.source.can_repeat and epoch.position in trial.role.witnesses:
@@ -281,7 +352,7 @@ class Tuner:
         if times.steps == WARM_STEPS and not self._is_resting:
             times.restart()
             times.steps = WARM_STEPS  # they are not warm-up again
-        if not self.is_on:
+        if not self.is_on or self._by_epochs is not None:
             return
         if self._suspended is not None:
             if self._enter_trial(epoch, self._suspended):
@@ -289,9 +360,9 @@ class Tuner:
         elif self._is_resting:
             self._look_again()
         elif len(times.bodies_ns) >= OBSERVED_STEPS and times.elapsed_ns >= OBSERVED_S * NS_PER_S:
-            self._search(epoch)
+            self._look(epoch)
 
-    def _search(self, epoch: LoaderPass) -> None:
+    def _look(self, epoch: LoaderPass) -> None:
         """Enough was seen of the setting in force: try another one, or rest."""
         times = self.times
         width = self.source.width(self.setting)
@@ -299,7 +370,8 @@ class Tuner:
         if ranks is not None and ranks[1] > 1:
             self._rest(f"the job has {ranks[1]} ranks, and what one tries shows in all", TuneVerdict.UNDECIDED)
             return
-        pipeline = times.pipeline(cpus=self.cpus, in_loop=not width.workers, readers=width.readers)
+        epoch_steps = self.source.length() or self._epoch_steps or math.inf
+        pipeline = times.pipeline(width, cpus=self.cpus, epoch_steps=epoch_steps)
         if pipeline is None:
             self._rest("no batch could be timed")
             return
@@ -317,52 +389,21 @@ class Tuner:
         if times.wait_ratio < LEAST_WAIT and not is_crowded:
             self._rest(waiting)
             return
-        best = self._best(pipeline, measured, self.allow)
+        search = self.search
+        best = search.best(self.setting, pipeline, measured)
+        waits = best is not None and search.waits_for_epoch(self.setting, best.setting)
+        if waits and search.is_over(waits_for_epoch=False) is None:
+            now = search.best(self.setting, pipeline, measured, within_epoch=True)
+            if now is not None and self._holds(epoch, self._trial_of(now, pipeline)):
+                best, waits = now, False
+        over = search.is_over(waits_for_epoch=waits)
         if best is None:
-            self._rest(
-                f"{waiting}, and no setting within the limits should be faster{self._not_allowed(pipeline, measured)}"
-            )
-        elif self._in_search >= MOST_TRIALS or self._refused >= FUTILE_TRIALS:
-            differs = self._refused >= MOST_TRIALS
-            self._rest(f"{waiting}, and {_NOT_THE_SAME if differs else 'the last trials won nothing'}")
+            other = search.not_allowed(self.setting, pipeline, measured)
+            self._rest(f"{waiting}, and no setting within the limits should be faster{other}")
+        elif over is not None:
+            self._rest(f"{waiting}, and {over}")
         else:
             self._begin_trial(epoch, best, pipeline)
-
-    def _not_allowed(self, pipeline: PipelineTimes, measured: float) -> str:
-        """What should be faster and would change more than speed, in words."""
-        best = self._best(pipeline, measured, tuple(Effect))
-        if best is None:
-            return ""
-        turned = [knob for knob in self.source.knobs if best.setting.get(knob.name) != self.setting.get(knob.name)]
-        effects = sorted({knob.effect.value for knob in turned} - FREE)
-        allow = ", ".join(map(repr, effects))
-        return f"; {describe_setting(best.setting)} should win {best.gain:.0%}, where allow=[{allow}] is given"
-
-    def _best(self, pipeline: PipelineTimes, measured: float, allow: Sequence[str]) -> Proposal | None:
-        allowed = allowed_knobs(self.source.knobs, allow)
-        knobs = [knob for knob in allowed if knob.turn in {Turn.LIVE, Turn.REBUILD}]
-        used_bytes = self.watch.look()
-        settings = [
-            setting
-            for setting in list_settings(knobs, self.setting)
-            if setting not in self._tried and self._fits(setting, used_bytes)
-        ]
-        proposals = propose(
-            pipeline,
-            self.setting,
-            settings,
-            width=self.source.width,
-            measured_steps_per_s=measured,
-            corrections=self._corrections,
-        )
-        return proposals[0] if proposals else None
-
-    def _fits(self, setting: Setting, used_bytes: int) -> bool:
-        """Whether the workers of a setting stay within the limits while it is tried."""
-        workers = self.source.width(setting).workers
-        if workers > max(self.cpus, self.source.width(self.source.as_written).workers):
-            return False
-        return used_bytes + workers * (self._worker_bytes or PRIOR_WORKER_BYTES) < self.watch.limit_bytes
 
     def _look_again(self) -> None:
         """Whether the bottleneck has moved since the search ended."""
@@ -370,9 +411,8 @@ class Tuner:
         if times.steps < LOOK_STEPS:
             return
         if times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
-            self._is_resting, self._in_search, self._refused = False, 0, 0
-            self._tried.clear()
-            self._corrections.clear()
+            self._is_resting = False
+            self.search.reopen()
         times.restart()
 
     def _rest(self, reason: str, verdict: TuneVerdict = TuneVerdict.NOTHING) -> None:
@@ -386,33 +426,96 @@ class Tuner:
     # ---- trials ----
 
     def _begin_trial(self, epoch: LoaderPass, proposal: Proposal, pipeline: PipelineTimes) -> None:
+        trial = self._trial_of(proposal, pipeline)
+        try:
+            waits = self.search.waits_for_epoch(self.setting, proposal.setting)
+            entered = not waits and self._enter_trial(epoch, trial)
+        except Exception as error:  # noqa: BLE001 - of the user's factory, or of what it makes
+            trial.entered_ns, trial.reason = trial.began_ns, f"it could not be begun: {_words(error)}"
+            self._account(trial, accepted=False)
+            entered = True
+        if entered is None:
+            return
+        self.search.begin(proposal.setting)
+        if not entered:
+            self._by_epochs = EpochTrial(
+                trial.number,
+                proposal,
+                trial.first_step,
+                trial.began_ns,
+                trial.base_step_ns,
+                partial(self._random.getrandbits, 1),
+                trial.certificate,
+            )
+            self.state.settle_at_epochs(proposal.setting)
+        self._trials += 1
+
+    def _trial_of(self, proposal: Proposal, pipeline: PipelineTimes) -> LoaderTrial:
         batch_ns = sum(pipeline.batch_ns) / len(pipeline.batch_ns)
         certificate = Certificate(self.times.spread(LEAST_COUNTED))
         began = self._step_number(), self.now_ns()
-        trial = LoaderTrial(self._trials, proposal, *began, self.times.step_ns, batch_ns, certificate)
-        entered = self._enter_trial(epoch, trial)
-        if entered is None:
-            return
-        self._tried.append(proposal.setting)
-        if not entered:
-            self._rest(f"epochs of {self.source.length()} batches are too short for a trial", TuneVerdict.UNDECIDED)
-            return
-        self._trials += 1
-        self._in_search += 1
+        return LoaderTrial(self._trials, proposal, *began, self.times.step_ns, batch_ns, certificate)
 
-    def _enter_trial(self, epoch: LoaderPass, trial: LoaderTrial) -> bool | None:
-        """Lay out the blocks of a trial in what is left of an epoch. False: no epoch is long enough; None: this one."""
+    def _plan(self, epoch: LoaderPass, trial: LoaderTrial) -> BlockPlan:
+        """The blocks of a trial from here on."""
         old, new = self.source.width(self.setting), self.source.width(trial.proposal.setting)
-        plan = BlockPlan(
+        return BlockPlan(
             *lay_out(epoch.position, old, new, step_ns=trial.base_step_ns, batch_ns=trial.batch_ns),
             lambda: self._random.getrandbits(1),
         )
-        length = self.source.length()
+
+    def _holds(self, epoch: LoaderPass, trial: LoaderTrial) -> bool:
+        """Whether a whole epoch is long enough for pairs of blocks."""
+        length, plan = self.source.length(), self._plan(epoch, trial)
+        return length is None or length > plan.first - epoch.position + 2 * plan.block
+
+    def _note_epoch(self, epoch: LoaderPass) -> None:
+        """An epoch has ended: of a trial in whole epochs it is a half pair."""
+        steps = epoch.position if epoch.is_whole else max(epoch.position - 1, 0)
+        if epoch.is_whole:
+            self._epoch_steps = steps
+        trial = self._by_epochs
+        if trial is None or trial.side is None:
+            return
+        broken = trial.end_epoch(steps, epoch.asked_ns - epoch.began_ns, is_whole=epoch.is_whole)
+        if broken is not None:
+            self._end_epochs(broken)
+            return
+        decided = trial.verdict()
+        if decided is None and trial.spent_ns > self._allowance_ns(self.now_ns()):
+            decided = "old", f"it had cost {trial.spent_ns / NS_PER_S:.1f} s, which is what trials may cost so far"
+        if decided is None:
+            self.journal.end_trial(self._end_of(trial, accepted=False))
+        else:
+            self._end_epochs(decided[1], accepted=decided[0] == "new")
+
+    def _end_epochs(self, reason: str, *, accepted: bool = False) -> None:
+        """A trial in whole epochs is over."""
+        trial, self._by_epochs = self._by_epochs, None
+        if trial is None:
+            return
+        trial.reason = reason
+        self._account(trial, accepted=accepted)
+        self.source.let_go(self.setting if accepted else trial.proposal.setting)
+        if accepted:
+            self.search.leave(self.setting)
+            self.setting = trial.proposal.setting
+            self.times.batches.clear()
+            self.times.starts_ns.clear()
+        elif reason == NOT_THE_SAME:
+            self.search.found_other_batches()
+        self._watch_on()
+        self.times.restart()
+
+    def _enter_trial(self, epoch: LoaderPass, trial: LoaderTrial) -> bool | None:
+        """Lay out the blocks of a trial in what is left of an epoch. False: no epoch is long enough; None: this one."""
+        plan, length = self._plan(epoch, trial), self.source.length()
         if length is not None and length - plan.first < 2 * plan.block:
-            return None if length > plan.first - epoch.position + 2 * plan.block else False
+            return None if self._holds(epoch, trial) else False
         entered_ns = self.now_ns()
         self._base_bytes = self.watch.look()
-        self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(new.workers, 1)
+        workers = self.source.width(trial.proposal.setting).workers
+        self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(workers, 1)
         self.source.silent_s = max(LEAST_SILENT_S, SILENT_BATCHES * self.times.longest_batch_ns / NS_PER_S)
         role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
         feed = self.source.open(epoch.order, trial.proposal.setting, role.next, start=epoch.position)
@@ -447,8 +550,8 @@ class Tuner:
             self._drop_trial(epoch, f"a batch could not be made: {_words(error)}")
             return False
         if digests != trial.digests:
-            self._drop_trial(epoch, _NOT_THE_SAME)
-            self._refused = MOST_TRIALS
+            self._drop_trial(epoch, NOT_THE_SAME)
+            self.search.found_other_batches()
         return digests == trial.digests
 
     def _end_trial(self, winner: str, reason: str, epoch: LoaderPass) -> None:
@@ -459,7 +562,7 @@ class Tuner:
         workers = self.source.width(trial.proposal.setting).workers
         if workers and self.watch.most_bytes > self._base_bytes:
             grown = max(self.watch.look() - self._base_bytes, 0) // workers
-            self._worker_bytes = max(self._worker_bytes or 0, grown)
+            self.search.worker_bytes = max(self.search.worker_bytes or 0, grown)
         if not epoch.is_latest:
             trial.last = epoch.position
             self._finish_trial(epoch)
@@ -477,10 +580,12 @@ class Tuner:
         self._account(trial, accepted=trial.winner == "new")
         if trial.winner == "new":
             epoch.feed.close()
-            self._tried.append(self.setting)
+            self.source.let_go(self.setting)
+            self.search.leave(self.setting)
             epoch.feed, epoch.role, epoch.setting = trial.feed, trial.role, trial.proposal.setting
             self.setting = trial.proposal.setting
             self.times.batches.clear()  # in other workers they take another time
+            self.times.starts_ns.clear()
         else:
             trial.feed.close()
         epoch.role.plan, epoch.role.least = None, epoch.position
@@ -508,6 +613,7 @@ class Tuner:
     def _reopen(self, epoch: LoaderPass) -> None:
         """The setting in force once more, from the batch in hand on: what its feed has begun belongs elsewhere."""
         epoch.feed.close()
+        epoch.early.clear()
         epoch.role, epoch.setting = Role(), self.setting
         epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.next, start=epoch.position)
 
@@ -520,25 +626,24 @@ class Tuner:
 
     def _fall_back(self, reason: str) -> None:
         """Back to what the user wrote."""
+        self.source.let_go(self.setting)
         self.setting = dict(self.source.as_written)
         self.is_on = False
         self.state.fall_back(reason)
         self._tell()
 
-    def _account(self, trial: LoaderTrial, *, accepted: bool) -> None:
+    def _account(self, trial: LoaderTrial | EpochTrial, *, accepted: bool) -> None:
         """Write the trial down."""
         trial.leave(self.now_ns(), trial.reason)
         end = self._end_of(trial, accepted=accepted)
-        if end.gain is not None:
-            speed = (1 + end.gain.value) * NS_PER_S / trial.base_step_ns
-            simulated = trial.proposal.simulated_steps_per_s
-            self._corrections[self.source.width(trial.proposal.setting).workers] = speed / simulated
+        simulated = trial.proposal.simulated_steps_per_s * trial.base_step_ns / NS_PER_S
+        ratio = None if end.gain is None else (1 + end.gain.value) / simulated
+        self.search.end(self.setting, trial.proposal.setting, ratio, accepted=accepted)
         self.journal.end_trial(end)
-        self._refused = 0 if accepted else self._refused + 1
         self.state.take_in(end, step_ns=trial.base_step_ns, at_step=self._steps)
         self._tell()
 
-    def _end_of(self, trial: LoaderTrial, *, accepted: bool) -> TrialEnd:
+    def _end_of(self, trial: LoaderTrial | EpochTrial, *, accepted: bool) -> TrialEnd:
         return TrialEnd(
             trial=trial.number,
             knobs=dict(trial.proposal.setting),
@@ -560,6 +665,11 @@ class Tuner:
     def _tell(self) -> None:
         self._told_ns = self.now_ns()
         self.journal.tell(self.state.row(self._step_number(), self.now_ns(), steps=self._steps))
+
+
+def _first(count: int) -> Positions:
+    """The first positions of an epoch."""
+    return lambda position: position if position < count else None
 
 
 def _words(error: BaseException) -> str:

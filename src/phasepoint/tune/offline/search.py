@@ -1,14 +1,16 @@
 """Search among settings of a program: the most promising is run next, and the best is confirmed against the job as it
 is, by turns, with the certificate of a live trial.
 
-What is returned was itself run. Optuna's tree-structured Parzen estimator proposes (Bergstra et al., "Algorithms for
-Hyper-Parameter Optimization", NeurIPS 2011); a search that was cut off goes on from what stands in its file.
+What is returned was itself run. First each knob is turned alone. Then two propose by turns: the sum of what each knob's
+values did to the log of the time, which is right where knobs do not hinder each other, and Optuna's tree-structured
+Parzen estimator, which learns where they do (Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS
+2011). A search that was cut off goes on from what stands in its file.
 """
 
 import json
 import math
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -98,8 +100,9 @@ class SearchOutcome:
     settings: int
 
 
-Measure = Callable[[Setting, float | None], Measured]
-"""Runs a setting; with how many seconds it may take, None where nothing is known yet."""
+Measure = Callable[[Sequence[Sequence[Setting]], float | None], list[list[Measured]]]
+"""Runs groups of settings, each group on one machine, one after the other; with how many seconds a run may take, None
+where nothing is known yet."""
 
 EARLY_STOP = 3.0
 """A run may take so many times what that of the fastest took: beyond it cannot win."""
@@ -110,6 +113,7 @@ def search(
     measure: Measure,
     folder: str | Path,
     *,
+    machines: int = 1,
     seed: int = 0,
     tell: Callable[[str, int, int], None] = lambda _words, _done, _all: None,
 ) -> SearchOutcome:
@@ -117,8 +121,9 @@ def search(
 
     Args:
         space: what may be tried.
-        measure: runs one setting.
+        measure: runs settings.
         folder: where results go; those that are there are not run again.
+        machines: that run a setting each at a time.
         seed: of what is proposed, and of the order of runs that confirm.
         tell: called with what is run, runs done, and runs in all.
 
@@ -127,18 +132,21 @@ def search(
         StoreError: results cannot be read or written.
     """
     results = _Results(Path(folder))
-    base = results.get(space.as_written) or results.add(space.as_written, measure(space.as_written, None))
+    base = results.get(space.as_written)
+    if base is None:
+        base = results.add(space.as_written, measure([[space.as_written]], None)[0][0])
     if base.step_ns is None:
         reason = f"the job as it is could not be run: {base.problem}"
         return _outcome(space, results, TuneVerdict.UNDECIDED, reason, space.as_written)
     base_ns, longest_s = base.step_ns, EARLY_STOP * base.dur_s
     budget = min(space.trials, space.size)
-    proposer = _proposals(space, results, base_ns, seed)
-    setting = next(proposer)
+    proposer = _Proposer(space, results, base_ns, seed)
     while len(results.rows) < budget:
-        tell(describe_setting(setting), len(results.rows), budget)
-        found = results.add(setting, measure(setting, longest_s))
-        setting = proposer.send(_cost(space, setting, found))
+        settings = proposer.propose(min(machines, budget - len(results.rows)))
+        tell("; ".join(map(describe_setting, settings)), len(results.rows), budget)
+        groups = measure([[setting] for setting in settings], longest_s)
+        for setting, (found,) in zip(settings, groups, strict=True):
+            proposer.learn(setting, _cost(space, setting, results.add(setting, found)))
     ranked = sorted((_cost(space, one, found), number) for number, (one, found) in enumerate(results.rows))
     best = results.rows[ranked[0][1]][0]
     if best == space.as_written or _cost(space, best, results.get(best)) > base_ns / (1 + LEAST_GAIN):
@@ -154,7 +162,11 @@ def _confirm(
     for pair in range(CONFIRMED_PAIRS):
         tell(f"confirming {describe_setting(best)}", pair, CONFIRMED_PAIRS)
         order = [best, space.as_written] if chance.getrandbits(1) else [space.as_written, best]
-        cost = {json.dumps(setting): _cost(space, setting, results.spend(measure(setting, None))) for setting in order}
+        (group,) = measure([order], None)
+        cost = {
+            json.dumps(setting): _cost(space, setting, results.spend(found))
+            for setting, found in zip(order, group, strict=True)
+        }
         old, new = cost[json.dumps(space.as_written)], cost[json.dumps(best)]
         if not math.isfinite(old) or not math.isfinite(new):
             return _outcome(
@@ -180,49 +192,96 @@ def _cost(space: SearchSpace, setting: Setting, found: Measured | None) -> float
     return found.step_ns / space.samples(setting)
 
 
-def _proposals(space: SearchSpace, results: "_Results", base_ns: float, seed: int) -> Generator[Setting, float, None]:
-    """Gives settings, and is sent what each of them costs."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtraError("searching needs Optuna: pip install 'phasepoint[tune]'") from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=_random_first(space)))
-    kinds = {
-        knob.name: optuna.distributions.CategoricalDistribution([json.dumps(value) for value in knob.values])
-        for knob in space.knobs
-    }
+class _Proposer:
+    """Says what is run next, and is told what it costs."""
 
-    def learn(setting: Setting, cost: float) -> None:
-        if all(json.dumps(setting[name]) in kind.choices for name, kind in kinds.items()):
-            value = math.log(min(cost, 100 * base_ns))
-            parameters = {name: json.dumps(setting[name]) for name in kinds}
-            study.add_trial(optuna.trial.create_trial(params=parameters, distributions=kinds, value=value))
+    def __init__(self, space: SearchSpace, results: "_Results", base_ns: float, seed: int) -> None:
+        try:
+            import optuna
+        except ImportError as error:
+            raise MissingExtraError("searching needs Optuna: pip install 'phasepoint[tune]'") from error
+        self._optuna = optuna
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=len(_alone(space)))
+        self._study = optuna.create_study(sampler=sampler)
+        self._kinds = {
+            knob.name: optuna.distributions.CategoricalDistribution([json.dumps(value) for value in knob.values])
+            for knob in space.knobs
+        }
+        self._space, self._results, self._base_ns = space, results, base_ns
+        self._chance = random.Random(seed)
+        for setting, found in results.rows:
+            self.learn(setting, _cost(space, setting, found))
 
-    for setting, found in results.rows:
-        learn(setting, _cost(space, setting, found))
-    chance = random.Random(seed)
-    while True:
-        setting = _next(study, kinds, results, space, chance)
-        learn(setting, (yield setting))
+    def learn(self, setting: Setting, cost: float) -> None:
+        """What a setting costs."""
+        parameters = {name: json.dumps(setting[name]) for name in self._kinds}
+        if all(parameters[name] in kind.choices for name, kind in self._kinds.items()):
+            trial = self._optuna.trial.create_trial(
+                params=parameters, distributions=self._kinds, value=math.log(min(cost, 100 * self._base_ns))
+            )
+            self._study.add_trial(trial)
+
+    def propose(self, count: int) -> list[Setting]:
+        """Settings that were not run yet; fewer where none are left."""
+        settings: list[Setting] = []
+        for _ in range(count):
+            left = [
+                setting
+                for setting in _all(self._space, self._chance)
+                if self._results.get(setting) is None and setting not in settings
+            ]
+            if left:
+                settings.append(self._next(left, len(self._results.rows) + len(settings)))
+        return settings
+
+    def _next(self, left: Sequence[Setting], number: int) -> Setting:
+        """One of those that are left: of one knob alone, then by turns; where the estimator repeats itself, any."""
+        alone = _alone(self._space)
+        for setting in alone:
+            if setting in left:
+                return setting
+        if (number - len(alone)) % 2:
+            return _by_sums(self._results, self._space, left)
+        for _ in range(_MOST_ASKED):
+            asked = self._study.ask(self._kinds)
+            setting = {name: json.loads(value) for name, value in asked.params.items()}
+            self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)  # its cost is told in a trial of its own
+            if setting in left:
+                return setting
+        return left[0]
 
 
-def _random_first(space: SearchSpace) -> int:
-    """Settings drawn at random before the estimator knows anything: a few for each knob."""
-    return min(2 + len(space.knobs), 8)
+def _alone(space: SearchSpace) -> list[Setting]:
+    """Each value of each knob, with everything else as written."""
+    written = space.as_written
+    return [
+        {**written, knob.name: value} for knob in space.knobs for value in knob.values if value != written[knob.name]
+    ]
 
 
-def _next(study: Any, kinds: Any, results: "_Results", space: SearchSpace, chance: random.Random) -> Setting:
-    """A setting that was not run yet; where the estimator only repeats itself, any."""
-    from optuna.trial import TrialState
+def _by_sums(results: "_Results", space: SearchSpace, left: Sequence[Setting]) -> Setting:
+    """That which should be the fastest if what the knobs do to the log of the time adds up."""
+    import numpy as np
 
-    for _ in range(_MOST_ASKED):
-        asked = study.ask(kinds)
-        setting = {name: json.loads(value) for name, value in asked.params.items()}
-        study.tell(asked, state=TrialState.FAIL)  # what it costs is told in a trial of its own
-        if results.get(setting) is None:
-            return setting
-    return next((setting for setting in _all(space, chance) if results.get(setting) is None), dict(space.as_written))
+    columns = [(knob.name, value) for knob in space.knobs for value in knob.values if value != knob.as_written]
+
+    def row(setting: Setting) -> list[float]:
+        return [1.0, *(float(setting[name] == value) for name, value in columns)]
+
+    run = [(setting, _cost(space, setting, found)) for setting, found in results.rows]
+    fit = [(row(setting), math.log(cost)) for setting, cost in run if math.isfinite(cost)]
+    failed = [setting for setting, cost in run if not math.isfinite(cost)]
+    works = [setting for setting in left if not any(_holds_alone(setting, other, space) for other in failed)]
+    rows, logs = np.array([row for row, _ in fit]), np.array([log for _, log in fit])
+    effects = np.linalg.lstsq(rows, logs, rcond=None)[0]
+    return min(works or left, key=lambda setting: float(np.dot(row(setting), effects)))
+
+
+def _holds_alone(setting: Setting, failed: Setting, space: SearchSpace) -> bool:
+    """Whether a setting holds the one value whose turning has failed."""
+    turned = {name: value for name, value in failed.items() if value != space.as_written[name]}
+    return len(turned) == 1 and all(setting[name] == value for name, value in turned.items())
 
 
 def _all(space: SearchSpace, chance: random.Random) -> list[dict[str, Any]]:

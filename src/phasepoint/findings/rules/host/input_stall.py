@@ -9,10 +9,10 @@ and the clock knows no waits (an imported trace), it is the idle time in which t
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; below that no loader is worth changing. A wait of
 {HIDDEN_SHARE:.0%} or more that the device's work hides is told as such.
 
-**Remedy.** Produce batches in other processes or threads and ahead of time. PyTorch: `DataLoader(num_workers=…,
-prefetch_factor=4, persistent_workers=True, pin_memory=True)`. JAX: `grain` with worker processes, or `jax.device_put`
-of the next batch before the step. If one stage is expensive (decoding, augmentation), cache its result or move it to
-the device.
+**Remedy.** Produce batches in other processes or threads and ahead of time: `pp.tune.loader` finds the setting while
+the job runs ([tune](tune.md)). By hand, PyTorch: `DataLoader(num_workers=…, prefetch_factor=…, pin_memory=True)`; JAX:
+`grain` with worker processes, or `jax.device_put` of the next batch before the step. If one stage is expensive
+(decoding, augmentation), cache its result or move it to the device.
 
 **Wrong when** the loader itself waits for the step before (it reads what the model wrote), so that it cannot run
 ahead; or where the cores that would run the loader are busy with the training step: on a CPU the wait then becomes
@@ -80,10 +80,10 @@ def find(view: FindingsView) -> list[Finding]:
             high_ps=high_ps,
             phase=view.phase_of_most(claimed_ps),
             remedy=view.of_framework(
-                torch="give the loader worker processes: DataLoader(num_workers=4, prefetch_factor=4, "
-                "persistent_workers=True)",
-                jax="load the next batches while the device works: worker processes (grain), or a thread that calls "
-                "jax.device_put ahead of the step",
+                torch="give the loader worker processes; pp.tune.loader finds how many while the job runs, and keeps "
+                "only what is faster",
+                jax="load the next batches while the device works: pp.tune.loader makes them ahead on a thread; where "
+                "Python itself is slow, worker processes (grain)",
             ),
             evidence=(evidence,),
             confidence="high" if view.analysis.estimates.categories.windows > 1 and 2 * low_ps > total_ps else "medium",

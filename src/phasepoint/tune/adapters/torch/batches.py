@@ -7,24 +7,23 @@ of random numbers as they were.
 """
 
 import multiprocessing
-import threading
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from phasepoint.tune.adapters.torch_worker import (
+from phasepoint.tune.adapters.torch.feed import TorchFeed, end_workers
+from phasepoint.tune.adapters.torch.worker import (
     LimitedStart,
     NumberedIndices,
     TimedCollate,
     TimedDataset,
     new_times,
-    read_time,
 )
 from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
 from phasepoint.tune.pipeline import Width
-from phasepoint.tune.source import BatchTime, Feed, Positions, WrongBatchError, random_numbers_kept
+from phasepoint.tune.source import Feed, Positions, random_numbers_kept
 
 AHEAD = (2, 4, 8)
 """Batches that each worker may be ahead: PyTorch's default, and more where single batches are slow."""
@@ -36,6 +35,14 @@ _KEPT_BATCHES = 4096
 """Indices of so many batches are kept: more than lie between a batch that failed and the last one that was begun."""
 
 _DEFAULT_AHEAD = 2  # PyTorch's
+
+RECEIVE_AHEAD = "receive_ahead"
+"""The knob's name: batches that a thread of ours takes over from workers before the loop asks for them."""
+
+_RECEIVED = 2  # one that is ready, and one on its way
+
+OF_WORKERS = ("prefetch_factor", "persistent_workers")
+"""What PyTorch refuses where there are none."""
 
 
 class TorchBatches:
@@ -71,19 +78,31 @@ class TorchBatches:
         self._epochs = 0
         self._written = written
         self._sampler = written.batch_sampler if written.batch_sampler is not None else written.sampler
-        found = tuple(knob for knob in _knobs(written, cpus) if accepted is None or knob.name in accepted)
-        self.knobs: Sequence[Knob] = tuple(declared) or found
-        written_values = {"num_workers": written.num_workers, "prefetch_factor": _ahead_of(written)}
-        self.as_written: Setting = {knob.name: _written(written, knob, written_values) for knob in self.knobs}
+        ours = {RECEIVE_AHEAD}
+        found = tuple(knob for knob in _knobs(written, cpus) if accepted is None or knob.name in accepted | ours)
+        self._knobs = tuple(declared) or found
+        written_values = {
+            "num_workers": written.num_workers,
+            "prefetch_factor": _ahead_of(written),
+            RECEIVE_AHEAD: 0,
+        }
+        self.as_written: Setting = {knob.name: _written(written, knob, written_values) for knob in self._knobs}
         self._loaders: list[tuple[Setting, Any]] = [(self.as_written, written)]
 
     @staticmethod
     def takes(loader: Any) -> bool:
-        """Whether it is such a loader: one whose sampler gives indices."""
+        """Whether it is such a loader: one whose sampler gives indices, and whose workers may be started."""
         from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
         streams = IterableDataset | IterDataPipe | MapDataPipe
-        return isinstance(loader, DataLoader) and not isinstance(loader.dataset, streams)
+        return isinstance(loader, DataLoader) and not isinstance(loader.dataset, streams) and not forks_threads(loader)
+
+    @property
+    def knobs(self) -> Sequence[Knob]:
+        """What can be turned; no workers where starting them might hang, which is seen only when JAX is imported."""
+        if not forks_threads(self._written):
+            return self._knobs
+        return tuple(knob for knob in self._knobs if knob.name != "num_workers")
 
     def length(self) -> int | None:
         """Batches of an epoch."""
@@ -94,8 +113,7 @@ class TorchBatches:
 
     def width(self, setting: Setting) -> Width:
         """Workers, and batches under way."""
-        workers = int(setting.get("num_workers", 0))
-        return Width(workers, workers * int(setting.get("prefetch_factor") or _DEFAULT_AHEAD))
+        return torch_width(setting, self._written)
 
     def begin_epoch(self) -> "EpochOrder":
         """The sampler is asked for a new order when its first batch is."""
@@ -107,7 +125,9 @@ class TorchBatches:
     ) -> Feed:
         """A loader of this setting whose sampler gives what this feed makes."""
         if begins_epoch:
-            return self._feed(self._loader_of(setting), setting, order, positions, start)
+            loader = self._loader_of(setting)
+            self._draw_as_written(loader)
+            return self._feed(loader, setting, order, positions, start, persists=loader.persistent_workers)
         import torch
 
         with random_numbers_kept():
@@ -115,11 +135,30 @@ class TorchBatches:
         loader.generator = torch.Generator()  # its workers' seed is drawn from this, and from no other
         return self._feed(loader, setting, order, positions, start)
 
+    def _draw_as_written(self, loader: Any) -> None:
+        """Draw what the written loader would: each new iterator draws its workers' seed, one that goes on does not."""
+        import torch
+
+        draws = loader._iterator is None
+        would_draw = self._epochs == 1 or not self._written.persistent_workers
+        if would_draw and not draws:
+            torch.empty((), dtype=torch.int64).random_(generator=self._written.generator)
+        elif draws and not would_draw:
+            loader.generator = torch.Generator()
+
     def _build(self, setting: Setting) -> Any:
         """A loader of a setting. PyTorch warns of more workers than cores; whether they help is what is tried."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return self._make_loader(**_arguments(setting))
+            return self._make_loader(**self._arguments(setting))
+
+    def _arguments(self, setting: Setting) -> Mapping[str, Any]:
+        """What the factory is called with: what is not as written, without what PyTorch refuses where no worker is."""
+        changed = {name: value for name, value in setting.items() if value != self.as_written[name]}
+        changed.pop(RECEIVE_AHEAD, None)
+        if setting.get("num_workers", self._written.num_workers):
+            return changed
+        return {name: value for name, value in changed.items() if name not in OF_WORKERS}
 
     def _loader_of(self, setting: Setting) -> Any:
         """One loader for all epochs of a setting, as in a job without tuning: its workers may persist."""
@@ -130,19 +169,55 @@ class TorchBatches:
         self._loaders.append((setting, loader))
         return loader
 
-    def _feed(self, loader: Any, setting: Setting, order: "EpochOrder", positions: Positions, start: int) -> Feed:
+    def let_go(self, setting: Setting) -> None:
+        """Workers that persist end; the next epoch of this setting, if there is one, starts others."""
+        for known, loader in self._loaders:
+            if known == setting:
+                iterator, loader._iterator = loader._iterator, None
+                end_workers(iterator)
+
+    def _feed(
+        self,
+        loader: Any,
+        setting: Setting,
+        order: "EpochOrder",
+        positions: Positions,
+        start: int,
+        *,
+        persists: bool = False,
+    ) -> Feed:
         drawn = vars(loader).get("_phasepoint_drawn")
         if drawn is None:
             drawn = _instrument(loader)
         drawn.begin(order, positions, start)
         if setting == self.as_written or not loader.num_workers:
-            return TorchFeed(iter(loader), drawn)
+            return TorchFeed(iter(loader), drawn.times, drawn.drawn, persists=persists)
         is_forked = _start_method(loader) == "fork"
         loader.timeout = loader.timeout or (self.silent_s if is_forked else max(self.silent_s, HANG_S))
         loader.worker_init_fn = LimitedStart(_own_start(loader.worker_init_fn), self.worker_bytes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return TorchFeed(_unguarded(iter(loader)), drawn)
+            iterator = _unguarded(iter(loader))
+        ahead = int(setting.get(RECEIVE_AHEAD) or 0)
+        return TorchFeed(iterator, drawn.times, drawn.drawn, persists=persists, receive_ahead=ahead)
+
+
+def torch_width(setting: Setting, written: Any) -> Width:
+    """What a setting of a loader means for the pipeline; what it does not name is as written."""
+    workers = int(setting.get("num_workers", written.num_workers))
+    ahead = int(setting.get("prefetch_factor") or _ahead_of(written))
+    persist = bool(setting.get("persistent_workers", written.persistent_workers))
+    receive_ahead = int(setting.get(RECEIVE_AHEAD) or 0) if workers else 0
+    ahead = workers * ahead + receive_ahead
+    return Width(workers, ahead, starts=bool(workers) and not persist, receives_ahead=receive_ahead > 0)
+
+
+def forks_threads(loader: Any) -> bool:
+    """Whether workers would be forked that the user has not asked for from a process in which JAX runs threads.
+
+    A lock that a thread of JAX holds at that moment stays locked in the worker for ever (Python warns of it).
+    """
+    return "jax" in sys.modules and not loader.num_workers and _start_method(loader) == "fork"
 
 
 def _start_method(loader: Any) -> str:
@@ -175,6 +250,8 @@ def _knobs(loader: Any, cpus: int) -> tuple[Knob, ...]:
     return (
         Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), effect, Turn.REBUILD),
         Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, Turn.REBUILD),
+        Knob("persistent_workers", (False, True), Effect.NOTHING, Turn.EPOCH),
+        Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD),
     )
 
 
@@ -185,11 +262,6 @@ def _written(loader: Any, knob: Knob, values: Mapping[str, Any]) -> Any:
 
 def _ahead_of(loader: Any) -> int:
     return int(loader.prefetch_factor or _DEFAULT_AHEAD)
-
-
-def _arguments(setting: Setting) -> Mapping[str, Any]:
-    """What the factory is called with: PyTorch refuses `prefetch_factor` without workers."""
-    return {name: value for name, value in setting.items() if name != "prefetch_factor" or setting.get("num_workers")}
 
 
 class EpochOrder:
@@ -257,47 +329,3 @@ def _instrument(loader: Any) -> DrawnSampler:
     attributes["collate_fn"] = TimedCollate(loader.collate_fn, drawn.times)
     attributes["_phasepoint_drawn"] = drawn
     return drawn
-
-
-class TorchFeed:
-    """An iterator of such a loader."""
-
-    def __init__(self, iterator: Any, drawn: DrawnSampler) -> None:
-        self._iterator = iterator
-        self._times, self._drawn = drawn.times, drawn.drawn
-
-    def take(self, position: int) -> Any:
-        """The next batch.
-
-        Raises:
-            WrongBatchError: it is another one.
-        """
-        try:
-            batch = next(self._iterator)
-        except StopIteration:
-            raise
-        except BaseException:
-            self._drawn.popleft()
-            raise
-        if self._drawn.popleft() != position:
-            raise WrongBatchError(f"the batch at position {position} is not the next one")
-        return batch
-
-    def time_of(self, position: int) -> BatchTime | None:
-        """As the worker measured it."""
-        return read_time(self._times, position)
-
-    def close(self) -> None:
-        """Let go of the iterator on another thread: its workers finish the batches that they are making."""
-        iterator, self._iterator = self._iterator, iter(())
-        ending = threading.Thread(target=_let_go, args=([iterator],), name="phasepoint-close", daemon=True)
-        del iterator
-        with suppress(RuntimeError):  # the interpreter ends; PyTorch ends its workers then
-            ending.start()
-
-
-def _let_go(held: list[Any]) -> None:
-    iterator = held.pop()
-    shut_down = getattr(iterator, "_shutdown_workers", None)
-    if shut_down is not None:
-        shut_down()

@@ -14,7 +14,9 @@ def ray_cluster(monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parent / "sources"), os.environ.get("PYTHONPATH", "")])
+    )
     head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:

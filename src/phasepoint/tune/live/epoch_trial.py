@@ -1,0 +1,102 @@
+"""A trial in whole epochs, for what cannot change within one: pairs of epochs, one with each setting.
+
+The first one with the new setting does not count: workers that outlive their epoch are started in it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from phasepoint.tune.blocks import Side
+from phasepoint.tune.certificate import Certificate
+from phasepoint.tune.choose import Proposal
+from phasepoint.tune.live.trial import verdict_of_pairs
+
+MOST_PAIRS = 20
+"""A choice: a job has some tens of epochs, and what forty of them do not show is little."""
+
+ALIKE = 0.1
+"""A choice: epochs of a pair may differ by this part of their steps; others cannot be compared."""
+
+
+@dataclass
+class EpochTrial:
+    """A proposal that is tried in whole epochs.
+
+    Attributes:
+        number: of the trial, from 0.
+        proposal: what is tried.
+        first_step: of the loop.
+        began_ns: when.
+        base_step_ns: a step's mean time before.
+        draw: gives 0 or 1 by chance: which setting begins a pair.
+        certificate: what the pairs have shown.
+        reason: why it ended.
+        spent_ns: by how much longer its steps took than before, so far; below 0 where it won.
+    """
+
+    number: int
+    proposal: Proposal
+    first_step: int
+    began_ns: int
+    base_step_ns: float
+    draw: Callable[[], int]
+    certificate: Certificate = field(default_factory=Certificate)
+    reason: str = "the job ended before it was decided"
+    spent_ns: float = 0.0
+    side: Side | None = None
+    _is_warm: bool = False
+    _left: list[Side] = field(default_factory=list)
+    _steps: dict[Side, int] = field(default_factory=dict)
+    _step_ns: dict[Side, float] = field(default_factory=dict)
+
+    def begin_epoch(self) -> Side:
+        """Which setting makes the epoch that begins."""
+        if not self._is_warm:
+            self.side = "new"
+            return self.side
+        if not self._left:
+            self._left = ["old", "new"] if self.draw() else ["new", "old"]  # taken from its end
+        self.side = self._left.pop()
+        return self.side
+
+    def end_epoch(self, steps: int, took_ns: int, *, is_whole: bool) -> str | None:
+        """An epoch has ended.
+
+        Args:
+            steps: that it had.
+            took_ns: from its begin to the end of the last of them.
+            is_whole: whether it was not left before.
+
+        Returns:
+            Why the trial cannot go on; None where it can.
+        """
+        side, self.side = self.side, None
+        if side is None or not steps:
+            return None
+        self._steps[side], self._step_ns[side] = steps, took_ns / steps
+        if side == "new":
+            self.spent_ns += took_ns - steps * self.base_step_ns
+        if not self._is_warm:
+            self._is_warm = True
+            return None
+        if self._left:
+            return None
+        old, new = self._steps["old"], self._steps["new"]
+        if abs(math.log(new / old)) < ALIKE:
+            self.certificate.add(math.log(max(self._step_ns["old"], 1.0) / max(self._step_ns["new"], 1.0)))
+        elif is_whole:
+            return f"an epoch has {new:,} batches with it and {old:,} without"
+        return None
+
+    def leave(self, left_ns: int, reason: str) -> None:
+        """It ends."""
+        del left_ns
+        self.reason = reason
+
+    def verdict(self) -> tuple[Side, str] | None:
+        """Who has won, and why; None while that is open."""
+        decided = verdict_of_pairs(self.certificate, "epochs")
+        if decided is None and len(self.certificate.log_ratios) >= MOST_PAIRS:
+            return "old", f"no difference beyond doubt in {MOST_PAIRS} pairs of epochs"
+        return decided
