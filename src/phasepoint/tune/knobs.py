@@ -26,7 +26,6 @@ class Turn(StrEnum):
     LIVE = "live"
     REBUILD = "loader rebuilt in the background"
     EPOCH = "at an epoch's end"
-    RESTART = "at a restart"
 
 
 FREE = frozenset({Effect.NOTHING, Effect.RESULTS_KEPT})

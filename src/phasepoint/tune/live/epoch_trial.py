@@ -15,6 +15,9 @@ from phasepoint.tune.live.trial import verdict_of_pairs
 MOST_PAIRS = 20
 """A choice: a job has some tens of epochs, and what forty of them do not show is little."""
 
+MOST_CHECKS = 2
+"""Epochs whose begin is checked: the first, and the first that workers serve which were there before."""
+
 ALIKE = 0.1
 """A choice: epochs of a pair may differ by this part of their steps; others cannot be compared."""
 
@@ -33,6 +36,8 @@ class EpochTrial:
         certificate: what the pairs have shown.
         reason: why it ended.
         spent_ns: by how much longer its steps took than before, so far; below 0 where it won.
+        side: of the epoch that runs.
+        checks: epochs whose first batches were held against those of the old setting.
     """
 
     number: int
@@ -45,6 +50,7 @@ class EpochTrial:
     reason: str = "the job ended before it was decided"
     spent_ns: float = 0.0
     side: Side | None = None
+    checks: int = 0
     _is_warm: bool = False
     _left: list[Side] = field(default_factory=list)
     _steps: dict[Side, int] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
 from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
 from phasepoint.tune.knobs import Setting, describe_setting
-from phasepoint.tune.live.epoch_trial import EpochTrial
+from phasepoint.tune.live.epoch_trial import MOST_CHECKS, EpochTrial
 from phasepoint.tune.live.loop_times import LoopTimes
 from phasepoint.tune.live.memory_watch import MemoryWatch
 from phasepoint.tune.live.search import NOT_THE_SAME, Search
@@ -149,8 +149,10 @@ class Tuner:
         order, role = self.source.begin_epoch(), Role()
         feed, setting = self._open_first(order, role, setting)
         self._epoch = LoaderPass(feed, role, setting, order, began_ns, self.now_ns())
-        if setting != self.setting and self.source.can_repeat:
-            self._check_begin(self._epoch)
+        trial = self._by_epochs
+        if trial is not None and setting != self.setting and self.source.can_repeat and trial.checks < MOST_CHECKS:
+            trial.checks += 1
+            self._check_begin(self._epoch, trial)
         self.times.pause()
         return self._epoch
 
@@ -171,7 +173,7 @@ class Tuner:
                 setting = self.setting
                 state.put_back()
 
-    def _check_begin(self, epoch: LoaderPass) -> None:
+    def _check_begin(self, epoch: LoaderPass, trial: EpochTrial) -> None:
         """Whether an epoch with a setting that is tried begins as it would without; if not, the setting goes."""
         count = min(WITNESSES, self.source.length() or WITNESSES)
         state, began_ns = RandomState.take(with_devices=False), self.now_ns()
@@ -190,6 +192,7 @@ class Tuner:
             checked_ns = self.now_ns() - taken_ns
             epoch.began_ns += checked_ns
             epoch.opened_ns += checked_ns
+            trial.spent_ns += checked_ns
             return
         state.put_back()
         self._end_epochs(reason)
@@ -275,7 +278,7 @@ class Tuner:
         try:
             act(*arguments)
         except Exception as error:  # noqa: BLE001 - as it says
-            self.is_on = False
+            self.is_on, self._by_epochs = False, None
             if self._trial is not None and self._epoch is not None:
                 self._drop_trial(self._epoch, f"the tuner failed: {_words(error)}")
             self.state.settle(TuneVerdict.UNDECIDED, f"the tuner failed and was switched off: {_words(error)}")
@@ -628,7 +631,7 @@ class Tuner:
         """Back to what the user wrote."""
         self.source.let_go(self.setting)
         self.setting = dict(self.source.as_written)
-        self.is_on = False
+        self.is_on, self._by_epochs = False, None
         self.state.fall_back(reason)
         self._tell()
 
