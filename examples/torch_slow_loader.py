@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("run", help="where the recording goes")
     parser.add_argument("--pictures", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--budget", type=float, default=0.05, help="part of the job's time that recording may cost")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -60,7 +61,7 @@ def main() -> None:
         torch.nn.Linear(1024, 10),
     )
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
-    with pp.record(args.run) as run:
+    with pp.record(args.run, budget=args.budget) as run:
         loader = pp.tune.loader(lambda **knobs: DataLoader(data, batch_size=16, shuffle=True, **knobs), run=run)
         for _ in range(args.epochs):
             for pictures, labels in run.steps(loader):

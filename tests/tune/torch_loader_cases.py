@@ -63,7 +63,7 @@ def test_order_and_random_numbers_are_kept_over_epochs_and_samplers():
         sampler = WeightedRandomSampler([1.0, 2.0] * 1200, num_samples=8 * 150, replacement=True)
         return DataLoader(data, batch_size=8, sampler=sampler, drop_last=True, **knobs)
 
-    plain, tuned, loader = both(make_loader, epochs=4, cpus=3)
+    plain, tuned, loader = both(make_loader, epochs=8, cpus=3)
     assert tuned == plain
     assert loader.state.chosen != loader.state.as_written, loader.reason
 

@@ -355,7 +355,7 @@ class Tuner:
         if times.steps == WARM_STEPS and not self._is_resting:
             times.restart()
             times.steps = WARM_STEPS  # they are not warm-up again
-        if not self.is_on or self._by_epochs is not None:
+        if not self.is_on or (self._by_epochs is not None and self._by_epochs.side is not None):
             return
         if self._suspended is not None:
             if self._enter_trial(epoch, self._suspended):
@@ -414,7 +414,7 @@ class Tuner:
         if times.steps < LOOK_STEPS:
             return
         if times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
-            self._is_resting = False
+            self._is_resting, self._by_epochs = False, None  # one that has not begun
             self.search.reopen()
         times.restart()
 
@@ -451,6 +451,7 @@ class Tuner:
                 trial.certificate,
             )
             self.state.settle_at_epochs(proposal.setting)
+            self._is_resting, self._rest_wait = True, self.times.wait_ratio  # until the next epoch
         self._trials += 1
 
     def _trial_of(self, proposal: Proposal, pipeline: PipelineTimes) -> LoaderTrial:
@@ -497,6 +498,7 @@ class Tuner:
         trial, self._by_epochs = self._by_epochs, None
         if trial is None:
             return
+        self._is_resting = False
         trial.reason = reason
         self._account(trial, accepted=accepted)
         self.source.let_go(self.setting if accepted else trial.proposal.setting)

@@ -80,7 +80,7 @@ def find(view: FindingsView) -> list[Finding]:
             high_ps=high_ps,
             phase=view.phase_of_most(claimed_ps),
             remedy=view.of_framework(
-                torch="give the loader worker processes; pp.tune.loader finds how many while the job runs, and keeps "
+                torch="give the loader worker processes: pp.tune.loader finds how many while the job runs, and keeps "
                 "only what is faster",
                 jax="load the next batches while the device works: pp.tune.loader makes them ahead on a thread; where "
                 "Python itself is slow, worker processes (grain)",
