@@ -3,7 +3,7 @@
     python examples/torch_slow_loader.py runs/pictures                                # tuned while it runs
     PHASEPOINT_TUNE=off python examples/torch_slow_loader.py runs/pictures            # as written
 
-The whole way from the finding to its end is in docs/closing-the-loop.md. Needs PyTorch: pip install 'phasepoint[torch]'.
+The whole way from the finding to its end: docs/closing-the-loop.md. Needs PyTorch: pip install 'phasepoint[torch]'.
 """
 
 import argparse
@@ -42,6 +42,7 @@ class Pictures(Dataset):
 
 
 def main() -> None:
+    """Train, and record it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", help="where the recording goes")
     parser.add_argument("--pictures", type=int, default=2000)
