@@ -138,10 +138,11 @@ LONGEST_FLUSH_PS = 10 * PS_PER_S
 """They are no further apart than this: a killed job loses as much at most. Each takes 5 to 14 ms of CPU time, which
 every 3 s was half of a budget of 1 %."""
 
-DEAR_FLUSH_RATIO, LONGEST_DEAR_PS = 0.004, 5 * PS_PER_S
+DEAR_FLUSH_RATIO, LONGEST_DEAR_PS = 0.004, 4 * PS_PER_S
 """Once flushes come every `flush_ps`, one that is dear waits until what it takes is this part of the time since the
-last, two fifths of the usual budget; five seconds at most. A flush takes 3 ms of CPU time on most machines and 45 where
-the kernel takes pages away that were idle for half a second (DAMON; 2 cores of a virtual machine, 2026-11-26)."""
+last, two fifths of the usual budget; four seconds at most, so that a kill costs five. A flush takes 3 ms of CPU time on
+most machines, and 45 where the kernel takes pages away that were idle for half a second (DAMON; 2 cores of a virtual
+machine, 2026-11-26)."""
 
 ACCOUNT_PS = 60 * PS_PER_S
 """The account is written when the recording is longer by this time, or by `ACCOUNT_RATIO`."""
