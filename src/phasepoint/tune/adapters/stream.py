@@ -90,12 +90,16 @@ class Stream:
 
     def width(self, setting: Setting) -> Width:
         """The user's own workers; without any, one thread, where any batch may wait; and the user's own threads."""
-        workers = math.prod(int(setting[knob.name]) for knob in self._between if knob.threads)
-        if workers and any(knob.threads for knob in self._between):
+        if workers := self._workers(setting):
             return Width(workers, _AHEAD_OF_WORKER * workers, starts=True)
         ahead = int(setting.get(PREFETCH, 0))
         readers = math.prod(int(setting[knob.name]) for knob in self._live if knob.threads)
         return Width(1 if ahead else 0, ahead, readers)
+
+    def _workers(self, setting: Setting) -> int:
+        """Workers of the iterable's own that make its batches side by side."""
+        numbers = [int(setting[knob.name]) for knob in self._between if knob.threads]
+        return math.prod(numbers) if numbers else 0
 
     def begin_epoch(self) -> "OneIterator":
         """The iterable is asked for its iterator when the first view is opened."""
@@ -109,8 +113,7 @@ class Stream:
         if begins_epoch:
             order.iterator = iter(self._iterable_of(setting))
         order.views += 1
-        width = self.width(setting)
-        return StreamFeed(order, setting, self._live, width.workers if width.starts else 0)
+        return StreamFeed(order, setting, self._live, self._workers(setting))
 
     def _iterable_of(self, setting: Setting) -> Iterable[Any]:
         """What an epoch with a setting goes over: one for all epochs of a setting, as in a job without tuning."""

@@ -63,8 +63,10 @@ class TorchStream(Stream):
 
     def width(self, setting: Setting) -> Width:
         """Its workers; without any, the thread."""
-        of_loader = torch_width(setting, self._written)
-        return of_loader if of_loader.workers else super().width(setting)
+        return torch_width(setting, self._written) if self._workers(setting) else super().width(setting)
+
+    def _workers(self, setting: Setting) -> int:
+        return torch_width(setting, self._written).workers
 
     def open(
         self, order: OneIterator, setting: Setting, positions: Positions, *, start: int, begins_epoch: bool = False
@@ -75,6 +77,5 @@ class TorchStream(Stream):
             return super().open(order, setting, positions, start=start, begins_epoch=begins_epoch)
 
     def _changed(self, setting: Setting) -> tuple[tuple[str, Any], ...]:
-        changed = super()._changed(setting)
-        has_workers = torch_width(setting, self._written).workers
+        changed, has_workers = super()._changed(setting), self._workers(setting)
         return tuple((name, value) for name, value in changed if has_workers or name not in OF_WORKERS)
