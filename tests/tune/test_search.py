@@ -36,9 +36,10 @@ batch, mode = int(sys.argv[sys.argv.index("--batch") + 1]), os.environ.get("JOB_
 if mode == "broken":
     raise SystemExit("no such mode")
 print("printed by the job")
+torch.set_num_threads(1)
 with pp.record(sys.argv[1], budget=0.5, window_steps=2) as run:
-    for step in run.steps(range(400)):
-        time.sleep(0.002 + batch / 32 * (0.004 if mode == "slow" else 0.001))
+    for step in run.steps(range(150)):
+        time.sleep(0.01 + batch / 32 * (0.02 if mode == "slow" else 0.005))
         torch.ones(64, 64) @ torch.ones(64, 64)
         run.log(loss=1 / (step + 1) * (1 if mode == "slow" else 1.01))
 """
