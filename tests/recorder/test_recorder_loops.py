@@ -4,8 +4,7 @@ from contextlib import nullcontext
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
-from phasepoint.core.units import PS_PER_MS, PS_PER_S
-from phasepoint.recorder.background import Background
+from phasepoint.core.units import PS_PER_MS
 from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.recording import record
 from phasepoint.recorder.windows.planner import Opening
@@ -524,27 +523,6 @@ def test_a_sample_of_the_step_in_progress_outlives_the_flush(tmp_path, work_ms):
                 job.work(1_100)
                 StillFlusher.made.round()
     assert [row["device_memory_bytes"] for row in job.table("steps")] == [4096] * 4
-
-
-@pytest.mark.parametrize(("cost_ms", "expected_s"), [(3, [1, 2, 4, 7, 10, 13]), (45, [1, 2, 4, 8, 12, 16])])
-def test_flushes_that_are_dear_come_less_often(tmp_path, monkeypatch, cost_ms, expected_s):
-    flushed_s, cpu = [], {"ns": 0}
-    flush = Background._flush
-
-    def dear(self, final):
-        flush(self, final)
-        if not final:
-            flushed_s.append(self._flushed_ps // PS_PER_S)
-            cpu["ns"] += cost_ms * 1_000_000
-
-    monkeypatch.setattr(Background, "_flush", dear)
-    monkeypatch.setattr(FakeClock, "cpu_ns", lambda _: cpu["ns"])
-    job = Job(tmp_path, budget=0, flush_s=3)
-    with job.recording as run:
-        for _ in run.steps(job.loader(20)):
-            job.work(999)
-            StillFlusher.made.round()
-    assert flushed_s[:6] == expected_s
 
 
 def test_memory_is_sampled_into_the_step_in_progress(job):

@@ -138,12 +138,6 @@ LONGEST_FLUSH_PS = 10 * PS_PER_S
 """They are no further apart than this: a killed job loses as much at most. Each takes 5 to 14 ms of CPU time, which
 every 3 s was half of a budget of 1 %."""
 
-DEAR_FLUSH_RATIO, LONGEST_DEAR_PS = 0.004, 4 * PS_PER_S
-"""Once flushes come every `flush_ps`, one that is dear waits until what it takes is this part of the time since the
-last, two fifths of the usual budget; four seconds at most, so that a kill costs five. A flush takes 3 ms of CPU time on
-most machines, and 45 where the kernel takes pages away that were idle for half a second (DAMON; 2 cores of a virtual
-machine, 2026-11-26)."""
-
 ACCOUNT_PS = 60 * PS_PER_S
 """The account is written when the recording is longer by this time, or by `ACCOUNT_RATIO`."""
 
@@ -261,7 +255,6 @@ class Background:
         self._machine = MachineLog(parts.clock.now_ns, sync_ps=self.sync_clock.total_ps)
         self._gpus = GpuLog(parts.session.devices, partial(self.note, "gpu_counters"))
         self._flushed_ps = 0
-        self._flush_cost_ps = 0
         self._sampled_ps = -MEMORY_SAMPLE_PS
         self._samples: list[MemorySample] = []
         self._drift_ns: int | None = None
@@ -313,18 +306,14 @@ class Background:
             self._hold_steps()
         else:
             self._flushed_ps = now_ps
-            began_ns = parts.clock.cpu_ns()
             self._flush(final)
-            self._flush_cost_ps = (parts.clock.cpu_ns() - began_ns) * PS_PER_NS
             self._tend_converter(now_ps, final)
 
     def _is_due(self, now_ps: int) -> bool:
         """The first flushes come sooner, each after twice the time: a job of seconds that is killed leaves steps."""
         first_ps = min(self._flush_ps, max(FIRST_FLUSH_PS, self._flushed_ps))
         later_ps = min(LONGEST_FLUSH_PS, LATER_FLUSH_RATIO * self._flushed_ps)
-        is_early = self._flushed_ps < self._flush_ps
-        dear_ps = 0 if is_early else min(LONGEST_DEAR_PS, self._flush_cost_ps / DEAR_FLUSH_RATIO)
-        return now_ps - self._flushed_ps >= max(first_ps, later_ps, dear_ps)
+        return now_ps - self._flushed_ps >= max(first_ps, later_ps)
 
     def _observe(self, now_ps: int) -> None:
         self._parts.windows.tend(self._parts.clock.now_ns())
