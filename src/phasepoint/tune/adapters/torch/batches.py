@@ -81,12 +81,7 @@ class TorchBatches:
         ours = {RECEIVE_AHEAD}
         found = tuple(knob for knob in _knobs(written, cpus) if accepted is None or knob.name in accepted | ours)
         self._knobs = tuple(declared) or found
-        written_values = {
-            "num_workers": written.num_workers,
-            "prefetch_factor": _ahead_of(written),
-            RECEIVE_AHEAD: 0,
-        }
-        self.as_written: Setting = {knob.name: _written(written, knob, written_values) for knob in self._knobs}
+        self.as_written: Setting = {knob.name: value_as_written(written, knob) for knob in self._knobs}
         self._loaders: list[tuple[Setting, Any]] = [(self.as_written, written)]
 
     @staticmethod
@@ -247,17 +242,32 @@ def _unguarded(iterator: Any) -> Any:
 
 def _knobs(loader: Any, cpus: int) -> tuple[Knob, ...]:
     effect = Effect.NOTHING if loader.in_order else Effect.ORDER
+    of_loader = loader_knobs(loader, cpus, workers=effect, persisting=Effect.NOTHING, turn=Turn.REBUILD)
+    return (*of_loader, Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD))
+
+
+def loader_knobs(loader: Any, cpus: int, *, workers: Effect, persisting: Effect, turn: Turn) -> tuple[Knob, ...]:
+    """Those of every such loader.
+
+    Args:
+        loader: as written.
+        cpus: cores that the job may use.
+        workers: what another number of workers may change.
+        persisting: what workers that outlive their epoch may change.
+        turn: when the number of workers, and how far they are ahead, can be turned.
+    """
     return (
-        Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), effect, Turn.REBUILD),
-        Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, Turn.REBUILD),
-        Knob("persistent_workers", (False, True), Effect.NOTHING, Turn.EPOCH),
-        Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD),
+        Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), workers, turn),
+        Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, turn),
+        Knob("persistent_workers", (False, True), persisting, Turn.EPOCH),
     )
 
 
-def _written(loader: Any, knob: Knob, values: Mapping[str, Any]) -> Any:
+def value_as_written(loader: Any, knob: Knob) -> Any:
     """What a knob is set to in the loader as written."""
-    return values[knob.name] if knob.name in values else getattr(loader, knob.name, knob.values[0])
+    if knob.name == "prefetch_factor":
+        return _ahead_of(loader)
+    return getattr(loader, knob.name, knob.values[0])
 
 
 def _ahead_of(loader: Any) -> int:

@@ -10,7 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from phasepoint.tune.adapters.stream import OneIterator, Stream
-from phasepoint.tune.adapters.torch.batches import AHEAD, OF_WORKERS, forks_threads, torch_width
+from phasepoint.tune.adapters.torch.batches import (
+    OF_WORKERS,
+    forks_threads,
+    loader_knobs,
+    torch_width,
+    value_as_written,
+)
 from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import Feed, Positions
@@ -32,20 +38,10 @@ class TorchStream(Stream):
         reseed: int | None = None,
     ) -> None:
         super().__init__(make_loader, written, cpus=cpus, declared=declared, reseed=reseed)
-        ahead = int(written.prefetch_factor or AHEAD[0])
-        found = (
-            Knob("num_workers", tuple(range(max(cpus, written.num_workers) + 1)), Effect.ORDER, Turn.EPOCH),
-            Knob("prefetch_factor", tuple(sorted({*AHEAD, ahead})), Effect.NOTHING, Turn.EPOCH),
-            Knob("persistent_workers", (False, True), Effect.ORDER, Turn.EPOCH),
-        )
+        found = loader_knobs(written, cpus, workers=Effect.ORDER, persisting=Effect.ORDER, turn=Turn.EPOCH)
         if not self._between:
             self._between = tuple(knob for knob in found if accepted is None or knob.name in accepted)
-        values = {
-            "num_workers": written.num_workers,
-            "prefetch_factor": ahead,
-            "persistent_workers": written.persistent_workers,
-        }
-        known = {knob.name: values.get(knob.name, knob.values[0]) for knob in self._between}
+        known = {knob.name: value_as_written(written, knob) for knob in self._between}
         self.as_written = {**self.as_written, **known}
 
     @staticmethod
