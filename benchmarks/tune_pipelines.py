@@ -376,7 +376,7 @@ def run_pipeline(
     limit = None if pipeline.memory_mb is None else base + (pipeline.memory_mb << 20)
     if tuned:
         allow = [Effect.RANDOM_NUMBERS] if pipeline.draws else []
-        loader = pp.tune.loader(make_loader, memory=limit, cpus=8, allow=allow, seed=seed)
+        loader = pp.tune.loader(make_loader, memory=limit, allow=allow, seed=seed)
     ended = threading.Event()
     threading.Thread(target=_watch, args=(most, ended), daemon=True).start()
     began, asked = time.perf_counter(), []

@@ -69,7 +69,8 @@ def run_trial(noise, gain, seed):
     plan = BlockPlan(*layout, lambda: chance.getrandbits(1))
     proposal = Proposal({}, gain, 50.0)
     certificate = Certificate(0.1)
-    trial = LoaderTrial(0, proposal, 0, 0, STEP_NS, STEP_NS, certificate)
+    begun = {"number": 0, "proposal": proposal, "first_step": 0, "began_ns": 0, "base_step_ns": STEP_NS}
+    trial = LoaderTrial(**begun, batch_ns=STEP_NS, certificate=certificate)
     trial.enter(plan, Role(), None, 0)
     now_ns = 0
     for position, factor in enumerate(NOISES[noise](chance)):

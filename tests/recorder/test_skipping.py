@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
+from phasepoint.recorder.replaying import JUDGED_STEPS
 from phasepoint.recorder.resume import request as resume
 from phasepoint.recorder.resume.loader_state import LoaderState, RandomState, restore_state, take_state
 from phasepoint.recorder.resume.loop_place import LoopPlace, PastLoops
@@ -351,6 +352,20 @@ def test_loops_without_resume_before_the_first_step_are_empty_where_the_original
             save(None)
 
     job(train).check_all(5)
+
+
+@pytest.mark.parametrize(("hopeless_ns", "steps"), [(1, 2 + JUDGED_STEPS), (10**15, 30), (None, 30)])
+def test_a_replay_ends_where_its_first_steps_take_too_long(job, hopeless_ns, steps):
+    def train(run, see, save, state):
+        for batch in run.steps(range(60), resume=True):
+            see(("train", batch))
+            if batch == 3:
+                save(None)
+
+    made = job(train)
+    seen, told = made.replay(made.rows()[0], 30, hopeless_ns=hopeless_ns)
+    assert [step for step, _ in seen] == list(range(4, 4 + steps))
+    assert (told[-1]["event"], told[-1]["step"]) == ("done", 3 + steps)
 
 
 def test_a_loader_whose_state_fails_is_drawn(job):

@@ -15,7 +15,8 @@ STEP_NS = 1_000_000
 def trial(seed=0):
     proposal = Proposal({"persistent_workers": True}, 0.5, 100.0)
     draw = random.Random(seed).getrandbits
-    return EpochTrial(0, proposal, 0, 0, STEP_NS, lambda: draw(1), Certificate(0.05))
+    begun = {"number": 0, "proposal": proposal, "first_step": 0, "began_ns": 0, "base_step_ns": STEP_NS}
+    return EpochTrial(**begun, certificate=Certificate(0.05), draw=lambda: draw(1))
 
 
 def run(tried, epoch, *, most=2 * MOST_PAIRS):

@@ -57,10 +57,10 @@ def space(tmp_path):
 
 def each(measure):
     """Runs the settings of every group with a function of one."""
-    return lambda groups, limit_s: [[measure(setting, limit_s) for setting in group] for group in groups]
+    return lambda groups, bounds: [[measure(setting, bounds) for setting in group] for group in groups]
 
 
-def made_up(setting, _limit_s=None, noise=lambda: 1.0):
+def made_up(setting, _bounds=None, noise=lambda: 1.0):
     if setting["mode"] == "broken":
         return Measured(None, dur_s=0.5, problem="exit code 1")
     step_ns = 2e6 + setting["batch"] / 32 * (4e6 if setting["mode"] == "slow" else 1e6)
@@ -85,7 +85,7 @@ def test_the_best_per_sample_is_found_and_confirmed(space, tmp_path):
 def test_a_search_that_was_cut_off_goes_on(space, tmp_path):
     found, ran = read_space(space()), []
 
-    def measure(setting, limit_s):
+    def measure(setting, bounds):
         ran.append(dict(setting))
         if len(ran) == 4:
             raise KeyboardInterrupt
@@ -127,6 +127,23 @@ def test_a_lucky_run_is_not_taken_for_a_gain(space, tmp_path):
         )
         wins += outcome.verdict == "tuned"
     assert wins <= 2
+
+
+def test_a_run_is_told_beyond_what_it_cannot_win(space, tmp_path):
+    found, ran = read_space(space()), []
+
+    def measure(setting, bounds):
+        fastest_ns = min((made.step_ns / found.samples(one) for one, made, _ in ran if made.step_ns), default=None)
+        assert bounds is None or (bounds.run_s, bounds.step_ns) == (3.0, 1.5 * fastest_ns)
+        ran.append((setting, made_up(setting), bounds))
+        return ran[-1][1]
+
+    outcome = search(found, each(measure), tmp_path / "out")
+    bounds = [bounds for _, _, bounds in ran]
+    tried = len(outcome.trials)
+    assert bounds[0] is None  # nothing is known yet
+    assert None not in bounds[1:tried]
+    assert set(bounds[tried:]) == {None}  # of the pairs that confirm, each counts whole
 
 
 def test_half_of_the_space_is_enough(space, tmp_path):
@@ -179,9 +196,9 @@ def test_results_that_are_none_are_refused(space, tmp_path):
 def test_several_machines_run_a_setting_each_and_a_pair_stays_on_one(space, tmp_path, machines):
     asked = []
 
-    def measure(groups, limit_s):
+    def measure(groups, bounds):
         asked.append([len(group) for group in groups])
-        return each(made_up)(groups, limit_s)
+        return each(made_up)(groups, bounds)
 
     outcome = search(read_space(space()), measure, tmp_path / "out", machines=machines)
     assert outcome.chosen == {"batch": 64, "mode": "fast"}

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from phasepoint.tune.knobs import Setting
-from phasepoint.tune.offline.search import Measured
+from phasepoint.tune.offline.search import Bounds, Measured
 from phasepoint.tune.offline.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ReplayTask:
         steps: that are timed.
         from_start: whether nothing is restored.
         settings: to run.
-        limit_s: how long each may take.
+        bounds: of what each may take; None where nothing is known yet.
     """
 
     run: str
@@ -47,15 +47,15 @@ class ReplayTask:
     steps: int
     from_start: bool
     settings: tuple[Setting, ...] = ()
-    limit_s: float | None = None
+    bounds: Bounds | None = None
 
 
 def measure_settings(task: ReplayTask, ray_address: str | None) -> Callable[..., list[list[Measured]]]:
     """What a search asks: groups of settings, each for one machine."""
     from phasepoint.core.workers import map_tasks
 
-    def measure(groups: Sequence[Sequence[Setting]], limit_s: float | None) -> list[list[Measured]]:
-        tasks = [replace(task, settings=tuple(group), limit_s=limit_s) for group in groups]
+    def measure(groups: Sequence[Sequence[Setting]], bounds: Bounds | None) -> list[list[Measured]]:
+        tasks = [replace(task, settings=tuple(group), bounds=bounds) for group in groups]
         return map_tasks(run_settings, tasks, ray_address=ray_address, whole_machines=True)
 
     return measure
@@ -65,7 +65,7 @@ def run_settings(task: ReplayTask) -> list[Measured]:
     """Replay the phase once for each; what the job prints goes to stderr, so that stdout holds the answer alone."""
     from phasepoint.replay.timed import time_replay
 
-    analysis = _analysis(task.run, task.method)
+    analysis, bounds = _analysis(task.run, task.method), task.bounds
     found = []
     for setting in task.settings:
         with _stdout_to_stderr():
@@ -77,7 +77,8 @@ def run_settings(task: ReplayTask) -> list[Measured]:
                 environ={**os.environ, **task.space.environ(setting)},
                 steps=task.steps,
                 from_start=task.from_start,
-                limit_s=task.limit_s,
+                limit_s=None if bounds is None else bounds.run_s,
+                hopeless_ns=None if bounds is None else round(bounds.step_ns * task.space.samples(setting)),
             )
         logged = {name: dict(values) for name, values in timed.logged.items()}
         found.append(Measured(timed.step_ns, timed.steps, timed.dur_s, timed.problem, logged or None))

@@ -16,6 +16,8 @@ reached the restored ones are put back.
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from operator import sub
+from statistics import median
 from typing import NoReturn, TypeVar
 
 from phasepoint.core.units import PS_PER_NS
@@ -23,6 +25,9 @@ from phasepoint.recorder.recorder import Recorder, Status
 from phasepoint.recorder.resume.loader_state import LoaderState, RandomState, restore_state
 from phasepoint.recorder.resume.loop_place import LoopPlace, PastLoops
 from phasepoint.recorder.resume.request import Event, ReplayRequest, Resume, give_up, tell
+
+JUDGED_STEPS = 10
+"""A choice: of the steps behind the target, so many tell whether the others are worth their time."""
 
 Batch = TypeVar("Batch")
 Read = TypeVar("Read")
@@ -187,6 +192,7 @@ class Replaying:
         self._skipping = Skipping(request)
         self._was_read = False
         self._has_marks = False
+        self._ended_ns: list[int] = []
         tell(request, "begun", path=request.path)
 
     @property
@@ -277,12 +283,20 @@ class Replaying:
     def _ends(self) -> bool:
         """Whether the last step is over; if so the run is written and the replay done."""
         self._check_recorder()
-        if self._recorder.next_step <= self._request.last_step:
+        if self._recorder.next_step <= self._request.last_step and not self._is_hopeless():
             return False
         self.is_over = True
         self._close("ok")
-        tell(self._request, "done", step=self._request.last_step)
+        tell(self._request, "done", step=self._recorder.next_step - 1)
         return True
+
+    def _is_hopeless(self) -> bool:
+        """Whether its steps take longer than is of use. The first one behind the target ends the capture, too."""
+        most_ns, behind = self._request.hopeless_ns, self._recorder.next_step - self._request.target_last - 2
+        if most_ns is None or behind != len(self._ended_ns):
+            return False
+        self._ended_ns.append(time.perf_counter_ns())
+        return behind == JUDGED_STEPS and median(map(sub, self._ended_ns[1:], self._ended_ns)) > most_ns
 
     def _give_up(self, event: Event, reason: str) -> NoReturn:
         self.is_over = True

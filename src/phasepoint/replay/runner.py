@@ -141,6 +141,7 @@ def run_replay(
     limits: ReplayLimits | None = None,
     environ: Mapping[str, str] = os.environ,
     unsafe: bool = False,
+    hopeless_ns: int | None = None,
 ) -> ReplayOutcome:
     """Replay a phase: start the program at the plan's checkpoint, capture the target, stop.
 
@@ -152,6 +153,7 @@ def run_replay(
         limits: how long it may take.
         environ: environment of the command, less what the replay adds.
         unsafe: run it also where nothing can keep it from the original's files.
+        hopeless_ns: end it early where the steps behind the target take longer.
 
     Raises:
         UsageError: the command is empty, or `out` is a URL, the original or above it.
@@ -166,7 +168,7 @@ def run_replay(
         )
     check_checkpoint(plan)
     folder = prepare_output(plan, out, force=force)
-    request = _request(plan, folder)
+    request = _request(plan, folder, hopeless_ns)
     limits = limits or ReplayLimits()
     kept = {name: value for name, value in environ.items() if name not in {"PHASEPOINT_OFF", "PHASEPOINT_AUTORECORD"}}
     if shutil.which(command[0], path=kept.get("PATH")) is None:
@@ -294,7 +296,7 @@ def _note(event: dict[str, Any]) -> str | None:
     return None
 
 
-def _request(plan: ReplayPlan, folder: Path) -> ReplayRequest:
+def _request(plan: ReplayPlan, folder: Path, hopeless_ns: int | None) -> ReplayRequest:
     return ReplayRequest(
         **{name: getattr(plan, name) for name in (*_STEPS, "iterator_state")},
         path=str(folder),
@@ -303,6 +305,7 @@ def _request(plan: ReplayPlan, folder: Path) -> ReplayRequest:
         protected=tuple(_absolute(place) for place in plan.protected),
         saves=str(folder / SAVES_NAME),
         loop_place=_loop_place(plan),
+        hopeless_ns=hopeless_ns,
     )
 
 

@@ -49,6 +49,7 @@ def time_replay(
     steps: int,
     from_start: bool = False,
     limit_s: float | None = None,
+    hopeless_ns: int | None = None,
 ) -> TimedReplay:
     """Replay a phase with a command, into a folder that is replaced.
 
@@ -61,12 +62,14 @@ def time_replay(
         steps: steps without capture that are timed.
         from_start: restore nothing.
         limit_s: how long it may take.
+        hopeless_ns: where its first steps take longer, the others are not run.
 
     Raises:
         UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
     """
     plan = plan_replay(analysis, phase, from_start=from_start, steps=steps)
-    outcome = run_replay(plan, command, out, force=True, limits=ReplayLimits(limit_s), environ=environ)
+    limits = ReplayLimits(limit_s)
+    outcome = run_replay(plan, command, out, force=True, limits=limits, environ=environ, hopeless_ns=hopeless_ns)
     dur_s = outcome.dur_ps / PS_PER_S
     if outcome.status in {"failed", "ignored"}:
         reason = outcome.record.reason or f"exit code {outcome.exit_code}"

@@ -4,15 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phasepoint.tune.kept import Kept as Kept
     from phasepoint.tune.knobs import Effect as Effect
     from phasepoint.tune.knobs import Knob as Knob
     from phasepoint.tune.knobs import Turn as Turn
+    from phasepoint.tune.offline.kernel import kernel as kernel
     from phasepoint.tune.tuned_loader import TunedLoader as TunedLoader
     from phasepoint.tune.tuned_loader import loader as loader
 
-_HOMES = {"loader": "tuned_loader", "TunedLoader": "tuned_loader", "Knob": "knobs", "Effect": "knobs", "Turn": "knobs"}
+_HOMES = {
+    "Effect": "knobs",
+    "Kept": "kept",
+    "Knob": "knobs",
+    "TunedLoader": "tuned_loader",
+    "Turn": "knobs",
+    "kernel": "offline.kernel",
+    "loader": "tuned_loader",
+}
 
-__all__ = ["Effect", "Knob", "TunedLoader", "Turn", "loader"]
+__all__ = ["Effect", "Kept", "Knob", "TunedLoader", "Turn", "kernel", "loader"]
 
 
 def __getattr__(name: str) -> Any:

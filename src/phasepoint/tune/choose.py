@@ -14,7 +14,8 @@ AS_FAST = 0.01
 """A choice: settings within that of the fastest are taken for as fast, and the cheapest of them is tried."""
 
 NEAR = 0.1
-"""A choice: numbers of workers that cannot come within that of the best are not looked at in all their settings."""
+"""A choice: the least number of workers that comes within that of the best is looked at in all its settings, and so is
+the least that is as fast."""
 
 MOST_SETTINGS = 2000
 """Settings that are looked at; those that are alike to the pipeline are forecast once."""
@@ -38,28 +39,59 @@ class Proposal:
 def _forecasts(
     times: PipelineTimes, settings: Sequence[tuple[Setting, Width]], here: Width
 ) -> list[tuple[Setting, Width, Forecast]]:
-    """What settings should give, of those numbers of workers that might come near the best.
+    """What settings should give, of the least numbers of workers that come near the best, results kept and not.
 
-    A forecast takes 1 to 2 ms in the loop's own thread, and a machine of many cores has hundreds of settings.
+    A forecast takes 1 to 2 ms in the loop's own thread, and a machine of many cores has hundreds of settings. More
+    workers are taken to be no slower, within what the cores allow.
     """
-    groups: dict[int, list[Width]] = {}
+    groups: dict[bool, dict[int, list[Width]]] = {}
     for _, place in settings:
-        groups.setdefault(place.workers, []).append(place)
-    might = {workers: forecast(times, _widest(places)).steps_per_s for workers, places in groups.items()}
-    least = (1 - NEAR) * max(might.values(), default=0.0)
-    near = {workers for workers, steps_per_s in might.items() if steps_per_s >= least} | {here.workers}
+        groups.setdefault(place.keeps, {}).setdefault(place.workers, []).append(place)
+    found = [_Group(times, [places for _, places in sorted(group.items())]) for group in groups.values()]
+    best = max((group.best for group in found), default=0.0)
+    near = {here.workers}
+    for group in found:
+        near.update(group.least((1 - NEAR) * best), group.least((1 - AS_FAST) * best))
     known = {place: forecast(times, place) for place in {place for _, place in settings if place.workers in near}}
     return [(setting, place, known[place]) for setting, place in settings if place in known]
 
 
+class _Group:
+    """Settings by number of workers, from the least on; some numbers are forecast, twice as far apart each time."""
+
+    def __init__(self, times: PipelineTimes, places: Sequence[Sequence[Width]]) -> None:
+        self._times, self._places = times, places
+        self._speeds: dict[int, float] = {}
+        self._some = sorted({0, *(1 << power for power in range(len(places).bit_length())), len(places) - 1})
+        self._some = [index for index in self._some if index < len(places)]
+        self.best = max(map(self._speed, self._some))
+
+    def least(self, steps_per_s: float) -> list[int]:
+        """The least number of workers that is as fast as this; none where none is."""
+        above = next((index for index in self._some if self._speed(index) >= steps_per_s), None)
+        if above is None:
+            return []
+        below = max((index for index in self._some if index < above), default=-1)
+        while above - below > 1:
+            middle = (above + below) // 2
+            below, above = (below, middle) if self._speed(middle) >= steps_per_s else (middle, above)
+        return [self._places[above][0].workers]
+
+    def _speed(self, index: int) -> float:
+        if index not in self._speeds:
+            self._speeds[index] = forecast(self._times, _widest(self._places[index])).steps_per_s
+        return self._speeds[index]
+
+
 def _widest(places: Sequence[Width]) -> Width:
-    """At least as fast as each of some that have as many workers."""
+    """At least as fast as each of some that have as many workers and keep the same."""
     return Width(
         places[0].workers,
         max(place.ahead for place in places),
         max(place.readers for place in places),
         starts=all(place.starts for place in places),
         receives_ahead=any(place.receives_ahead for place in places),
+        keeps=places[0].keeps,
     )
 
 

@@ -28,6 +28,13 @@ class Turn(StrEnum):
     EPOCH = "at an epoch's end"
 
 
+WORKERS_PER_CORE = 8
+"""A choice: making a batch may wait for a disk or a server, and then more workers than cores are of use."""
+
+EACH_COUNT = 16
+"""A choice: up to so many workers each number is tried, and beyond it those that are an eighth apart."""
+
+
 FREE = frozenset({Effect.NOTHING, Effect.RESULTS_KEPT})
 """What may be turned without being asked."""
 
@@ -76,6 +83,28 @@ def allowed_knobs(knobs: Sequence[Knob], allow: Sequence[str]) -> tuple[Knob, ..
             f"allow names {', '.join(map(repr, unknown))}; there are {', '.join(map(repr, map(str, Effect)))}"
         )
     return tuple(knob for knob in knobs if knob.effect in FREE or knob.effect in allow)
+
+
+def worker_counts(cpus: int, written: int) -> tuple[int, ...]:
+    """Numbers of workers that may be tried, those beyond the cores for batches that mostly wait.
+
+    Args:
+        cpus: cores that the job may use.
+        written: the number as written, which is among them.
+
+    Example:
+        >>> worker_counts(1, 12)
+        (0, 1, 2, 3, 4, 5, 6, 7, 8, 12)
+        >>> worker_counts(3, 0)[-6:]
+        (15, 16, 18, 20, 22, 24)
+    """
+    most = WORKERS_PER_CORE * max(cpus, 1)
+    counts = {written, *range(min(most, EACH_COUNT) + 1)}
+    count = EACH_COUNT
+    while count + count // 8 <= most:
+        count += count // 8
+        counts.add(count)
+    return tuple(sorted(counts))
 
 
 def describe_setting(setting: Setting) -> str:

@@ -13,7 +13,7 @@ alike, and what they do beside (waiting for a disk, for the device) goes on as b
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class Width:
         readers: requests that the making of one batch waits for at a time.
         starts: whether workers are started anew for each epoch.
         receives_ahead: whether a thread takes finished batches over before the loop asks for them.
+        keeps: whether results are kept from one epoch to the next.
     """
 
     workers: int
@@ -49,6 +50,7 @@ class Width:
     readers: int = 1
     starts: bool = False
     receives_ahead: bool = False
+    keeps: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ class PipelineTimes:
         readers: with which batches were made.
         start_ns: from an epoch's begin to where its first batch is begun, for each worker that is started for it.
         epoch_steps: of an epoch; infinite where none has ended and the loader does not say.
+        saved_ns: of a batch in the mean, where results are kept and are found again.
+        kept_bytes: of a batch in the mean, what would be kept; 0 where nothing can be.
+        simulated: a step's mean time by what of a setting it depends on, as far as it was simulated.
     """
 
     body_ns: Sequence[int]
@@ -76,6 +81,20 @@ class PipelineTimes:
     readers: int = 1
     start_ns: float = USUAL_START_NS
     epoch_steps: float = math.inf
+    saved_ns: float = 0.0
+    kept_bytes: float = 0.0
+    simulated: dict[Width, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def keeping(self) -> "PipelineTimes":
+        """The same with results that are found again."""
+        left = max(1 - self.saved_ns / max(_mean(self.batch_ns), 1.0), _LEAST_LEFT)
+        batch_ns = [round(left * one_ns) for one_ns in self.batch_ns]
+        return replace(self, batch_ns=batch_ns, batch_cpu_ns=left * self.batch_cpu_ns, saved_ns=0.0)
+
+    @property
+    def batch_cores(self) -> float:
+        """Cores that the making of a batch keeps busy."""
+        return self.batch_cpu_ns / max(_mean(self.batch_ns), 1.0)
 
     @property
     def ceiling_steps_per_s(self) -> float:
@@ -108,6 +127,8 @@ def forecast(times: PipelineTimes, width: Width) -> Forecast:
         >>> [round(forecast(times, Width(workers, 2 * workers)).steps_per_s) for workers in (0, 1, 2, 3, 4)]
         [25, 30, 61, 91, 100]
     """
+    if width.keeps:
+        times = times.keeping()
     waiting = times.readers / width.readers  # what is left of a batch's waits
     batches = [
         batch_ns - (1 - waiting) * max(batch_ns - times.batch_cpu_ns, 0.0) if waiting != 1 else float(batch_ns)
@@ -119,9 +140,12 @@ def forecast(times: PipelineTimes, width: Width) -> Forecast:
         return Forecast(NS_PER_S / step_ns, "loop" if step_ns <= _NEARLY * body_ns else "input")
     receive_ns = 0.0 if width.receives_ahead else times.receive_ns
     body_ns += receive_ns
-    speeds = _speeds(times, width.workers, body_ns=body_ns, batch_ns=batch_ns)
-    bodies = [one_ns + receive_ns for one_ns in times.body_ns]
-    step_ns = _simulate(width, bodies, batches, speeds) + _start_ns(times, width)
+    steady = replace(width, starts=False)
+    if steady not in times.simulated:
+        speeds = _speeds(times, width.workers, body_ns=body_ns, batch_ns=batch_ns)
+        bodies = [one_ns + receive_ns for one_ns in times.body_ns]
+        times.simulated[steady] = _simulate(width, bodies, batches, speeds)
+    step_ns = times.simulated[steady] + _start_ns(times, width)
     cpu_ns = (times.body_cpu_ns + WORKER_OVERHEAD * times.batch_cpu_ns + times.receive_ns) / times.cpus
     if _NEARLY * cpu_ns >= step_ns:
         return Forecast(NS_PER_S / step_ns, "cpu")
@@ -133,6 +157,8 @@ def _start_ns(times: PipelineTimes, width: Width) -> float:
     starting_ns = width.workers * times.start_ns if width.starts else 0.0
     return (starting_ns + WORKER_OVERHEAD * _mean(times.batch_ns)) / times.epoch_steps
 
+
+_LEAST_LEFT = 0.01  # of a batch whose results are all found again: finding them takes time
 
 _NEARLY = 1.02  # a choice: within 2 % of the loop alone it is the loop that limits
 

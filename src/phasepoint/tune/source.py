@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from phasepoint.recorder.resume.loader_state import RandomState
+from phasepoint.tune.kept import Keepable
 from phasepoint.tune.knobs import Knob, Setting
 from phasepoint.tune.pipeline import Width
 
@@ -20,11 +21,12 @@ class WrongBatchError(Exception):
 
 
 class BatchTime(NamedTuple):
-    """What making one batch took, ns: on the clock, of CPU time, and of waiting for a core."""
+    """What making one batch took, ns: on the clock, of CPU time, waiting for a core; and what of it could be kept."""
 
     wall_ns: int
     cpu_ns: int
     delay_ns: int = 0
+    keepable: Keepable = Keepable()
 
 
 class Feed(Protocol):
@@ -58,6 +60,7 @@ class LoaderSource(Protocol):
         as_written: the setting that the factory has of itself.
         worker_bytes: memory that each process of the next feed may take at most, None without a limit.
         silent_s: how long a process of the next feed may be silent before it is taken to hang.
+        room_bytes: memory that what is kept from one epoch to the next may take.
     """
 
     kind: str
@@ -65,6 +68,7 @@ class LoaderSource(Protocol):
     as_written: Setting
     worker_bytes: int | None
     silent_s: float
+    room_bytes: int
 
     @property
     def knobs(self) -> Sequence[Knob]:
@@ -87,8 +91,14 @@ class LoaderSource(Protocol):
         The one that begins the epoch draws random numbers as the loader would without tuning; others leave no trace.
         """
 
-    def let_go(self, setting: Setting) -> None:
-        """A setting is not in force any more: what outlives its epochs ends."""
+    def let_go(self, setting: Setting, stays: Setting) -> None:
+        """A setting is not in force any more, and another one is: what only the first has outlive its epochs ends."""
+
+    def kept_bytes(self) -> int:
+        """Memory of what is kept from one epoch to the next, which belongs to no process."""
+
+    def close(self) -> None:
+        """There is no more epoch: what outlives epochs ends."""
 
 
 @contextmanager

@@ -4,13 +4,14 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from weakref import WeakMethod, finalize
 
 from phasepoint.recorder.resume.request import VARIABLE as REPLAY_VARIABLE
 from phasepoint.tune.adapters import adapt
 from phasepoint.tune.apply import Applied, this_machine
 from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
 from phasepoint.tune.knobs import Effect, Knob, allowed_knobs
-from phasepoint.tune.limits import parse_bytes, usable_cpus, usable_memory_bytes
+from phasepoint.tune.limits import parse_bytes, tree_bytes, usable_cpus, usable_memory_bytes
 from phasepoint.tune.live.memory_watch import MemoryWatch
 from phasepoint.tune.live.tuner import LoaderPass, Tuner
 
@@ -82,11 +83,12 @@ def loader(
         return TunedLoader(written, None, f"nothing is known to turn in a {type(written).__name__}")
     setting = {key: value for key, value in applied.settings.get(name, {}).items() if key in source.as_written}
     is_same_machine = applied.machine == this_machine()
+    kept_bytes = WeakMethod(source.kept_bytes)  # the watch has a thread, which must not keep the loader
     tuner = Tuner(
         source,
         tuple(allow),
         cores,
-        MemoryWatch(limit),
+        MemoryWatch(limit, lambda: tree_bytes() + (kept_bytes() or int)()),
         RunJournal(run, name),
         start={**source.as_written, **setting} if is_same_machine else None,
         first={**source.as_written, **setting} if setting and not is_same_machine else None,
@@ -101,9 +103,11 @@ class TunedLoader(Generic[Batch]):
 
     def __init__(self, written: Iterable[Batch], tuner: Tuner | None, reason: str) -> None:
         self._written, self._tuner, self._reason = written, tuner, reason
+        if tuner is not None:
+            finalize(self, tuner.source.close).atexit = False
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(self._written) if self._tuner is None else TunedIterator(self._tuner)
+        return iter(self._written) if self._tuner is None else TunedIterator(self, self._tuner)
 
     def __len__(self) -> int:
         length = len(self._written) if self._tuner is None else self._tuner.source.length()  # type: ignore[arg-type]
@@ -138,10 +142,10 @@ class TunedLoader(Generic[Batch]):
 
 
 class TunedIterator(Iterator[Batch]):
-    """One pass over a tuned loader."""
+    """One pass over a tuned loader, which lives as long."""
 
-    def __init__(self, tuner: Tuner) -> None:
-        self._tuner = tuner
+    def __init__(self, loader: TunedLoader[Batch], tuner: Tuner) -> None:
+        self._loader, self._tuner = loader, tuner
         self._epoch: LoaderPass | None = tuner.begin_epoch()
 
     def __next__(self) -> Batch:

@@ -58,6 +58,7 @@ class ReplayRequest:
         saves: folder where such saves go instead.
         loop_place: batches that the loops had taken after `checkpoint_step`, as `loop_place.LoopPlace` writes it; None
             where it was not recorded: a batch is a step then.
+        hopeless_ns: the replay ends early where the steps behind the target take longer; None: it never does.
     """
 
     path: str
@@ -73,6 +74,7 @@ class ReplayRequest:
     protected: tuple[str, ...]
     saves: str
     loop_place: str | None = None
+    hopeless_ns: int | None = None
 
     @property
     def needs_restore(self) -> bool:
@@ -188,7 +190,7 @@ def _checked(value: Any) -> dict[str, Any]:
     """The fields of a request, each of its type."""
     if not isinstance(value, dict):
         raise TypeError(f"found {type(value).__name__}, not an object")
-    found: dict[str, Any] = {"loop_place": None, **value}
+    found: dict[str, Any] = {"loop_place": None, "hopeless_ns": None, **value}
     names = {field.name for field in fields(ReplayRequest)}
     if set(found) != names:
         raise ValueError(f"fields {sorted(set(found) ^ names)} are missing or not known")
@@ -197,9 +199,12 @@ def _checked(value: Any) -> dict[str, Any]:
         _typed(found[name], name, str)
     for name in ("first_step", "target_first", "target_last", "last_step"):
         _typed(found[name], name, int)
-    for name in ("checkpoint", "iterator_state", "loop_place", "checkpoint_step"):
+    for name in ("checkpoint", "iterator_state", "loop_place"):
         if found[name] is not None:
-            _typed(found[name], name, int if name == "checkpoint_step" else str)
+            _typed(found[name], name, str)
+    for name in ("checkpoint_step", "hopeless_ns"):
+        if found[name] is not None:
+            _typed(found[name], name, int)
     return found
 
 

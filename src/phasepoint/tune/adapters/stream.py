@@ -51,6 +51,7 @@ class Stream:
     can_repeat = False
     worker_bytes: int | None = None
     silent_s = math.inf
+    room_bytes = 0
 
     def __init__(
         self,
@@ -129,9 +130,18 @@ class Stream:
         values = [(knob.name, setting[knob.name]) for knob in self._between]
         return tuple((name, value) for name, value in values if value != self.as_written[name])
 
-    def let_go(self, setting: Setting) -> None:
+    def let_go(self, setting: Setting, stays: Setting) -> None:
         """What it has made goes, with what that has started."""
+        del stays
         self._made.pop(self._changed(setting), None)
+
+    def kept_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def close(self) -> None:
+        """What was made for settings goes."""
+        self._made.clear()
 
     def _note_draws(self) -> None:
         self._draws = True

@@ -5,12 +5,10 @@ The first one with the new setting does not count: workers that outlive their ep
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from phasepoint.tune.blocks import Side
-from phasepoint.tune.certificate import Certificate
-from phasepoint.tune.choose import Proposal
-from phasepoint.tune.live.trial import verdict_of_pairs
+from phasepoint.tune.live.trial import Trial, verdict_of_pairs
 
 MOST_PAIRS = 20
 """A choice: a job has some tens of epochs, and what forty of them do not show is little."""
@@ -22,39 +20,28 @@ ALIKE = 0.1
 """A choice: epochs of a pair may differ by this part of their steps; others cannot be compared."""
 
 
-@dataclass
-class EpochTrial:
-    """A proposal that is tried in whole epochs.
+@dataclass(kw_only=True)
+class EpochTrial(Trial):
+    """A trial in whole epochs.
 
     Attributes:
-        number: of the trial, from 0.
-        proposal: what is tried.
-        first_step: of the loop.
-        began_ns: when.
-        base_step_ns: a step's mean time before.
         draw: gives 0 or 1 by chance: which setting begins a pair.
-        certificate: what the pairs have shown.
-        reason: why it ended.
-        spent_ns: by how much longer its steps took than before, so far; below 0 where it won.
         side: of the epoch that runs.
         checks: epochs whose first batches were held against those of the old setting.
     """
 
-    number: int
-    proposal: Proposal
-    first_step: int
-    began_ns: int
-    base_step_ns: float
     draw: Callable[[], int]
-    certificate: Certificate = field(default_factory=Certificate)
-    reason: str = "the job ended before it was decided"
-    spent_ns: float = 0.0
     side: Side | None = None
     checks: int = 0
     _is_warm: bool = False
     _left: list[Side] = field(default_factory=list)
     _steps: dict[Side, int] = field(default_factory=dict)
     _step_ns: dict[Side, float] = field(default_factory=dict)
+
+    @classmethod
+    def instead_of(cls, trial: Trial, draw: Callable[[], int]) -> "EpochTrial":
+        """The trial of what another one should have tried within an epoch."""
+        return cls(**{known.name: getattr(trial, known.name) for known in fields(Trial)}, draw=draw)
 
     def begin_epoch(self) -> Side:
         """Which setting makes the epoch that begins."""
@@ -94,11 +81,6 @@ class EpochTrial:
         elif is_whole:
             return f"an epoch has {new:,} batches with it and {old:,} without"
         return None
-
-    def leave(self, left_ns: int, reason: str) -> None:
-        """It ends."""
-        del left_ns
-        self.reason = reason
 
     def verdict(self) -> tuple[Side, str] | None:
         """Who has won, and why; None while that is open."""

@@ -1,5 +1,6 @@
 """What was tried, and what that says of what to try next."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Search:
     _trials: int = 0
     _refused: Counter[bool] = field(default_factory=Counter)
     _differs: bool = False
+    _kept_differs: bool = False
 
     def reopen(self) -> None:
         """The bottleneck has moved: what was tried holds no more."""
@@ -80,9 +82,15 @@ class Search:
         """A faster one has taken the place of a setting."""
         self._tried.append(setting)
 
-    def found_other_batches(self) -> None:
-        """A setting made other batches than the job has without it; so would all."""
-        self._differs = True
+    def found_other_batches(self, current: Setting, setting: Setting) -> None:
+        """A setting made other batches than the job has without it; so would all, or all that keep results."""
+        if self._begins_to_keep(current, setting):
+            self._kept_differs = True
+        else:
+            self._differs = True
+
+    def _begins_to_keep(self, current: Setting, setting: Setting) -> bool:
+        return self.source.width(setting).keeps and not self.source.width(current).keeps
 
     def is_over(self, *, waits_for_epoch: bool) -> str | None:
         """Why nothing more is tried, in whole epochs or within one; None where something may be."""
@@ -115,7 +123,7 @@ class Search:
         settings = [
             setting
             for setting in list_settings(knobs, current)
-            if setting not in self._tried and self._fits(setting, used_bytes)
+            if setting not in self._tried and self._fits(current, setting, used_bytes, pipeline)
         ]
         proposals = propose(
             pipeline,
@@ -144,9 +152,20 @@ class Search:
         """The knobs that differ."""
         return [knob for knob in self.source.knobs if setting.get(knob.name) != current.get(knob.name)]
 
-    def _fits(self, setting: Setting, used_bytes: int) -> bool:
-        """Whether the workers of a setting stay within the limits while it is tried."""
+    def _fits(self, current: Setting, setting: Setting, used_bytes: int, pipeline: PipelineTimes) -> bool:
+        """Whether the workers of a setting, and what it keeps, stay within the limits while it is tried.
+
+        As many as there are cores do, and more where what they want of the cores, all at work, is no more than these.
+        """
+        if self._begins_to_keep(setting, current):
+            return False  # what making a batch takes without is not known any more
+        if self._begins_to_keep(current, setting):
+            kept_bytes = pipeline.kept_bytes * pipeline.epoch_steps
+            if self._kept_differs or not 0 < kept_bytes < math.inf:
+                return False
+            used_bytes += round(kept_bytes)
         workers = self.source.width(setting).workers
-        if workers > max(self.cpus, self.source.width(self.source.as_written).workers):
+        wanted = workers * min(pipeline.batch_cores, 1.0)
+        if workers > self.source.width(self.source.as_written).workers and wanted > self.cpus:
             return False
         return used_bytes + workers * (self.worker_bytes or PRIOR_WORKER_BYTES) < self.watch.limit_bytes

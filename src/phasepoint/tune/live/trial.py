@@ -53,9 +53,9 @@ class Role:
         return self.plan.next_of(self.side, position)
 
 
-@dataclass
-class LoaderTrial:
-    """A proposal that is being tried; where an epoch ends in the middle of it, it goes on in the next.
+@dataclass(kw_only=True)
+class Trial:
+    """A proposal that is being tried.
 
     Attributes:
         number: of the trial, from 0.
@@ -63,9 +63,8 @@ class LoaderTrial:
         first_step: of the loop.
         began_ns: when.
         base_step_ns: a step's mean time before.
-        batch_ns: mean time of making a batch before.
         certificate: what the pairs have shown.
-        last: position from which on the winner makes all; None while the trial runs.
+        reason: why it ended.
         spent_ns: by how much longer its steps took than before, so far; below 0 where it won.
     """
 
@@ -74,15 +73,27 @@ class LoaderTrial:
     first_step: int
     began_ns: int
     base_step_ns: float
-    batch_ns: float
     certificate: Certificate = field(default_factory=Certificate)
+    reason: str = "the job ended before it was decided"
+    spent_ns: float = 0.0
+
+
+@dataclass(kw_only=True)
+class LoaderTrial(Trial):
+    """A trial in blocks; where an epoch ends in the middle of it, it goes on in the next.
+
+    Attributes:
+        batch_ns: mean time of making a batch before.
+        last: position from which on the winner makes all; None while the trial runs.
+    """
+
+    batch_ns: float
     digests: dict[int, bytes] = field(default_factory=dict)
     is_witnessed: bool = False
     last: int | None = None
     winner: Side = "old"
-    reason: str = ""
     steps: int = 0
-    spent_ns: float = 0.0
+    entered_ns: int | None = None
 
     def enter(self, plan: BlockPlan, role: Role, feed: Feed, entered_ns: int) -> None:
         """It begins, or goes on: who makes which batch of this epoch, and the new setting's feed."""
@@ -90,13 +101,15 @@ class LoaderTrial:
         self.digests, self.is_witnessed, self.steps = {}, False, 0
         self.entered_ns = entered_ns
 
-    def leave(self, left_ns: int, reason: str) -> None:
+    def leave(self, left_ns: int) -> None:
         """It ends, or waits for the next epoch."""
         self.spent_ns = self.cost_ns(left_ns)
-        self.reason, self.entered_ns, self.steps = reason, left_ns, 0
+        self.entered_ns, self.steps = None, 0
 
     def cost_ns(self, now_ns: int) -> float:
         """By how much longer its steps took than before, so far; below 0 where it wins."""
+        if self.entered_ns is None:
+            return self.spent_ns
         return self.spent_ns + now_ns - self.entered_ns - self.steps * self.base_step_ns
 
     def verdict(self, now_ns: int) -> tuple[Side, str] | None:

@@ -7,10 +7,9 @@ blocks in, or end the trial. Whatever goes wrong in that leaves the loop with th
 import math
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from phasepoint.tune.live.epoch_trial import MOST_CHECKS, EpochTrial
 from phasepoint.tune.live.loop_times import LoopTimes
 from phasepoint.tune.live.memory_watch import MemoryWatch
 from phasepoint.tune.live.search import NOT_THE_SAME, Search
-from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, lay_out
+from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, Trial, lay_out
 from phasepoint.tune.live.witness import batch_digest
 from phasepoint.tune.pipeline import PipelineTimes, forecast
 from phasepoint.tune.source import Feed, LoaderSource, Positions, WrongBatchError, random_numbers_kept
@@ -74,7 +73,7 @@ class LoaderPass:
         is_whole: whether it came to its end.
         is_latest: whether no other pass has begun since.
         is_beside: whether another one has, and this one goes on.
-        early: batches that were made and looked at before the loop asked for them.
+        check: the setting before, which makes the first batches once more; None where they are not looked at.
     """
 
     feed: Feed
@@ -88,7 +87,7 @@ class LoaderPass:
     is_whole: bool = False
     is_latest: bool = True
     is_beside: bool = False
-    early: deque[Any] = field(default_factory=deque)
+    check: Feed | None = None
 
 
 @dataclass
@@ -136,6 +135,9 @@ class Tuner:
         self._epoch: LoaderPass | None = None
         self._base_bytes = 0
         self._began_ns = self._told_ns = self.now_ns()
+        if self.start is not None:
+            self.watch.look()
+            self.source.room_bytes = max(self.watch.room_bytes, 0)
 
     # ---- the loop ----
 
@@ -152,7 +154,8 @@ class Tuner:
         trial = self._by_epochs
         if trial is not None and setting != self.setting and self.source.can_repeat and trial.checks < MOST_CHECKS:
             trial.checks += 1
-            self._check_begin(self._epoch, trial)
+            with random_numbers_kept():
+                self._epoch.check = self.source.open(order, self.setting, _first(WITNESSES), start=0)
         self.times.pause()
         return self._epoch
 
@@ -173,30 +176,39 @@ class Tuner:
                 setting = self.setting
                 state.put_back()
 
-    def _check_begin(self, epoch: LoaderPass, trial: EpochTrial) -> None:
-        """Whether an epoch with a setting that is tried begins as it would without; if not, the setting goes."""
-        count = min(WITNESSES, self.source.length() or WITNESSES)
-        state, began_ns = RandomState.take(with_devices=False), self.now_ns()
-        reason = NOT_THE_SAME
+    def _take_checked(self, epoch: LoaderPass, check: Feed, trial: EpochTrial) -> Any:
+        """One of the first batches of an epoch of a trial: it is as it would be without, or the setting goes.
+
+        Both are made when the loop asks, from the same random numbers.
+        """
+        state, reason, is_same = RandomState.take(with_devices=False), NOT_THE_SAME, False
         try:
-            epoch.early.extend(epoch.feed.take(position) for position in range(count))
+            batch = epoch.feed.take(epoch.position)
             taken_ns = self.now_ns()
             with random_numbers_kept():
-                before = self.source.open(epoch.order, self.setting, _first(count), start=0)
-                expected = [batch_digest(before.take(position)) for position in range(count)]
-            before.close()
-            is_same = expected == [batch_digest(batch) for batch in epoch.early]
+                state.put_back()
+                is_same = batch_digest(check.take(epoch.position)) == batch_digest(batch)
+        except StopIteration:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a worker dies of
-            is_same, taken_ns, reason = False, began_ns, f"a batch could not be made: {_words(error)}"
+            reason = f"a batch could not be made: {_words(error)}"
         if is_same:
+            if epoch.position + 1 >= WITNESSES:
+                self._end_check(epoch)
             checked_ns = self.now_ns() - taken_ns
             epoch.began_ns += checked_ns
             epoch.opened_ns += checked_ns
             trial.spent_ns += checked_ns
-            return
+            return batch
         state.put_back()
         self._end_epochs(reason)
         self._reopen(epoch)
+        return epoch.feed.take(epoch.position)
+
+    def _end_check(self, epoch: LoaderPass) -> None:
+        check, epoch.check = epoch.check, None
+        if check is not None:
+            check.close()
 
     def take(self, epoch: LoaderPass) -> Any:
         """The next batch of an epoch. Raises StopIteration at its end, and what the loader raises."""
@@ -204,9 +216,11 @@ class Tuner:
             return self._take_beside(epoch)
         asked_ns = epoch.asked_ns = self.now_ns()
         self._guarded(self._before, epoch, asked_ns)
+        begun_ns = self.now_ns()  # what the tuner itself took is no wait for data
+        if self._trial is None:
+            self.state.spent_ns += begun_ns - asked_ns
         feed, batch = self._take(epoch)
-        got_ns = self.now_ns()
-        self._guarded(self._after, epoch, feed, batch, asked_ns, got_ns)
+        self._guarded(self._after, epoch, feed, batch, begun_ns, self.now_ns())
         epoch.position += 1
         self._steps += 1
         return batch
@@ -222,6 +236,7 @@ class Tuner:
             self._tell()
         self.times.pause()
         epoch.feed.close()
+        self._end_check(epoch)
         self._epoch = None
         self._guarded(self._note_epoch, epoch)
 
@@ -236,8 +251,6 @@ class Tuner:
 
     def _take(self, epoch: LoaderPass) -> tuple[Feed, Any]:
         trial = self._trial
-        if epoch.early:
-            return epoch.feed, epoch.early.popleft()
         if trial is not None and trial.plan.side_of(epoch.position) == "new":
             try:
                 return trial.feed, trial.feed.take(epoch.position)
@@ -250,7 +263,11 @@ class Tuner:
                     epoch.position += 1
                     raise
                 self._drop_trial(epoch, f"a batch could not be made: {_words(error)}")
+        by_epochs = self._by_epochs
         try:
+            if epoch.check is not None and by_epochs is not None:
+                batch = self._take_checked(epoch, epoch.check, by_epochs)
+                return epoch.feed, batch
             return epoch.feed, epoch.feed.take(epoch.position)
         except StopIteration:
             epoch.is_whole = True
@@ -385,7 +402,8 @@ class Tuner:
         if first is not None and first != self.setting:
             predicted = forecast(pipeline, self.source.width(first))
             gain = predicted.steps_per_s / measured - 1
-            self._begin_trial(epoch, Proposal(first, gain, predicted.steps_per_s), pipeline)
+            waits = self.search.waits_for_epoch(self.setting, first)
+            self._begin_trial(epoch, Proposal(first, gain, predicted.steps_per_s), pipeline, waits=waits)
             return
         waiting = f"the loop waits for data {times.wait_ratio:.1%} of the time"
         is_crowded = width.workers and times.delay_ns > LEAST_WAIT * times.step_ns
@@ -406,7 +424,7 @@ class Tuner:
         elif over is not None:
             self._rest(f"{waiting}, and {over}")
         else:
-            self._begin_trial(epoch, best, pipeline)
+            self._begin_trial(epoch, best, pipeline, waits=waits)
 
     def _look_again(self) -> None:
         """Whether the bottleneck has moved since the search ended."""
@@ -428,10 +446,9 @@ class Tuner:
 
     # ---- trials ----
 
-    def _begin_trial(self, epoch: LoaderPass, proposal: Proposal, pipeline: PipelineTimes) -> None:
+    def _begin_trial(self, epoch: LoaderPass, proposal: Proposal, pipeline: PipelineTimes, *, waits: bool) -> None:
         trial = self._trial_of(proposal, pipeline)
         try:
-            waits = self.search.waits_for_epoch(self.setting, proposal.setting)
             entered = not waits and self._enter_trial(epoch, trial)
         except Exception as error:  # noqa: BLE001 - of the user's factory, or of what it makes
             trial.entered_ns, trial.reason = trial.began_ns, f"it could not be begun: {_words(error)}"
@@ -441,24 +458,22 @@ class Tuner:
             return
         self.search.begin(proposal.setting)
         if not entered:
-            self._by_epochs = EpochTrial(
-                trial.number,
-                proposal,
-                trial.first_step,
-                trial.began_ns,
-                trial.base_step_ns,
-                partial(self._random.getrandbits, 1),
-                trial.certificate,
-            )
+            self._by_epochs = EpochTrial.instead_of(trial, partial(self._random.getrandbits, 1))
+            self.source.room_bytes = max(self.watch.room_bytes, 0)
             self.state.settle_at_epochs(proposal.setting)
             self._is_resting, self._rest_wait = True, self.times.wait_ratio  # until the next epoch
         self._trials += 1
 
     def _trial_of(self, proposal: Proposal, pipeline: PipelineTimes) -> LoaderTrial:
-        batch_ns = sum(pipeline.batch_ns) / len(pipeline.batch_ns)
-        certificate = Certificate(self.times.spread(LEAST_COUNTED))
-        began = self._step_number(), self.now_ns()
-        return LoaderTrial(self._trials, proposal, *began, self.times.step_ns, batch_ns, certificate)
+        return LoaderTrial(
+            number=self._trials,
+            proposal=proposal,
+            first_step=self._step_number(),
+            began_ns=self.now_ns(),
+            base_step_ns=self.times.step_ns,
+            certificate=Certificate(self.times.spread(LEAST_COUNTED)),
+            batch_ns=sum(pipeline.batch_ns) / len(pipeline.batch_ns),
+        )
 
     def _plan(self, epoch: LoaderPass, trial: LoaderTrial) -> BlockPlan:
         """The blocks of a trial from here on."""
@@ -501,14 +516,15 @@ class Tuner:
         self._is_resting = False
         trial.reason = reason
         self._account(trial, accepted=accepted)
-        self.source.let_go(self.setting if accepted else trial.proposal.setting)
+        ends, stays = (self.setting, trial.proposal.setting)[:: 1 if accepted else -1]
+        self.source.let_go(ends, stays)
         if accepted:
             self.search.leave(self.setting)
             self.setting = trial.proposal.setting
             self.times.batches.clear()
             self.times.starts_ns.clear()
         elif reason == NOT_THE_SAME:
-            self.search.found_other_batches()
+            self.search.found_other_batches(self.setting, trial.proposal.setting)
         self._watch_on()
         self.times.restart()
 
@@ -538,7 +554,8 @@ class Tuner:
             self._finish_trial(epoch)
             return
         self._trial, self._suspended = None, trial
-        trial.leave(self.now_ns(), "the job or the epoch ended before it was decided")
+        trial.leave(self.now_ns())
+        trial.reason = "the job or the epoch ended before it was decided"
         self.journal.end_trial(self._end_of(trial, accepted=False))
         trial.feed.close()
         epoch.role.plan = None
@@ -556,7 +573,7 @@ class Tuner:
             return False
         if digests != trial.digests:
             self._drop_trial(epoch, NOT_THE_SAME)
-            self.search.found_other_batches()
+            self.search.found_other_batches(self.setting, trial.proposal.setting)
         return digests == trial.digests
 
     def _end_trial(self, winner: str, reason: str, epoch: LoaderPass) -> None:
@@ -585,7 +602,7 @@ class Tuner:
         self._account(trial, accepted=trial.winner == "new")
         if trial.winner == "new":
             epoch.feed.close()
-            self.source.let_go(self.setting)
+            self.source.let_go(self.setting, trial.proposal.setting)
             self.search.leave(self.setting)
             epoch.feed, epoch.role, epoch.setting = trial.feed, trial.role, trial.proposal.setting
             self.setting = trial.proposal.setting
@@ -618,7 +635,7 @@ class Tuner:
     def _reopen(self, epoch: LoaderPass) -> None:
         """The setting in force once more, from the batch in hand on: what its feed has begun belongs elsewhere."""
         epoch.feed.close()
-        epoch.early.clear()
+        self._end_check(epoch)
         epoch.role, epoch.setting = Role(), self.setting
         epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.next, start=epoch.position)
 
@@ -631,15 +648,16 @@ class Tuner:
 
     def _fall_back(self, reason: str) -> None:
         """Back to what the user wrote."""
-        self.source.let_go(self.setting)
+        self.source.let_go(self.setting, self.source.as_written)
         self.setting = dict(self.source.as_written)
         self.is_on, self._by_epochs = False, None
         self.state.fall_back(reason)
         self._tell()
 
-    def _account(self, trial: LoaderTrial | EpochTrial, *, accepted: bool) -> None:
+    def _account(self, trial: Trial, *, accepted: bool) -> None:
         """Write the trial down."""
-        trial.leave(self.now_ns(), trial.reason)
+        if isinstance(trial, LoaderTrial):
+            trial.leave(self.now_ns())
         end = self._end_of(trial, accepted=accepted)
         simulated = trial.proposal.simulated_steps_per_s * trial.base_step_ns / NS_PER_S
         ratio = None if end.gain is None else (1 + end.gain.value) / simulated
@@ -648,7 +666,7 @@ class Tuner:
         self.state.take_in(end, step_ns=trial.base_step_ns, at_step=self._steps)
         self._tell()
 
-    def _end_of(self, trial: LoaderTrial | EpochTrial, *, accepted: bool) -> TrialEnd:
+    def _end_of(self, trial: Trial, *, accepted: bool) -> TrialEnd:
         return TrialEnd(
             trial=trial.number,
             knobs=dict(trial.proposal.setting),

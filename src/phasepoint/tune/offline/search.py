@@ -100,12 +100,27 @@ class SearchOutcome:
     settings: int
 
 
-Measure = Callable[[Sequence[Sequence[Setting]], float | None], list[list[Measured]]]
-"""Runs groups of settings, each group on one machine, one after the other; with how many seconds a run may take, None
-where nothing is known yet."""
+@dataclass(frozen=True)
+class Bounds:
+    """Beyond which a run cannot win, and ends.
+
+    Attributes:
+        run_s: of the whole command.
+        step_ns: of a step with as many samples as the job as it is has.
+    """
+
+    run_s: float
+    step_ns: float
+
+
+Measure = Callable[[Sequence[Sequence[Setting]], Bounds | None], list[list[Measured]]]
+"""Runs groups of settings, each group on one machine, one after the other; with bounds, once something is known."""
 
 EARLY_STOP = 3.0
-"""A run may take so many times what that of the fastest took: beyond it cannot win."""
+"""A run may take so many times what the job as it is took."""
+
+HOPELESS = 1.5
+"""A choice: whose first steps take so many times as long as the fastest's does not win with those that follow."""
 
 
 def search(
@@ -138,13 +153,15 @@ def search(
     if base.step_ns is None:
         reason = f"the job as it is could not be run: {base.problem}"
         return _outcome(space, results, TuneVerdict.UNDECIDED, reason, space.as_written)
-    base_ns, longest_s = base.step_ns, EARLY_STOP * base.dur_s
+    base_ns = base.step_ns
     budget = min(space.trials, space.size)
     proposer = _Proposer(space, results, base_ns, seed)
     while len(results.rows) < budget:
         settings = proposer.propose(min(machines, budget - len(results.rows)))
         tell("; ".join(map(describe_setting, settings)), len(results.rows), budget)
-        groups = measure([[setting] for setting in settings], longest_s)
+        fastest_ns = min(_cost(space, one, found) for one, found in results.rows)
+        bounds = Bounds(EARLY_STOP * base.dur_s, HOPELESS * fastest_ns)
+        groups = measure([[setting] for setting in settings], bounds)
         for setting, (found,) in zip(settings, groups, strict=True):
             proposer.learn(setting, _cost(space, setting, results.add(setting, found)))
     ranked = sorted((_cost(space, one, found), number) for number, (one, found) in enumerate(results.rows))

@@ -11,6 +11,8 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from phasepoint.tune.adapters.torch.feed import TorchFeed, end_workers
@@ -19,9 +21,11 @@ from phasepoint.tune.adapters.torch.worker import (
     NumberedIndices,
     TimedCollate,
     TimedDataset,
+    draws_random_numbers,
     new_times,
 )
-from phasepoint.tune.knobs import Effect, Knob, Setting, Turn
+from phasepoint.tune.kept import CAN_KEEP, Kept, marked_functions
+from phasepoint.tune.knobs import FREE, Effect, Knob, Setting, Turn, worker_counts
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import Feed, Positions, random_numbers_kept
 
@@ -40,6 +44,12 @@ RECEIVE_AHEAD = "receive_ahead"
 """The knob's name: batches that a thread of ours takes over from workers before the loop asks for them."""
 
 _RECEIVED = 2  # one that is ready, and one on its way
+
+CACHE = "cache"
+"""The knob's name: whether results of the user's `Kept` functions, or else whole samples, stay in memory."""
+
+OURS = (RECEIVE_AHEAD, CACHE)
+"""What no factory is asked for."""
 
 OF_WORKERS = ("prefetch_factor", "persistent_workers")
 """What PyTorch refuses where there are none."""
@@ -62,6 +72,7 @@ class TorchBatches:
     can_repeat = True
     worker_bytes: int | None = None
     silent_s = HANG_S
+    room_bytes = 0
 
     def __init__(
         self,
@@ -74,12 +85,13 @@ class TorchBatches:
         reseed: int | None = None,
     ) -> None:
         self._make_loader = make_loader
+        self._whole = _whole_samples(written.dataset)
+        offered = _knobs(written, cpus, self._functions())
         self._reseed = reseed
         self._epochs = 0
         self._written = written
         self._sampler = written.batch_sampler if written.batch_sampler is not None else written.sampler
-        ours = {RECEIVE_AHEAD}
-        found = tuple(knob for knob in _knobs(written, cpus) if accepted is None or knob.name in accepted | ours)
+        found = tuple(knob for knob in offered if accepted is None or knob.name in accepted.union(OURS))
         self._knobs = tuple(declared) or found
         self.as_written: Setting = {knob.name: value_as_written(written, knob) for knob in self._knobs}
         self._loaders: list[tuple[Setting, Any]] = [(self.as_written, written)]
@@ -94,10 +106,21 @@ class TorchBatches:
 
     @property
     def knobs(self) -> Sequence[Knob]:
-        """What can be turned; no workers where starting them might hang, which is seen only when JAX is imported."""
-        if not forks_threads(self._written):
-            return self._knobs
-        return tuple(knob for knob in self._knobs if knob.name != "num_workers")
+        """What can be turned; no workers where starting them might hang, which is seen only when JAX is imported.
+
+        Where making batches draws random numbers, they depend on which worker makes which. A cache of what comes before
+        leaves that as it is.
+        """
+        knobs = self._knobs
+        if forks_threads(self._written):
+            knobs = tuple(knob for knob in knobs if knob.name != "num_workers")
+        drawn = vars(self._written).get("_phasepoint_drawn")
+        if drawn is None or not draws_random_numbers(drawn.times):
+            return knobs
+        goes_on = bool(self._written.num_workers and self._written.persistent_workers)
+        kept = [knob for knob in knobs if knob.name == CACHE and self._whole is None and not goes_on]
+        others = [knob for knob in knobs if knob.name != CACHE]
+        return (*(replace(knob, effect=_drawing(knob.effect)) for knob in others), *kept)
 
     def length(self) -> int | None:
         """Batches of an epoch."""
@@ -119,15 +142,22 @@ class TorchBatches:
         self, order: "EpochOrder", setting: Setting, positions: Positions, *, start: int, begins_epoch: bool = False
     ) -> Feed:
         """A loader of this setting whose sampler gives what this feed makes."""
-        if begins_epoch:
-            loader = self._loader_of(setting)
-            self._draw_as_written(loader)
-            return self._feed(loader, setting, order, positions, start, persists=loader.persistent_workers)
+        if setting.get(CACHE):
+            for function in self._functions():
+                function.keep(len(self._written.dataset), self.room_bytes)
         import torch
 
+        if begins_epoch:
+            order.generator_state = (self._written.generator or torch.default_generator).get_state()
+            loader = self._loader_of(setting)
+            self._draw_as_written(loader)
+            feed = self._feed(loader, setting, order, positions, start, persists=loader.persistent_workers)
+            order.draw()
+            return feed
         with random_numbers_kept():
             loader = self._build(setting)
-        loader.generator = torch.Generator()  # its workers' seed is drawn from this, and from no other
+        loader.generator = torch.Generator()  # its workers' seed is drawn from this, and from no other: the same seed
+        loader.generator.set_state(order.generator_state)
         return self._feed(loader, setting, order, positions, start)
 
     def _draw_as_written(self, loader: Any) -> None:
@@ -150,7 +180,8 @@ class TorchBatches:
     def _arguments(self, setting: Setting) -> Mapping[str, Any]:
         """What the factory is called with: what is not as written, without what PyTorch refuses where no worker is."""
         changed = {name: value for name, value in setting.items() if value != self.as_written[name]}
-        changed.pop(RECEIVE_AHEAD, None)
+        for name in OURS:
+            changed.pop(name, None)
         if setting.get("num_workers", self._written.num_workers):
             return changed
         return {name: value for name, value in changed.items() if name not in OF_WORKERS}
@@ -164,12 +195,28 @@ class TorchBatches:
         self._loaders.append((setting, loader))
         return loader
 
-    def let_go(self, setting: Setting) -> None:
+    def let_go(self, setting: Setting, stays: Setting) -> None:
         """Workers that persist end; the next epoch of this setting, if there is one, starts others."""
         for known, loader in self._loaders:
             if known == setting:
-                iterator, loader._iterator = loader._iterator, None
-                end_workers(iterator)
+                _end(loader)
+        if setting.get(CACHE) and not stays.get(CACHE):
+            for function in self._functions():
+                function.let_go()
+
+    def kept_bytes(self) -> int:
+        """Of results that the user's functions, or the dataset, have made."""
+        return sum(function.size_bytes for function in self._functions())
+
+    def close(self) -> None:
+        """Workers that persist end, but for those of the user's own loader, which may go on without us."""
+        for known, loader in self._loaders:
+            if known != self.as_written:
+                _end(loader)
+
+    def _functions(self) -> Sequence[Kept[Any]]:
+        """Whose results may be kept: the user's, or the dataset's samples as a whole."""
+        return marked_functions() if self._whole is None else [self._whole]
 
     def _feed(
         self,
@@ -183,7 +230,7 @@ class TorchBatches:
     ) -> Feed:
         drawn = vars(loader).get("_phasepoint_drawn")
         if drawn is None:
-            drawn = _instrument(loader)
+            drawn = _instrument(loader, self._whole, keeps=bool(setting.get(CACHE)))
         drawn.begin(order, positions, start)
         if setting == self.as_written or not loader.num_workers:
             return TorchFeed(iter(loader), drawn.times, drawn.drawn, persists=persists)
@@ -197,6 +244,12 @@ class TorchBatches:
         return TorchFeed(iterator, drawn.times, drawn.drawn, persists=persists, receive_ahead=ahead)
 
 
+def _end(loader: Any) -> None:
+    """End the workers of a loader that persist."""
+    iterator, loader._iterator = loader._iterator, None
+    end_workers(iterator)
+
+
 def torch_width(setting: Setting, written: Any) -> Width:
     """What a setting of a loader means for the pipeline; what it does not name is as written."""
     workers = int(setting.get("num_workers", written.num_workers))
@@ -204,7 +257,8 @@ def torch_width(setting: Setting, written: Any) -> Width:
     persist = bool(setting.get("persistent_workers", written.persistent_workers))
     receive_ahead = int(setting.get(RECEIVE_AHEAD) or 0) if workers else 0
     ahead = workers * ahead + receive_ahead
-    return Width(workers, ahead, starts=bool(workers) and not persist, receives_ahead=receive_ahead > 0)
+    starts = bool(workers) and not persist
+    return Width(workers, ahead, starts=starts, receives_ahead=receive_ahead > 0, keeps=bool(setting.get(CACHE)))
 
 
 def forks_threads(loader: Any) -> bool:
@@ -213,6 +267,11 @@ def forks_threads(loader: Any) -> bool:
     A lock that a thread of JAX holds at that moment stays locked in the worker for ever (Python warns of it).
     """
     return "jax" in sys.modules and not loader.num_workers and _start_method(loader) == "fork"
+
+
+def _drawing(effect: Effect) -> Effect:
+    """What a knob changes where making batches draws random numbers."""
+    return Effect.RANDOM_NUMBERS if effect in FREE else effect
 
 
 def _start_method(loader: Any) -> str:
@@ -240,10 +299,20 @@ def _unguarded(iterator: Any) -> Any:
     return iterator
 
 
-def _knobs(loader: Any, cpus: int) -> tuple[Knob, ...]:
+def _knobs(loader: Any, cpus: int, functions: Sequence[Kept[Any]]) -> tuple[Knob, ...]:
     effect = Effect.NOTHING if loader.in_order else Effect.ORDER
     of_loader = loader_knobs(loader, cpus, workers=effect, persisting=Effect.NOTHING, turn=Turn.REBUILD)
-    return (*of_loader, Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD))
+    receive = Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD)
+    keeping = Effect.NOTHING if marked_functions() else Effect.CACHE
+    cache = [Knob(CACHE, (False, True), keeping, Turn.EPOCH)] if functions and CAN_KEEP else []
+    return (*of_loader, receive, *cache)
+
+
+def _whole_samples(dataset: Any) -> Kept[Any] | None:
+    """A dataset's samples as results that may be kept; None where the user marks others, or it makes many at once."""
+    if marked_functions() or hasattr(dataset, "__getitems__") or not hasattr(dataset, "__len__"):
+        return None
+    return Kept(dataset.__getitem__, is_marked=False)
 
 
 def loader_knobs(loader: Any, cpus: int, *, workers: Effect, persisting: Effect, turn: Turn) -> tuple[Knob, ...]:
@@ -257,7 +326,7 @@ def loader_knobs(loader: Any, cpus: int, *, workers: Effect, persisting: Effect,
         turn: when the number of workers, and how far they are ahead, can be turned.
     """
     return (
-        Knob("num_workers", tuple(range(max(cpus, loader.num_workers) + 1)), workers, turn),
+        Knob("num_workers", worker_counts(cpus, loader.num_workers), workers, turn),
         Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, turn),
         Knob("persistent_workers", (False, True), persisting, Turn.EPOCH),
     )
@@ -275,7 +344,13 @@ def _ahead_of(loader: Any) -> int:
 
 
 class EpochOrder:
-    """One epoch's batches as the sampler gives them: lists of indices by position, the last ones kept."""
+    """One epoch's batches as the sampler gives them: lists of indices by position, the last ones kept.
+
+    Attributes:
+        generator_state: of the generator from which the seed of its workers was drawn, before it was.
+    """
+
+    generator_state: Any = None
 
     def __init__(self, sampler: Any, seeds: tuple[int, ...] | None = None) -> None:
         self.seeds = seeds
@@ -283,6 +358,11 @@ class EpochOrder:
         self._drawn: dict[int, Any] = {}
         self._next = 0
         self._iterator: Iterator[Any] | None = None
+
+    def draw(self) -> None:
+        """Draw what the sampler draws when it is asked first, which is when the epoch begins."""
+        with suppress(IndexError):
+            self.at(0)
 
     def at(self, position: int) -> Any:
         """What the batch at a position holds. Raises IndexError beyond the epoch's end."""
@@ -329,13 +409,13 @@ class DrawnSampler:
         return NumberedIndices(position, indices, self._order.seeds)
 
 
-def _instrument(loader: Any) -> DrawnSampler:
+def _instrument(loader: Any, whole: Kept[Any] | None, *, keeps: bool) -> DrawnSampler:
     """Put our sampler in place of the loader's and time its batches; its attributes may not be set once it is made."""
     drawn = DrawnSampler()
     drawn.times = new_times(loader.multiprocessing_context or multiprocessing if loader.num_workers else None)
     attributes = vars(loader)
     attributes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = drawn
-    attributes["dataset"] = TimedDataset(loader.dataset, drawn.times)
+    attributes["dataset"] = TimedDataset(loader.dataset, drawn.times, whole, keeps)
     attributes["collate_fn"] = TimedCollate(loader.collate_fn, drawn.times)
     attributes["_phasepoint_drawn"] = drawn
     return drawn

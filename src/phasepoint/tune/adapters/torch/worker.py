@@ -8,27 +8,42 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from phasepoint.tune.kept import Keepable, Kept, keepable, keeping
 from phasepoint.tune.limits import limit_data, run_delay_ns
-from phasepoint.tune.source import BatchTime, random_numbers_kept, seed_random_numbers
+from phasepoint.tune.source import BatchTime, random_fingerprint, random_numbers_kept, seed_random_numbers
 
 _SLOTS = 1024
 """Batches whose times are kept; more than are ever under way at once."""
 
-_FIELDS = 4  # of a slot: position + 1, and a `BatchTime`
+_FIELDS = 7  # of a slot: position + 1, three times, and a `Keepable`
+
+_WATCHED = 16
+"""Of each process the first batches, and then one in so many: whether making them draws random numbers. 0.1 ms each."""
 
 _open_batch = threading.local()
 
 
 def new_times(context: Any | None) -> Any:
-    """Where times go: an array that processes of a context share; None where the loop's own thread makes batches."""
-    return [0] * (_FIELDS * _SLOTS) if context is None else context.RawArray("q", _FIELDS * _SLOTS)
+    """Where times go: an array that processes of a context share; None where the loop's own thread makes batches.
+
+    Its last number is not 0 once the making of a batch has drawn random numbers.
+    """
+    size = _FIELDS * _SLOTS + 1
+    return [0] * size if context is None else context.RawArray("q", size)
+
+
+def draws_random_numbers(times: Any) -> bool:
+    """Whether the making of a batch has drawn some, as far as was seen."""
+    return bool(times[-1])
 
 
 def read_time(times: Any, position: int) -> BatchTime | None:
     """What making the batch at a position took; None where it was not made, or long ago."""
     slot = _FIELDS * (position % _SLOTS)
-    known: bool = times[slot] == position + 1
-    return BatchTime(*times[slot + 1 : slot + _FIELDS]) if known else None
+    if times[slot] != position + 1:
+        return None
+    wall_ns, cpu_ns, delay_ns, *kept = times[slot + 1 : slot + _FIELDS]
+    return BatchTime(wall_ns, cpu_ns, delay_ns, Keepable(*kept))
 
 
 class NumberedIndices:
@@ -41,22 +56,31 @@ class NumberedIndices:
 
 
 class TimedDataset:
-    """A dataset whose batches are timed where they are made. Everything else is the dataset's own."""
+    """A dataset whose batches are timed where they are made. Everything else is the dataset's own.
 
-    def __init__(self, dataset: Any, times: Any) -> None:
-        vars(self).update(_dataset=dataset, _times=times)
+    Args:
+        dataset: the user's.
+        times: where times go.
+        whole: its `__getitem__`, where whole samples may be kept; None where the user says what may.
+        keeps: whether results are kept.
+    """
+
+    def __init__(self, dataset: Any, times: Any, whole: Kept[Any] | None = None, keeps: bool = False) -> None:
+        vars(self).update(_dataset=dataset, _times=times, _whole=whole, _keeps=keeps)
 
     def __getitems__(self, numbered: NumberedIndices) -> Any:
-        dataset, indices = vars(self)["_dataset"], numbered.indices
+        dataset, indices, make = vars(self)["_dataset"], numbered.indices, vars(self)["_whole"]
         together = getattr(dataset, "__getitems__", None)
-        with _Timed(numbered):
-            return together(indices) if together else [dataset[index] for index in indices]
+        with _Timed(numbered), keeping(keeps=vars(self)["_keeps"]):
+            if make is None and together:
+                return together(indices)
+            return [make(index) if make else dataset[index] for index in indices]
 
     def __getitem__(self, numbered: Any) -> Any:
         dataset = vars(self)["_dataset"]
         if not isinstance(numbered, NumberedIndices):
             return dataset[numbered]
-        with _Timed(numbered):
+        with _Timed(numbered), keeping(keeps=vars(self)["_keeps"]):
             return dataset[numbered.indices]
 
     def __len__(self) -> int:
@@ -71,7 +95,7 @@ class TimedDataset:
         setattr(vars(self)["_dataset"], name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TimedDataset, (vars(self)["_dataset"], vars(self)["_times"])
+        return TimedDataset, tuple(vars(self)[name] for name in ("_dataset", "_times", "_whole", "_keeps"))
 
 
 class TimedCollate:
@@ -98,6 +122,9 @@ class _Timed:
         if self._kept is not None:
             self._kept.__enter__()
             seed_random_numbers(self._numbered.seeds or ())
+        _open_batch.count = count = getattr(_open_batch, "count", 0) + 1
+        is_watched = self._kept is None and (count <= _WATCHED or not count % _WATCHED)
+        _open_batch.before = random_fingerprint() if is_watched else None
         times = time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns()
         _open_batch.begun = self._numbered.position, *times
 
@@ -114,7 +141,10 @@ def _end(times: Any) -> None:
         times[slot + 1] = time.perf_counter_ns() - wall_ns
         times[slot + 2] = time.thread_time_ns() - cpu_ns
         times[slot + 3] = run_delay_ns() - delay_ns
+        times[slot + 4 : slot + _FIELDS] = keepable()
         times[slot] = position + 1
+        if _open_batch.before is not None and random_fingerprint() != _open_batch.before:
+            times[-1] = 1
         _open_batch.begun = None
 
 
