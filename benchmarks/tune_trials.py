@@ -11,9 +11,9 @@ every pair of blocks, as in a job.
 import argparse
 import random
 
-from phasepoint.tune.blocks import BlockPlan
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
+from phasepoint.tune.live.blocks import BlockPlan
 from phasepoint.tune.live.trial import LoaderTrial, Role, lay_out
 from phasepoint.tune.pipeline import Width
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from phasepoint.tune.blocks import BlockPlan
+from phasepoint.tune.live.blocks import BlockPlan
 
 
 def made_by(plan, side, *, last):

@@ -19,7 +19,7 @@ KNOBS = (
 
 
 def width(setting):
-    return Width(setting["num_workers"], 2 * setting["num_workers"], keeps=setting["cache"])
+    return Width(setting["num_workers"], 2 * setting["num_workers"], caches=setting["cache"])
 
 
 def search(*, allow=(), limit_bytes=10**12, written=WRITTEN):
@@ -27,7 +27,7 @@ def search(*, allow=(), limit_bytes=10**12, written=WRITTEN):
     return Search(source, allow, 2.0, MemoryWatch(limit_bytes, lambda: 10**9))
 
 
-def times(*, cpu_ratio=0.0, batch_ms=100, epoch_steps=1000, saved=0.0, kept_bytes=0.0):
+def times(*, cpu_ratio=0.0, batch_ms=100, epoch_steps=1000, saved=0.0, cache_bytes=0.0):
     return PipelineTimes(
         body_ns=[10 * MS],
         body_cpu_ns=0.1 * MS,
@@ -37,7 +37,7 @@ def times(*, cpu_ratio=0.0, batch_ms=100, epoch_steps=1000, saved=0.0, kept_byte
         cpus=2.0,
         epoch_steps=epoch_steps,
         saved_ns=saved * batch_ms * MS,
-        kept_bytes=kept_bytes,
+        cache_bytes=cache_bytes,
     )
 
 
@@ -63,20 +63,20 @@ def test_workers_stay_within_the_memory():
 
 
 def test_a_cache_is_tried_where_it_is_allowed_pays_and_fits():
-    keeps = {"batch_ms": 100, "saved": 0.98, "kept_bytes": 1e6}
-    assert best(search(allow=["cache"]), times(cpu_ratio=1.0, **keeps))["cache"]
-    assert not best(search(), times(cpu_ratio=1.0, **keeps))["cache"]
-    assert "allow=['cache'] is given" in search().not_allowed(WRITTEN, times(cpu_ratio=1.0, **keeps), 1000 / 110)
+    pays = {"batch_ms": 100, "saved": 0.98, "cache_bytes": 1e6}
+    assert best(search(allow=["cache"]), times(cpu_ratio=1.0, **pays))["cache"]
+    assert not best(search(), times(cpu_ratio=1.0, **pays))["cache"]
+    assert "allow=['cache'] is given" in search().not_allowed(WRITTEN, times(cpu_ratio=1.0, **pays), 1000 / 110)
     full = search(allow=["cache"], limit_bytes=10**9 + 10**9)
-    assert not best(full, times(cpu_ratio=1.0, **keeps))["cache"]  # 1,000 batches of 1 MB are more
-    assert not best(search(allow=["cache"]), times(cpu_ratio=1.0, **keeps | {"kept_bytes": 0.0}))["cache"]
-    endless = times(cpu_ratio=1.0, epoch_steps=math.inf, **keeps)
+    assert not best(full, times(cpu_ratio=1.0, **pays))["cache"]  # 1,000 batches of 1 MB are more
+    assert not best(search(allow=["cache"]), times(cpu_ratio=1.0, **pays | {"cache_bytes": 0.0}))["cache"]
+    endless = times(cpu_ratio=1.0, epoch_steps=math.inf, **pays)
     assert not best(search(allow=["cache"]), endless)["cache"]
 
 
 def test_samples_that_differ_when_made_again_end_the_cache_and_not_the_search():
     found = search(allow=["cache"])
-    pipeline = times(cpu_ratio=1.0, saved=0.98, kept_bytes=1e6)
+    pipeline = times(cpu_ratio=1.0, saved=0.98, cache_bytes=1e6)
     found.found_other_batches(WRITTEN, {"num_workers": 0, "cache": True})
     assert not best(found, pipeline)["cache"]
     assert found.is_over(waits_for_epoch=False) is None

@@ -127,7 +127,7 @@ def test_a_longer_queue_helps_only_where_times_scatter():
 def test_what_was_kept_need_not_be_made():
     parts = replace(times([10], [30], cpus=2, cpu_ratio=1.0), saved_ns=27e6)
     assert forecast(parts, Width(0, 0)).steps_per_s == pytest.approx(1000 / 40)
-    assert forecast(parts, Width(0, 0, keeps=True)).steps_per_s == pytest.approx(1000 / 13)
-    assert forecast(parts, Width(1, 2, keeps=True)).steps_per_s == pytest.approx(100)
+    assert forecast(parts, Width(0, 0, caches=True)).steps_per_s == pytest.approx(1000 / 13)
+    assert forecast(parts, Width(1, 2, caches=True)).steps_per_s == pytest.approx(100)
     more = replace(parts, saved_ns=40e6)  # than batches take: something is left all the same
-    assert 1000 / 11 < forecast(more, Width(0, 0, keeps=True)).steps_per_s < 100
+    assert 1000 / 11 < forecast(more, Width(0, 0, caches=True)).steps_per_s < 100

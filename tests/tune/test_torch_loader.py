@@ -1,4 +1,4 @@
-"""The cases of torch_loader_cases.py, in a process that has never imported JAX: forking one that has may deadlock."""
+"""The cases of a tuned PyTorch loader, in processes that have never imported JAX: forking one that has may deadlock."""
 
 import subprocess
 import sys
@@ -10,9 +10,10 @@ pytest.importorskip("torch")
 
 
 @pytest.mark.torch
-def test_every_case_of_a_tuned_loader_holds():
-    cases = Path(__file__).with_name("torch_loader_cases.py")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(cases)]
+@pytest.mark.parametrize("cases", ["torch_loader_cases.py", "torch_epoch_cases.py", "torch_cache_cases.py"])
+def test_every_case_of_a_tuned_loader_holds(cases):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+    command.append(str(Path(__file__).with_name(cases)))
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-6000:]
     assert " failed" not in done.stdout

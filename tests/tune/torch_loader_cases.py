@@ -3,7 +3,6 @@
 Run by test_torch_loader.py in a process of its own: workers are forked, which a process that has used JAX must not do.
 """
 
-import gc
 import os
 import sys
 import time
@@ -14,38 +13,18 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import (  # noqa: E402
     DataLoader,
-    IterableDataset,
     WeightedRandomSampler,
-    get_worker_info,
 )
+from torch_loader_fixtures import nothing_is_left_running, short_looks  # noqa: E402, F401
 from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
 import phasepoint as pp  # noqa: E402
-from phasepoint.tune.limits import process_tree, tree_bytes  # noqa: E402
-from phasepoint.tune.live import trial, tuner  # noqa: E402
+from phasepoint.tune.limits import tree_bytes  # noqa: E402
+from phasepoint.tune.live import tuner  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 STEPS = 700
-
-
-@pytest.fixture(autouse=True)
-def short_looks(monkeypatch):
-    """Half a second in place of seconds: what is tested here is what the loop sees, not what is best."""
-    monkeypatch.setattr(tuner, "OBSERVED_S", 0.2)
-    monkeypatch.setattr(trial, "COUNTED_S", 0.04)
-    monkeypatch.setattr(trial, "READY_S", 0.1)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_running():
-    before = set(process_tree(os.getpid()))
-    yield
-    gc.collect()  # workers that persist end with their loader
-    limit = time.monotonic() + 20
-    while set(process_tree(os.getpid())) - before and time.monotonic() < limit:
-        time.sleep(0.1)
-    assert not set(process_tree(os.getpid())) - before
 
 
 def test_a_loop_that_waits_for_its_loader_gets_workers_and_sees_the_same():
@@ -124,62 +103,6 @@ def test_a_worker_that_fails_costs_the_trial_and_no_batch(fault, at, tmp_path, m
     assert any(tmp_path.iterdir()), "the fault has not struck"
     assert loader.state.chosen == loader.state.as_written
     assert loader.verdict in {"undecided", "nothing to tune"}, loader.reason
-
-
-def test_whole_samples_are_kept_where_that_is_allowed_and_pays():
-    factory = torch_factory(SlowSamples(8 * 20, sample_s=0.002))
-    plain, tuned, loader = both(factory, epochs=40, cpus=1, allow=["cache"])
-    assert tuned == plain
-    assert loader.verdict == "tuned", loader.reason
-    assert loader.state.chosen["cache"]
-    taken = next(end for end in loader.trials if end.accepted and end.knobs["cache"])
-    assert taken.predicted_gain == pytest.approx(taken.gain.value, rel=0.25)
-    assert loader._tuner.source.kept_bytes() > 0
-    assert not any(end.knobs["cache"] for end in both(factory, epochs=15, cpus=1)[2].trials)
-
-
-def test_samples_that_are_made_by_chance_are_not_kept():
-    factory = torch_factory(SlowSamples(8 * 20, fault="random", sample_s=0.002))
-    loader = pp.tune.loader(factory, cpus=1, allow=["cache", "changes random numbers"])
-    train(loader, epochs=20)
-    refused = [end.reason for end in loader.trials if end.knobs["cache"]]
-    assert len(refused) == 1
-    assert "do not make the same batches" in refused[0]
-    assert not loader.state.chosen["cache"]
-    assert not loader._tuner.source.kept_bytes()
-
-
-class Augmented(SlowSamples):
-    """Reads a sample, which may be kept, and changes it by chance, which may not."""
-
-    def __init__(self, size, sample_s):
-        super().__init__(size, sample_s=sample_s)
-        self.read = pp.tune.Kept(super().__getitem__)
-
-    def __getitem__(self, index):
-        value, index = self.read(index)
-        return value + torch.rand(4), index
-
-
-@pytest.mark.parametrize("n_workers", [0, 2])
-def test_what_the_user_marks_is_kept_and_chance_stays(n_workers):
-    data = Augmented(8 * 20, sample_s=0.004)
-    plain, tuned, loader = both(
-        lambda: DataLoader(data, batch_size=8, shuffle=True, num_workers=n_workers), epochs=30, cpus=2
-    )
-    assert tuned == plain
-    assert loader.state.chosen["cache"], loader.reason
-
-
-def test_nothing_is_kept_that_does_not_fit(monkeypatch):
-    monkeypatch.setattr(SlowSamples, "__getitem__", lambda self, index: (torch.zeros(1 << 20), time.sleep(0.005))[0])
-    factory = torch_factory(SlowSamples(8 * 20), batch_size=4)
-    loader = pp.tune.loader(factory, allow=["cache"], cpus=1, memory=tree_bytes() + (400 << 20))
-    for _ in range(6):
-        for _batch in loader:
-            time.sleep(0.001)
-    assert not any(end.knobs["cache"] for end in loader.trials)
-    assert loader._tuner.watch.most_bytes < loader._tuner.watch.limit_bytes
 
 
 def test_memory_near_its_limit_ends_the_trial():
@@ -274,42 +197,6 @@ def test_memory_that_fills_up_after_the_trial_brings_the_old_setting_back(monkey
     assert "memory came near the limit" in loader.reason
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_workers_that_outlive_an_epoch_go_on(workers):
-    """As written, they serve all epochs: the same processes."""
-
-    class Named(SlowSamples):
-        def __getitem__(self, index):
-            value, index = super().__getitem__(index)
-            return value, index, os.getpid()
-
-    fixed = {"num_workers": workers, "persistent_workers": bool(workers)}
-    loader = pp.tune.loader(torch_factory(Named(8 * 40, sample_s=0.0), shuffle=False, **fixed), cpus=2)
-    seen = [[tuple(part.tolist()) for part in batch[1:]] for _ in range(3) for batch in loader]
-    assert [index for indices, _ in seen for index in indices] == 3 * list(range(8 * 40))
-    assert len({pid for _, pids in seen for pid in pids}) == max(workers, 1)
-    del loader
-
-
-def test_epochs_too_short_for_a_trial_are_compared_as_wholes():
-    """Twelve batches of 4 ms: the workers that are started for each epoch would cost more than they win."""
-    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 12)), epochs=90, cpus=3)
-    assert tuned == plain
-    assert loader.verdict == "tuned", loader.reason
-    assert loader.state.chosen["num_workers"] >= 1
-    assert loader.state.chosen["persistent_workers"]
-    assert loader.trials[-1].pairs >= 3
-
-
-@pytest.mark.parametrize("fault", ["raise", "exit", "hang"])
-def test_in_such_a_trial_too_a_fault_costs_the_trial_and_no_batch(fault, monkeypatch):
-    monkeypatch.setattr(tuner, "LEAST_SILENT_S", 1.0)
-    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 12, fault, at=8 * 6)), epochs=40, cpus=3)
-    assert tuned == plain
-    assert loader.state.chosen == loader.state.as_written
-    assert loader.trials, loader.reason
-
-
 def test_a_factory_that_sets_a_knob_itself_costs_the_trial():
     data = SlowSamples(8 * 300)
     plain, tuned, loader = both(lambda **knobs: DataLoader(data, batch_size=8, num_workers=0, **knobs), cpus=3)
@@ -324,40 +211,3 @@ def test_where_jax_runs_threads_no_worker_is_forked(monkeypatch):
     assert tuned == plain
     assert "num_workers" not in loader.state.as_written
     assert loader.state.chosen["prefetch"] >= 1
-
-
-class Shards(IterableDataset):
-    """A stream of samples that take a while; each worker takes every n-th, or all where `shared` says so."""
-
-    def __init__(self, size, *, sample_s=0.0005, shared=False):
-        self.size, self.sample_s, self.shared = size, sample_s, shared
-
-    def __iter__(self):
-        worker = get_worker_info()
-        first, each = (worker.id, worker.num_workers) if worker and not self.shared else (0, 1)
-        for index in range(first, self.size, each):
-            time.sleep(self.sample_s)
-            yield torch.full((4,), float(index)), index
-
-
-def test_a_stream_is_made_ahead_on_a_thread_in_its_order():
-    plain, tuned, loader = both(torch_factory(Shards(8 * 400), shuffle=False), cpus=3)
-    assert tuned == plain
-    assert loader.state.kind == "torch DataLoader of a stream"
-    assert (loader.state.chosen["num_workers"], loader.state.chosen["prefetch"] > 0) == (0, True), loader.reason
-
-
-def test_where_the_order_may_change_a_stream_gets_workers_between_epochs():
-    factory = torch_factory(Shards(8 * 30, sample_s=0.002), shuffle=False)
-    loader = pp.tune.loader(factory, cpus=3, allow=["changes order"])
-    indices = train(loader, epochs=24)[1]
-    assert loader.state.chosen["num_workers"] >= 1, list(loader.trials)
-    assert sorted(indices) == sorted(24 * list(range(8 * 30)))
-
-
-def test_a_stream_that_gives_each_worker_everything_keeps_its_workers():
-    factory = torch_factory(Shards(8 * 30, sample_s=0.002, shared=True), shuffle=False)
-    loader = pp.tune.loader(factory, cpus=3, allow=["changes order"])
-    train(loader, epochs=10)
-    assert loader.state.chosen["num_workers"] == 0
-    assert any("batches with it and 30 without" in trial.reason for trial in loader.trials), list(loader.trials)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phasepoint.tune.kept import Kept as Kept
+    from phasepoint.tune.cache import Cached as Cached
     from phasepoint.tune.knobs import Effect as Effect
     from phasepoint.tune.knobs import Knob as Knob
     from phasepoint.tune.knobs import Turn as Turn
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Effect": "knobs",
-    "Kept": "kept",
+    "Cached": "cache",
     "Knob": "knobs",
     "TunedLoader": "tuned_loader",
     "Turn": "knobs",
@@ -22,7 +22,7 @@ _HOMES = {
     "loader": "tuned_loader",
 }
 
-__all__ = ["Effect", "Kept", "Knob", "TunedLoader", "Turn", "kernel", "loader"]
+__all__ = ["Cached", "Effect", "Knob", "TunedLoader", "Turn", "kernel", "loader"]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,7 +46,7 @@ def _forecasts(
     """
     groups: dict[bool, dict[int, list[Width]]] = {}
     for _, place in settings:
-        groups.setdefault(place.keeps, {}).setdefault(place.workers, []).append(place)
+        groups.setdefault(place.caches, {}).setdefault(place.workers, []).append(place)
     found = [_Group(times, [places for _, places in sorted(group.items())]) for group in groups.values()]
     best = max((group.best for group in found), default=0.0)
     near = {here.workers}
@@ -91,7 +91,7 @@ def _widest(places: Sequence[Width]) -> Width:
         max(place.readers for place in places),
         starts=all(place.starts for place in places),
         receives_ahead=any(place.receives_ahead for place in places),
-        keeps=places[0].keeps,
+        caches=places[0].caches,
     )
 
 

@@ -42,7 +42,7 @@ class Width:
         readers: requests that the making of one batch waits for at a time.
         starts: whether workers are started anew for each epoch.
         receives_ahead: whether a thread takes finished batches over before the loop asks for them.
-        keeps: whether results are kept from one epoch to the next.
+        caches: whether results are kept from one epoch to the next.
     """
 
     workers: int
@@ -50,7 +50,7 @@ class Width:
     readers: int = 1
     starts: bool = False
     receives_ahead: bool = False
-    keeps: bool = False
+    caches: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PipelineTimes:
         start_ns: from an epoch's begin to where its first batch is begun, for each worker that is started for it.
         epoch_steps: of an epoch; infinite where none has ended and the loader does not say.
         saved_ns: of a batch in the mean, where results are kept and are found again.
-        kept_bytes: of a batch in the mean, what would be kept; 0 where nothing can be.
+        cache_bytes: of a batch in the mean, what would be kept; 0 where nothing can be.
         simulated: a step's mean time by what of a setting it depends on, as far as it was simulated.
     """
 
@@ -82,10 +82,10 @@ class PipelineTimes:
     start_ns: float = USUAL_START_NS
     epoch_steps: float = math.inf
     saved_ns: float = 0.0
-    kept_bytes: float = 0.0
+    cache_bytes: float = 0.0
     simulated: dict[Width, float] = field(default_factory=dict, compare=False, repr=False)
 
-    def keeping(self) -> "PipelineTimes":
+    def cached(self) -> "PipelineTimes":
         """The same with results that are found again."""
         left = max(1 - self.saved_ns / max(_mean(self.batch_ns), 1.0), _LEAST_LEFT)
         batch_ns = [round(left * one_ns) for one_ns in self.batch_ns]
@@ -127,8 +127,8 @@ def forecast(times: PipelineTimes, width: Width) -> Forecast:
         >>> [round(forecast(times, Width(workers, 2 * workers)).steps_per_s) for workers in (0, 1, 2, 3, 4)]
         [25, 30, 61, 91, 100]
     """
-    if width.keeps:
-        times = times.keeping()
+    if width.caches:
+        times = times.cached()
     waiting = times.readers / width.readers  # what is left of a batch's waits
     batches = [
         batch_ns - (1 - waiting) * max(batch_ns - times.batch_cpu_ns, 0.0) if waiting != 1 else float(batch_ns)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from phasepoint.recorder.resume.loader_state import RandomState
-from phasepoint.tune.kept import Keepable
+from phasepoint.tune.cache import Cacheable
 from phasepoint.tune.knobs import Knob, Setting
 from phasepoint.tune.pipeline import Width
 
@@ -26,7 +26,7 @@ class BatchTime(NamedTuple):
     wall_ns: int
     cpu_ns: int
     delay_ns: int = 0
-    keepable: Keepable = Keepable()
+    cacheable: Cacheable = Cacheable()
 
 
 class Feed(Protocol):
@@ -94,7 +94,7 @@ class LoaderSource(Protocol):
     def let_go(self, setting: Setting, stays: Setting) -> None:
         """A setting is not in force any more, and another one is: what only the first has outlive its epochs ends."""
 
-    def kept_bytes(self) -> int:
+    def cache_bytes(self) -> int:
         """Memory of what is kept from one epoch to the next, which belongs to no process."""
 
     def close(self) -> None:

@@ -83,12 +83,12 @@ def loader(
         return TunedLoader(written, None, f"nothing is known to turn in a {type(written).__name__}")
     setting = {key: value for key, value in applied.settings.get(name, {}).items() if key in source.as_written}
     is_same_machine = applied.machine == this_machine()
-    kept_bytes = WeakMethod(source.kept_bytes)  # the watch has a thread, which must not keep the loader
+    cache_bytes = WeakMethod(source.cache_bytes)  # the watch has a thread, which must not keep the loader
     tuner = Tuner(
         source,
         tuple(allow),
         cores,
-        MemoryWatch(limit, lambda: tree_bytes() + (kept_bytes() or int)()),
+        MemoryWatch(limit, lambda: tree_bytes() + (cache_bytes() or int)()),
         RunJournal(run, name),
         start={**source.as_written, **setting} if is_same_machine else None,
         first={**source.as_written, **setting} if setting and not is_same_machine else None,

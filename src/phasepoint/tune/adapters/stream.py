@@ -135,7 +135,7 @@ class Stream:
         del stays
         self._made.pop(self._changed(setting), None)
 
-    def kept_bytes(self) -> int:
+    def cache_bytes(self) -> int:
         """None."""
         return 0
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
-from phasepoint.tune.blocks import Side
-from phasepoint.tune.live.trial import Trial, verdict_of_pairs
+from phasepoint.tune.live.blocks import Side
+from phasepoint.tune.live.trial import SettingTrial, verdict_of_pairs
 
 MOST_PAIRS = 20
 """A choice: a job has some tens of epochs, and what forty of them do not show is little."""
@@ -21,7 +21,7 @@ ALIKE = 0.1
 
 
 @dataclass(kw_only=True)
-class EpochTrial(Trial):
+class EpochTrial(SettingTrial):
     """A trial in whole epochs.
 
     Attributes:
@@ -39,9 +39,9 @@ class EpochTrial(Trial):
     _step_ns: dict[Side, float] = field(default_factory=dict)
 
     @classmethod
-    def instead_of(cls, trial: Trial, draw: Callable[[], int]) -> "EpochTrial":
+    def instead_of(cls, trial: SettingTrial, draw: Callable[[], int]) -> "EpochTrial":
         """The trial of what another one should have tried within an epoch."""
-        return cls(**{known.name: getattr(trial, known.name) for known in fields(Trial)}, draw=draw)
+        return cls(**{known.name: getattr(trial, known.name) for known in fields(SettingTrial)}, draw=draw)
 
     def begin_epoch(self) -> Side:
         """Which setting makes the epoch that begins."""

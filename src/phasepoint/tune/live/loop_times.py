@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median, stdev
 
+from phasepoint.tune.cache import Cacheable
 from phasepoint.tune.certificate import PRIOR_SPREAD
-from phasepoint.tune.kept import Keepable
 from phasepoint.tune.limits import run_delay_ns
 from phasepoint.tune.pipeline import KEPT_TIMES, USUAL_START_NS, PipelineTimes, Width
 from phasepoint.tune.source import BatchTime
@@ -144,12 +144,12 @@ class LoopTimes:
             start_ns=self._start_ns() / width.workers if width.starts else USUAL_START_NS,
             epoch_steps=epoch_steps,
             saved_ns=max(self._mean_of(lambda kept: kept.made_ns - kept.kept_ns), 0.0),
-            kept_bytes=self._mean_of(lambda kept: kept.size_bytes),
+            cache_bytes=self._mean_of(lambda kept: kept.size_bytes),
         )
 
-    def _mean_of(self, value: Callable[[Keepable], int]) -> float:
+    def _mean_of(self, value: Callable[[Cacheable], int]) -> float:
         """Of what can be kept of the batches."""
-        return sum(value(batch.keepable) for batch in self.batches) / len(self.batches)
+        return sum(value(batch.cacheable) for batch in self.batches) / len(self.batches)
 
     def _receive_ns(self) -> float:
         """The lower quartile: some of those that seemed ready were another's batch."""

@@ -48,7 +48,7 @@ class Search:
     _trials: int = 0
     _refused: Counter[bool] = field(default_factory=Counter)
     _differs: bool = False
-    _kept_differs: bool = False
+    _cache_differs: bool = False
 
     def reopen(self) -> None:
         """The bottleneck has moved: what was tried holds no more."""
@@ -84,13 +84,13 @@ class Search:
 
     def found_other_batches(self, current: Setting, setting: Setting) -> None:
         """A setting made other batches than the job has without it; so would all, or all that keep results."""
-        if self._begins_to_keep(current, setting):
-            self._kept_differs = True
+        if self._begins_to_cache(current, setting):
+            self._cache_differs = True
         else:
             self._differs = True
 
-    def _begins_to_keep(self, current: Setting, setting: Setting) -> bool:
-        return self.source.width(setting).keeps and not self.source.width(current).keeps
+    def _begins_to_cache(self, current: Setting, setting: Setting) -> bool:
+        return self.source.width(setting).caches and not self.source.width(current).caches
 
     def is_over(self, *, waits_for_epoch: bool) -> str | None:
         """Why nothing more is tried, in whole epochs or within one; None where something may be."""
@@ -157,13 +157,13 @@ class Search:
 
         As many as there are cores do, and more where what they want of the cores, all at work, is no more than these.
         """
-        if self._begins_to_keep(setting, current):
+        if self._begins_to_cache(setting, current):
             return False  # what making a batch takes without is not known any more
-        if self._begins_to_keep(current, setting):
-            kept_bytes = pipeline.kept_bytes * pipeline.epoch_steps
-            if self._kept_differs or not 0 < kept_bytes < math.inf:
+        if self._begins_to_cache(current, setting):
+            cache_bytes = pipeline.cache_bytes * pipeline.epoch_steps
+            if self._cache_differs or not 0 < cache_bytes < math.inf:
                 return False
-            used_bytes += round(kept_bytes)
+            used_bytes += round(cache_bytes)
         workers = self.source.width(setting).workers
         wanted = workers * min(pipeline.batch_cores, 1.0)
         if workers > self.source.width(self.source.as_written).workers and wanted > self.cpus:

@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass, field
 
 from phasepoint.core.units import NS_PER_S
-from phasepoint.tune.blocks import BlockPlan, Side
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
+from phasepoint.tune.live.blocks import BlockPlan, Side
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import Feed
 
@@ -54,7 +54,7 @@ class Role:
 
 
 @dataclass(kw_only=True)
-class Trial:
+class SettingTrial:
     """A proposal that is being tried.
 
     Attributes:
@@ -79,7 +79,7 @@ class Trial:
 
 
 @dataclass(kw_only=True)
-class LoaderTrial(Trial):
+class LoaderTrial(SettingTrial):
     """A trial in blocks; where an epoch ends in the middle of it, it goes on in the next.
 
     Attributes:

@@ -16,16 +16,16 @@ from typing import Any
 from phasepoint.core.units import NS_PER_S
 from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.resume.loader_state import RandomState
-from phasepoint.tune.blocks import BlockPlan
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
 from phasepoint.tune.journal import RunJournal, TrialEnd, TuneState, TuneVerdict
 from phasepoint.tune.knobs import Setting, describe_setting
+from phasepoint.tune.live.blocks import BlockPlan
 from phasepoint.tune.live.epoch_trial import MOST_CHECKS, EpochTrial
 from phasepoint.tune.live.loop_times import LoopTimes
 from phasepoint.tune.live.memory_watch import MemoryWatch
 from phasepoint.tune.live.search import NOT_THE_SAME, Search
-from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, Trial, lay_out
+from phasepoint.tune.live.trial import LEAST_COUNTED, WITNESSES, LoaderTrial, Role, SettingTrial, lay_out
 from phasepoint.tune.live.witness import batch_digest
 from phasepoint.tune.pipeline import PipelineTimes, forecast
 from phasepoint.tune.source import Feed, LoaderSource, Positions, WrongBatchError, random_numbers_kept
@@ -55,6 +55,9 @@ start of workers takes."""
 LEAST_SILENT_S, SILENT_BATCHES = 5.0, 30
 """A choice: a worker that is silent for so long, and for so many times the longest batch that was seen, has hung. The
 setting before then makes its batch, so that one that was only slow costs a wait and no result."""
+
+
+FEWER = "it gave fewer batches than the epoch has"
 
 
 @dataclass
@@ -189,7 +192,9 @@ class Tuner:
                 state.put_back()
                 is_same = batch_digest(check.take(epoch.position)) == batch_digest(batch)
         except StopIteration:
-            raise
+            if epoch.position >= (self.source.length() or 0):
+                raise
+            reason = FEWER
         except Exception as error:  # noqa: BLE001 - whatever a worker dies of
             reason = f"a batch could not be made: {_words(error)}"
         if is_same:
@@ -257,7 +262,7 @@ class Tuner:
             except StopIteration:
                 if epoch.position >= (self.source.length() or 0):
                     raise
-                self._drop_trial(epoch, "it gave fewer batches than the epoch has")
+                self._drop_trial(epoch, FEWER)
             except Exception as error:
                 if not self.source.can_repeat:
                     epoch.position += 1
@@ -654,7 +659,7 @@ class Tuner:
         self.state.fall_back(reason)
         self._tell()
 
-    def _account(self, trial: Trial, *, accepted: bool) -> None:
+    def _account(self, trial: SettingTrial, *, accepted: bool) -> None:
         """Write the trial down."""
         if isinstance(trial, LoaderTrial):
             trial.leave(self.now_ns())
@@ -666,7 +671,7 @@ class Tuner:
         self.state.take_in(end, step_ns=trial.base_step_ns, at_step=self._steps)
         self._tell()
 
-    def _end_of(self, trial: Trial, *, accepted: bool) -> TrialEnd:
+    def _end_of(self, trial: SettingTrial, *, accepted: bool) -> TrialEnd:
         return TrialEnd(
             trial=trial.number,
             knobs=dict(trial.proposal.setting),

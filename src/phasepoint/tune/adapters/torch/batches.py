@@ -24,7 +24,7 @@ from phasepoint.tune.adapters.torch.worker import (
     draws_random_numbers,
     new_times,
 )
-from phasepoint.tune.kept import CAN_KEEP, Kept, marked_functions
+from phasepoint.tune.cache import CAN_KEEP, Cached, marked_functions
 from phasepoint.tune.knobs import FREE, Effect, Knob, Setting, Turn, worker_counts
 from phasepoint.tune.pipeline import Width
 from phasepoint.tune.source import Feed, Positions, random_numbers_kept
@@ -46,7 +46,7 @@ RECEIVE_AHEAD = "receive_ahead"
 _RECEIVED = 2  # one that is ready, and one on its way
 
 CACHE = "cache"
-"""The knob's name: whether results of the user's `Kept` functions, or else whole samples, stay in memory."""
+"""The knob's name: whether results of the user's `Cached` functions, or else whole samples, stay in memory."""
 
 OURS = (RECEIVE_AHEAD, CACHE)
 """What no factory is asked for."""
@@ -204,7 +204,7 @@ class TorchBatches:
             for function in self._functions():
                 function.let_go()
 
-    def kept_bytes(self) -> int:
+    def cache_bytes(self) -> int:
         """Of results that the user's functions, or the dataset, have made."""
         return sum(function.size_bytes for function in self._functions())
 
@@ -214,7 +214,7 @@ class TorchBatches:
             if known != self.as_written:
                 _end(loader)
 
-    def _functions(self) -> Sequence[Kept[Any]]:
+    def _functions(self) -> Sequence[Cached[Any]]:
         """Whose results may be kept: the user's, or the dataset's samples as a whole."""
         return marked_functions() if self._whole is None else [self._whole]
 
@@ -230,7 +230,7 @@ class TorchBatches:
     ) -> Feed:
         drawn = vars(loader).get("_phasepoint_drawn")
         if drawn is None:
-            drawn = _instrument(loader, self._whole, keeps=bool(setting.get(CACHE)))
+            drawn = _instrument(loader, self._whole, caches=bool(setting.get(CACHE)))
         drawn.begin(order, positions, start)
         if setting == self.as_written or not loader.num_workers:
             return TorchFeed(iter(loader), drawn.times, drawn.drawn, persists=persists)
@@ -258,7 +258,7 @@ def torch_width(setting: Setting, written: Any) -> Width:
     receive_ahead = int(setting.get(RECEIVE_AHEAD) or 0) if workers else 0
     ahead = workers * ahead + receive_ahead
     starts = bool(workers) and not persist
-    return Width(workers, ahead, starts=starts, receives_ahead=receive_ahead > 0, keeps=bool(setting.get(CACHE)))
+    return Width(workers, ahead, starts=starts, receives_ahead=receive_ahead > 0, caches=bool(setting.get(CACHE)))
 
 
 def forks_threads(loader: Any) -> bool:
@@ -299,20 +299,20 @@ def _unguarded(iterator: Any) -> Any:
     return iterator
 
 
-def _knobs(loader: Any, cpus: int, functions: Sequence[Kept[Any]]) -> tuple[Knob, ...]:
+def _knobs(loader: Any, cpus: int, functions: Sequence[Cached[Any]]) -> tuple[Knob, ...]:
     effect = Effect.NOTHING if loader.in_order else Effect.ORDER
     of_loader = loader_knobs(loader, cpus, workers=effect, persisting=Effect.NOTHING, turn=Turn.REBUILD)
     receive = Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD)
-    keeping = Effect.NOTHING if marked_functions() else Effect.CACHE
-    cache = [Knob(CACHE, (False, True), keeping, Turn.EPOCH)] if functions and CAN_KEEP else []
+    caching = Effect.NOTHING if marked_functions() else Effect.CACHE
+    cache = [Knob(CACHE, (False, True), caching, Turn.EPOCH)] if functions and CAN_KEEP else []
     return (*of_loader, receive, *cache)
 
 
-def _whole_samples(dataset: Any) -> Kept[Any] | None:
+def _whole_samples(dataset: Any) -> Cached[Any] | None:
     """A dataset's samples as results that may be kept; None where the user marks others, or it makes many at once."""
     if marked_functions() or hasattr(dataset, "__getitems__") or not hasattr(dataset, "__len__"):
         return None
-    return Kept(dataset.__getitem__, is_marked=False)
+    return Cached(dataset.__getitem__, is_marked=False)
 
 
 def loader_knobs(loader: Any, cpus: int, *, workers: Effect, persisting: Effect, turn: Turn) -> tuple[Knob, ...]:
@@ -409,13 +409,13 @@ class DrawnSampler:
         return NumberedIndices(position, indices, self._order.seeds)
 
 
-def _instrument(loader: Any, whole: Kept[Any] | None, *, keeps: bool) -> DrawnSampler:
+def _instrument(loader: Any, whole: Cached[Any] | None, *, caches: bool) -> DrawnSampler:
     """Put our sampler in place of the loader's and time its batches; its attributes may not be set once it is made."""
     drawn = DrawnSampler()
     drawn.times = new_times(loader.multiprocessing_context or multiprocessing if loader.num_workers else None)
     attributes = vars(loader)
     attributes["batch_sampler" if loader.batch_sampler is not None else "sampler"] = drawn
-    attributes["dataset"] = TimedDataset(loader.dataset, drawn.times, whole, keeps)
+    attributes["dataset"] = TimedDataset(loader.dataset, drawn.times, whole, caches)
     attributes["collate_fn"] = TimedCollate(loader.collate_fn, drawn.times)
     attributes["_phasepoint_drawn"] = drawn
     return drawn

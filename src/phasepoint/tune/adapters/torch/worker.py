@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from phasepoint.tune.kept import Keepable, Kept, keepable, keeping
+from phasepoint.tune.cache import Cacheable, Cached, cacheable, caching
 from phasepoint.tune.limits import limit_data, run_delay_ns
 from phasepoint.tune.source import BatchTime, random_fingerprint, random_numbers_kept, seed_random_numbers
 
 _SLOTS = 1024
 """Batches whose times are kept; more than are ever under way at once."""
 
-_FIELDS = 7  # of a slot: position + 1, three times, and a `Keepable`
+_FIELDS = 7  # of a slot: position + 1, three times, and a `Cacheable`
 
 _WATCHED = 16
 """Of each process the first batches, and then one in so many: whether making them draws random numbers. 0.1 ms each."""
@@ -43,7 +43,7 @@ def read_time(times: Any, position: int) -> BatchTime | None:
     if times[slot] != position + 1:
         return None
     wall_ns, cpu_ns, delay_ns, *kept = times[slot + 1 : slot + _FIELDS]
-    return BatchTime(wall_ns, cpu_ns, delay_ns, Keepable(*kept))
+    return BatchTime(wall_ns, cpu_ns, delay_ns, Cacheable(*kept))
 
 
 class NumberedIndices:
@@ -62,25 +62,31 @@ class TimedDataset:
         dataset: the user's.
         times: where times go.
         whole: its `__getitem__`, where whole samples may be kept; None where the user says what may.
-        keeps: whether results are kept.
+        caches: whether results are kept.
     """
 
-    def __init__(self, dataset: Any, times: Any, whole: Kept[Any] | None = None, keeps: bool = False) -> None:
-        vars(self).update(_dataset=dataset, _times=times, _whole=whole, _keeps=keeps)
+    def __init__(self, dataset: Any, times: Any, whole: Cached[Any] | None = None, caches: bool = False) -> None:
+        vars(self).update(_dataset=dataset, _times=times, _whole=whole, _caches=caches)
 
     def __getitems__(self, numbered: NumberedIndices) -> Any:
         dataset, indices, make = vars(self)["_dataset"], numbered.indices, vars(self)["_whole"]
         together = getattr(dataset, "__getitems__", None)
-        with _Timed(numbered), keeping(keeps=vars(self)["_keeps"]):
+        with _Timed(numbered), caching(caches=vars(self)["_caches"]):
             if make is None and together:
                 return together(indices)
-            return [make(index) if make else dataset[index] for index in indices]
+            if make is not None and (vars(self)["_caches"] or not make.is_measured):
+                return [make(index) for index in indices]
+            began_ns = time.perf_counter_ns()
+            samples = [dataset[index] for index in indices]
+            if make is not None:  # not one by one: a sample may take a microsecond
+                make.note(len(indices), time.perf_counter_ns() - began_ns)
+            return samples
 
     def __getitem__(self, numbered: Any) -> Any:
         dataset = vars(self)["_dataset"]
         if not isinstance(numbered, NumberedIndices):
             return dataset[numbered]
-        with _Timed(numbered), keeping(keeps=vars(self)["_keeps"]):
+        with _Timed(numbered), caching(caches=vars(self)["_caches"]):
             return dataset[numbered.indices]
 
     def __len__(self) -> int:
@@ -95,7 +101,7 @@ class TimedDataset:
         setattr(vars(self)["_dataset"], name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TimedDataset, tuple(vars(self)[name] for name in ("_dataset", "_times", "_whole", "_keeps"))
+        return TimedDataset, tuple(vars(self)[name] for name in ("_dataset", "_times", "_whole", "_caches"))
 
 
 class TimedCollate:
@@ -141,7 +147,7 @@ def _end(times: Any) -> None:
         times[slot + 1] = time.perf_counter_ns() - wall_ns
         times[slot + 2] = time.thread_time_ns() - cpu_ns
         times[slot + 3] = run_delay_ns() - delay_ns
-        times[slot + 4 : slot + _FIELDS] = keepable()
+        times[slot + 4 : slot + _FIELDS] = cacheable()
         times[slot] = position + 1
         if _open_batch.before is not None and random_fingerprint() != _open_batch.before:
             times[-1] = 1

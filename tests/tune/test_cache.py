@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from phasepoint.tune.kept import CAN_KEEP, Keepable, Kept, KeptFile, keepable, keeping, marked_functions
+from phasepoint.tune.cache import CAN_KEEP, Cacheable, Cached, CacheFile, cacheable, caching, marked_functions
 
 pytestmark = pytest.mark.skipif(not CAN_KEEP, reason="files without a name are Linux's")
 
@@ -21,7 +21,7 @@ def fill(file, first, count):
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:os.fork.. was called:RuntimeWarning")
 def test_what_several_processes_keep_each_finds(method):
-    context, file = multiprocessing.get_context(method), KeptFile(4000, 1 << 30)
+    context, file = multiprocessing.get_context(method), CacheFile(4000, 1 << 30)
     workers = [context.Process(target=fill, args=(file, first, 1500)) for first in (0, 500, 1000, 2500)]
     for worker in workers:
         worker.start()
@@ -36,7 +36,7 @@ def test_what_several_processes_keep_each_finds(method):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:os.fork.. was called:RuntimeWarning")
 def test_a_process_that_dies_while_it_keeps_something_stops_nobody():
-    context, file = multiprocessing.get_context("fork"), KeptFile(1_000_000, 1 << 30)
+    context, file = multiprocessing.get_context("fork"), CacheFile(1_000_000, 1 << 30)
     worker = context.Process(target=fill, args=(file, 0, 1_000_000))
     worker.start()
     while not file.size_bytes:
@@ -51,20 +51,20 @@ def test_a_process_that_dies_while_it_keeps_something_stops_nobody():
 
 
 def test_what_does_not_fit_is_not_kept():
-    file = KeptFile(10, 100)
+    file = CacheFile(10, 100)
     file.put("small", 1)
     file.put("large", bytes(200))
     assert file.get("small") == (1,)
     assert file.get("large") is None
     assert file.size_bytes <= 100
-    many = KeptFile(2, 1 << 20)
+    many = CacheFile(2, 1 << 20)
     fill(many, 0, 100)
     assert sum(many.get(key) is not None for key in range(100)) in range(2, 7)
 
 
 def test_keys_that_share_a_mark_are_told_apart(monkeypatch):
-    monkeypatch.setattr("phasepoint.tune.kept._mark", lambda key: 7)
-    file = KeptFile(10, 1 << 20)
+    monkeypatch.setattr("phasepoint.tune.cache._mark", lambda key: 7)
+    file = CacheFile(10, 1 << 20)
     file.put("one", 1)
     file.put("two", 2)
     assert (file.get("one"), file.get("two")) == ((1,), None)
@@ -77,9 +77,9 @@ def test_what_cannot_be_kept_is_made_anew():
         made.append(key)
         return threading.Lock()
 
-    kept = Kept(lock_of)
+    kept = Cached(lock_of)
     kept.keep(10, 1 << 20)
-    with keeping(keeps=True):
+    with caching(caches=True):
         first, second = kept(1), kept(1)
     assert made == [1, 1]
     assert first is not second
@@ -93,42 +93,42 @@ def test_results_are_kept_only_while_a_batch_that_keeps_is_made():
         made.append(key)
         return 2 * key
 
-    kept = Kept(double)
+    kept = Cached(double)
     assert kept in marked_functions()
-    with keeping(keeps=True):
+    with caching(caches=True):
         assert kept(3) == 6  # nothing says yet that it may be kept
     kept.keep(10, 1 << 20)
-    for keeps in (True, True, False):
-        with keeping(keeps=keeps):
+    for caches in (True, True, False):
+        with caching(caches=caches):
             assert (kept(3), kept([1])) == (6, [1, 1])  # a list is no key
     assert made == [3, 3, [1], [1], 3, [1]]
     kept.let_go()
-    with keeping(keeps=True):
+    with caching(caches=True):
         kept(3)
     assert made[-1] == 3
 
 
 def test_a_batch_tells_what_of_it_could_be_kept():
-    kept = Kept(lambda key: bytes(1000))
-    with keeping(keeps=False):
+    kept = Cached(lambda key: bytes(1000))
+    with caching(caches=False):
         for key in range(8):
             kept(key)
-    told = keepable()
+    told = cacheable()
     assert told.made_ns > 0
     assert 8 * 1000 < told.size_bytes < 8 * 1100
-    with keeping(keeps=False):
+    with caching(caches=False):
         pass
-    assert keepable() == Keepable(0, 0, 0)
-    locks = Kept(lambda key: threading.Lock())
-    with keeping(keeps=False):
+    assert cacheable() == Cacheable(0, 0, 0)
+    locks = Cached(lambda key: threading.Lock())
+    with caching(caches=False):
         locks(1)
-    assert keepable() == Keepable()  # they cannot be kept
+    assert cacheable() == Cacheable()  # they cannot be kept
 
 
 def test_a_kept_function_goes_to_another_process():
-    kept = Kept(abs)
+    kept = Cached(abs)
     kept.keep(10, 1 << 20)
-    with keeping(keeps=True):
+    with caching(caches=True):
         kept(-3)
     other = pickle.loads(pickle.dumps(kept))
     assert other.size_bytes == kept.size_bytes > 0

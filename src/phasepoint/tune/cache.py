@@ -1,4 +1,4 @@
-"""`Kept`: a function whose results can stay in memory for the next epoch, shared by the loop and its workers.
+"""`Cached`: a function whose results can stay in memory for the next epoch, shared by the loop and its workers.
 
 Results lie in a file without a name, in memory: a table of keys, and behind it one result after the other. It is found
 without a lock; those who add one take turns, under a lock that the kernel lets go of when its holder dies.
@@ -30,7 +30,7 @@ _FULL_RATIO = 0.75  # of a table: beyond it, looking for a place becomes slow
 _LENGTH_BYTES, _ENTRY, _HEADER = 8, 2, 2  # of a result's length; numbers of an entry; numbers before the first
 
 
-class Keepable(NamedTuple):
+class Cacheable(NamedTuple):
     """Of one batch, what its making spent in functions whose results can be kept.
 
     Attributes:
@@ -47,18 +47,18 @@ class Keepable(NamedTuple):
 class _Batch(threading.local):
     """What is being made on a thread: whether results are kept, and what was spent."""
 
-    keeps = False
-    spent = Keepable()
+    caches = False
+    spent = Cacheable()
 
 
 _batch = _Batch()
-_marked: "weakref.WeakSet[Kept[Any]]" = weakref.WeakSet()
+_marked: "weakref.WeakSet[Cached[Any]]" = weakref.WeakSet()
 
 
-class Kept(Generic[Result]):
+class Cached(Generic[Result]):
     """A function of one argument whose results are kept where `loader` finds that it pays, and the memory is there.
 
-    For what a dataset does before anything random: `ImageFolder(root, transform, loader=pp.tune.Kept(read_picture))`.
+    For what a dataset does before anything random: `ImageFolder(root, transform, loader=pp.tune.Cached(read_picture))`.
     The result must depend on the argument alone.
 
     Args:
@@ -66,38 +66,47 @@ class Kept(Generic[Result]):
         is_marked: whether it is one that the user has marked; then nothing else of a dataset is kept.
 
     Example:
-        >>> square = Kept(lambda number: number * number)
+        >>> square = Cached(lambda number: number * number)
         >>> square(3)
         9
     """
 
     def __init__(self, function: Callable[[Any], Result], *, is_marked: bool = True) -> None:
         self._function = function
-        self._file: KeptFile | None = None
-        self._sizes_bytes: list[int] = []  # of the first results; 0 where one cannot be kept
-        self._kept_ns: list[int] = []
+        self._file: CacheFile | None = None
+        self._measured: list[Cacheable] = []  # of the first results
+        self._typical: Cacheable | None = None  # of one; None where they cannot be kept, or it is not known yet
         if is_marked:
             _marked.add(self)
 
     def __call__(self, key: Any) -> Result:
         """The result: one that was kept, where there is one."""
         began_ns = time.perf_counter_ns()
-        file = self._file if _batch.keeps and _is_key(key) else None
+        file = self._file if _batch.caches and _is_key(key) else None
         found = None if file is None else file.get(key)
         result: Result = self._function(key) if found is None else found[0]
         made_ns = time.perf_counter_ns() - began_ns
         if found is None and file is not None:
             file.put(key, result)
-        if len(self._sizes_bytes) < _MEASURED_RESULTS:
+        if not self.is_measured:
             self._measure(result)
-        if all(self._sizes_bytes):
-            count, spent = len(self._sizes_bytes), _batch.spent
-            _batch.spent = Keepable(
-                spent.made_ns + made_ns,
-                spent.kept_ns + round(median(self._kept_ns)),
-                spent.size_bytes + sum(self._sizes_bytes) // count,
-            )
+        self.note(1, made_ns)
         return result
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known what keeping a result would take."""
+        return len(self._measured) >= _MEASURED_RESULTS
+
+    def note(self, count: int, made_ns: int) -> None:
+        """So many results of the batch that is made took so long."""
+        typical, spent = self._typical, _batch.spent
+        if typical is not None:
+            _batch.spent = Cacheable(
+                spent.made_ns + made_ns,
+                spent.kept_ns + count * typical.kept_ns,
+                spent.size_bytes + count * typical.size_bytes,
+            )
 
     def _measure(self, result: Result) -> None:
         """What keeping a result would take."""
@@ -105,10 +114,13 @@ class Kept(Generic[Result]):
             data = pickle.dumps(result, protocol=pickle.HIGHEST_PROTOCOL)
             began_ns = time.perf_counter_ns()
             pickle.loads(bytearray(data))
-            self._kept_ns.append(time.perf_counter_ns() - began_ns)
-            self._sizes_bytes.append(len(data))
+            self._measured.append(Cacheable(0, time.perf_counter_ns() - began_ns, len(data)))
         except Exception:  # noqa: BLE001 - whatever a user's class raises
-            self._sizes_bytes.append(0)
+            self._measured, self._typical = [Cacheable()] * _MEASURED_RESULTS, None
+            return
+        kept_ns = round(median(one.kept_ns for one in self._measured))
+        size_bytes = sum(one.size_bytes for one in self._measured) // len(self._measured)
+        self._typical = Cacheable(0, kept_ns, size_bytes)
 
     @property
     def size_bytes(self) -> int:
@@ -118,34 +130,34 @@ class Kept(Generic[Result]):
     def keep(self, count: int, most_bytes: int) -> None:
         """Keep results from here on, of so many arguments, in so much memory."""
         if self._file is None:
-            self._file = KeptFile(count, most_bytes)
+            self._file = CacheFile(count, most_bytes)
 
     def let_go(self) -> None:
         """Nothing is kept any more."""
         self._file = None
 
 
-def marked_functions() -> list[Kept[Any]]:
+def marked_functions() -> list[Cached[Any]]:
     """All functions of the job whose results the user lets be kept."""
     return list(_marked)
 
 
 @contextmanager
-def keeping(*, keeps: bool) -> Iterator[None]:
-    """A batch is made: results are kept, and found again, or not; `keepable` then tells of this batch."""
-    _batch.keeps, _batch.spent = keeps, Keepable()
+def caching(*, caches: bool) -> Iterator[None]:
+    """A batch is made: results are kept, and found again, or not; `cacheable` then tells of this batch."""
+    _batch.caches, _batch.spent = caches, Cacheable()
     try:
         yield
     finally:
-        _batch.keeps = False
+        _batch.caches = False
 
 
-def keepable() -> Keepable:
+def cacheable() -> Cacheable:
     """Of the batch that was made last on this thread; nothing where results cannot be kept."""
     return _batch.spent
 
 
-class KeptFile:
+class CacheFile:
     """Results by key, for all processes that have inherited it, or got it pickled while its maker lives.
 
     Args:
@@ -156,7 +168,7 @@ class KeptFile:
     def __init__(self, count: int, most_bytes: int) -> None:
         self._entries = 1 << (2 * max(count, 1) - 1).bit_length()
         self._most_bytes = most_bytes
-        self._descriptor = os.memfd_create("phasepoint-kept")
+        self._descriptor = os.memfd_create("phasepoint-cache")
         self._place = f"/proc/{os.getpid()}/fd/{self._descriptor}"
         os.ftruncate(self._descriptor, self._table_bytes)
         self._map()
