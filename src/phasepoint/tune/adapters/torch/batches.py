@@ -301,7 +301,8 @@ def _unguarded(iterator: Any) -> Any:
 
 def _knobs(loader: Any, cpus: int, functions: Sequence[Cached[Any]]) -> tuple[Knob, ...]:
     effect = Effect.NOTHING if loader.in_order else Effect.ORDER
-    of_loader = loader_knobs(loader, cpus, workers=effect, persisting=Effect.NOTHING, turn=Turn.REBUILD)
+    counts = worker_counts(cpus, loader.num_workers)
+    of_loader = loader_knobs(loader, counts, workers=effect, persisting=Effect.NOTHING, turn=Turn.REBUILD)
     receive = Knob(RECEIVE_AHEAD, (0, _RECEIVED), Effect.NOTHING, Turn.REBUILD)
     caching = Effect.NOTHING if marked_functions() else Effect.CACHE
     cache = [Knob(CACHE, (False, True), caching, Turn.EPOCH)] if functions and CAN_KEEP else []
@@ -315,18 +316,20 @@ def _whole_samples(dataset: Any) -> Cached[Any] | None:
     return Cached(dataset.__getitem__, is_marked=False)
 
 
-def loader_knobs(loader: Any, cpus: int, *, workers: Effect, persisting: Effect, turn: Turn) -> tuple[Knob, ...]:
+def loader_knobs(
+    loader: Any, counts: tuple[int, ...], *, workers: Effect, persisting: Effect, turn: Turn
+) -> tuple[Knob, ...]:
     """Those of every such loader.
 
     Args:
         loader: as written.
-        cpus: cores that the job may use.
+        counts: numbers of workers that may be tried.
         workers: what another number of workers may change.
         persisting: what workers that outlive their epoch may change.
         turn: when the number of workers, and how far they are ahead, can be turned.
     """
     return (
-        Knob("num_workers", worker_counts(cpus, loader.num_workers), workers, turn),
+        Knob("num_workers", counts, workers, turn),
         Knob("prefetch_factor", tuple(sorted({*AHEAD, _ahead_of(loader)})), Effect.NOTHING, turn),
         Knob("persistent_workers", (False, True), persisting, Turn.EPOCH),
     )

@@ -38,7 +38,8 @@ class TorchStream(Stream):
         reseed: int | None = None,
     ) -> None:
         super().__init__(make_loader, written, cpus=cpus, declared=declared, reseed=reseed)
-        found = loader_knobs(written, cpus, workers=Effect.ORDER, persisting=Effect.ORDER, turn=Turn.EPOCH)
+        counts = tuple(range(max(cpus, written.num_workers) + 1))  # no more: each leaves a batch that is not full
+        found = loader_knobs(written, counts, workers=Effect.ORDER, persisting=Effect.ORDER, turn=Turn.EPOCH)
         if not self._between:
             self._between = tuple(knob for knob in found if accepted is None or knob.name in accepted)
         known = {knob.name: value_as_written(written, knob) for knob in self._between}
