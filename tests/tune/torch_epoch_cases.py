@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.data import IterableDataset, get_worker_info  # noqa: E402
 from torch_loader_fixtures import nothing_is_left_running, short_looks  # noqa: E402, F401
-from tuned_jobs import SlowSamples, both, torch_factory, train  # noqa: E402
+from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
 import phasepoint as pp  # noqa: E402
 from phasepoint.tune.live import tuner  # noqa: E402
@@ -45,6 +45,26 @@ def test_epochs_too_short_for_a_trial_are_compared_as_wholes():
     assert loader.state.chosen["num_workers"] >= 1
     assert loader.state.chosen["persistent_workers"]
     assert loader.trials[-1].pairs >= 3
+
+
+def test_a_factory_that_makes_the_loader_as_written_only_once_costs_the_trial():
+    def once():
+        left = [1]
+
+        def make_loader(**knobs):
+            if not knobs and not left:
+                raise OSError("the archive is open already")
+            return torch_factory(SlowSamples(8 * 12))(**(knobs or {"num_workers": left.pop() - 1}))
+
+        return make_loader
+
+    seed()
+    plain = train(once()(), epochs=20)
+    seed()
+    loader = pp.tune.loader(once(), cpus=3)
+    assert train(loader, epochs=20) == plain
+    assert loader.state.chosen == loader.state.as_written
+    assert "OSError: the archive is open already" in loader.trials[0].reason
 
 
 @pytest.mark.parametrize("fault", ["raise", "exit", "hang"])

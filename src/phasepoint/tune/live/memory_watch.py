@@ -44,7 +44,7 @@ class MemoryWatch:
     @property
     def room_bytes(self) -> int:
         """What may be added to the last sample before something must be given up."""
-        return int(FULL_RATIO * self.limit_bytes) - (self.last_bytes or 0)
+        return max(int(FULL_RATIO * self.limit_bytes) - (self.last_bytes or 0), 0)
 
     def look(self) -> int:
         """Sample now."""

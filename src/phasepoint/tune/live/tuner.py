@@ -140,7 +140,7 @@ class Tuner:
         self._began_ns = self._told_ns = self.now_ns()
         if self.start is not None:
             self.watch.look()
-            self.source.room_bytes = max(self.watch.room_bytes, 0)
+            self.source.room_bytes = self.watch.room_bytes
 
     # ---- the loop ----
 
@@ -151,14 +151,13 @@ class Tuner:
         began_ns, trial = self.now_ns(), self._by_epochs
         is_new = trial is not None and trial.begin_epoch() == "new"
         setting = trial.proposal.setting if trial is not None and is_new else self.setting
-        order, role = self.source.begin_epoch(), Role()
+        order, role, state = self.source.begin_epoch(), Role(), RandomState.take(with_devices=False)
         feed, setting = self._open_first(order, role, setting)
         self._epoch = LoaderPass(feed, role, setting, order, began_ns, self.now_ns())
         trial = self._by_epochs
         if trial is not None and setting != self.setting and self.source.can_repeat and trial.checks < MOST_CHECKS:
             trial.checks += 1
-            with random_numbers_kept():
-                self._epoch.check = self.source.open(order, self.setting, _first(WITNESSES), start=0)
+            self._begin_check(self._epoch, trial, state)
         self.times.pause()
         return self._epoch
 
@@ -178,6 +177,28 @@ class Tuner:
                     self._end_epochs(failed)
                 setting = self.setting
                 state.put_back()
+
+    def _begin_check(self, epoch: LoaderPass, trial: EpochTrial, state: RandomState) -> None:
+        """Open the setting before once more; where that fails, the trial is over, and the epoch begins without it."""
+        began_ns = self.now_ns()
+        try:
+            with random_numbers_kept():
+                epoch.check = self.source.open(epoch.order, self.setting, _first(WITNESSES), start=0)
+        except Exception as error:  # noqa: BLE001 - of the user's factory, or of what it makes
+            self._end_epochs(f"the setting before it could not be begun beside it: {_words(error)}")
+            epoch.feed.close()
+            epoch.role, epoch.setting = Role(), self.setting
+            with random_numbers_kept():
+                state.put_back()
+                epoch.feed = self.source.open(epoch.order, self.setting, epoch.role.next, start=0, begins_epoch=True)
+            return
+        self._leave_out(epoch, trial, self.now_ns() - began_ns)
+
+    def _leave_out(self, epoch: LoaderPass, trial: EpochTrial, checked_ns: int) -> None:
+        """What looking at first batches took is no time of the epoch's, but a cost of the trial."""
+        epoch.began_ns += checked_ns
+        epoch.opened_ns += checked_ns
+        trial.spent_ns += checked_ns
 
     def _take_checked(self, epoch: LoaderPass, check: Feed, trial: EpochTrial) -> Any:
         """One of the first batches of an epoch of a trial: it is as it would be without, or the setting goes.
@@ -200,10 +221,7 @@ class Tuner:
         if is_same:
             if epoch.position + 1 >= WITNESSES:
                 self._end_check(epoch)
-            checked_ns = self.now_ns() - taken_ns
-            epoch.began_ns += checked_ns
-            epoch.opened_ns += checked_ns
-            trial.spent_ns += checked_ns
+            self._leave_out(epoch, trial, self.now_ns() - taken_ns)
             return batch
         state.put_back()
         self._end_epochs(reason)
@@ -464,7 +482,7 @@ class Tuner:
         self.search.begin(proposal.setting)
         if not entered:
             self._by_epochs = EpochTrial.instead_of(trial, partial(self._random.getrandbits, 1))
-            self.source.room_bytes = max(self.watch.room_bytes, 0)
+            self.source.room_bytes = self.watch.room_bytes
             self.state.settle_at_epochs(proposal.setting)
             self._is_resting, self._rest_wait = True, self.times.wait_ratio  # until the next epoch
         self._trials += 1
@@ -541,7 +559,7 @@ class Tuner:
         entered_ns = self.now_ns()
         self._base_bytes = self.watch.look()
         workers = self.source.width(trial.proposal.setting).workers
-        self.source.worker_bytes = max(self.watch.room_bytes, 0) // max(workers, 1)
+        self.source.worker_bytes = self.watch.room_bytes // max(workers, 1)
         self.source.silent_s = max(LEAST_SILENT_S, SILENT_BATCHES * self.times.longest_batch_ns / NS_PER_S)
         role = Role("new", plan, range(epoch.position, epoch.position + WITNESSES))
         feed = self.source.open(epoch.order, trial.proposal.setting, role.next, start=epoch.position)
