@@ -27,7 +27,7 @@ from phasepoint.store import open_run
 HEAD = """
 import sys
 from phasepoint.recorder import record
-out, steps, share = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+out, steps, share, side = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 """
 LOOP = """
 if share != "plain":
@@ -42,7 +42,7 @@ JOBS = {
     "jax": """
 import jax, jax.numpy as jnp
 update = jax.jit(lambda w: w - 1e-3 * jnp.tanh(w))
-w = jnp.ones((128, 128))
+w = jnp.ones((side, side))
 def step():
     global w
     w = update(w)
@@ -50,7 +50,7 @@ def step():
     "torch": """
 import torch
 torch.set_num_threads(1)
-w = torch.ones(128, 128)
+w = torch.ones(side, side)
 def step():
     w.sub_(torch.tanh(w), alpha=1e-3)
 """,
@@ -59,10 +59,10 @@ WARM = 0.1
 """Share of the readings that are left out at the beginning."""
 
 
-def soak(job: str, steps: int, budget: float | str, folder: Path) -> dict:
+def soak(job: str, steps: int, side: int, budget: float | str, folder: Path) -> dict:
     """Run the job to its end, watching."""
     out = folder / "run"
-    command = [sys.executable, "-c", HEAD + JOBS[job] + LOOP, str(out), str(steps), str(budget or "plain")]
+    command = [sys.executable, "-c", HEAD + JOBS[job] + LOOP, str(out), str(steps), str(budget or "plain"), str(side)]
     began, readings, files, converter = time.monotonic(), [], [], []
     with subprocess.Popen(command) as process:
         while process.poll() is None:
@@ -109,13 +109,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--budget", type=lambda text: text if text == "all" else float(text), default=0.5)
     parser.add_argument("--job", choices=JOBS, default="jax")
+    parser.add_argument("--side", type=int, default=128, help="rows and columns of the matrix that a step works on")
     parser.add_argument("--plain", action="store_true", help="the job without the recorder as well")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
     for budget in (0.0, args.budget) if args.plain else (args.budget,):
         with tempfile.TemporaryDirectory(prefix="phasepoint-soak-") as folder:
-            rows.append(soak(args.job, args.steps, budget, Path(folder)))
+            rows.append(soak(args.job, args.steps, args.side, budget, Path(folder)))
         print(json.dumps(rows[-1]), flush=True)
     if args.json:
         machine = {"machine": platform.machine(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
