@@ -108,6 +108,10 @@ COMMANDS: tuple[Command, ...] = (
         "answers.devices",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
+    Command("scale", "scale", "Plan a job on many chips, and say how far such predictions are off."),
+    Command(
+        "scale validate", "scale", "Hold predictions of large systems against what was published: scale validate DIR"
+    ),
     Command("report", "answers.report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "answers.tables", "Ask a run's tables in SQL."),
     Command("export", "answers.tables", "Write a run for other tools: Chrome, Perfetto, CSV."),
