@@ -164,6 +164,15 @@ def trip_count(instruction: Instruction) -> int | None:
         return None
 
 
+def estimated_cycles(instruction: Instruction) -> int | None:
+    """Cycles of the core's clock that the TPU's compiler expects of a kernel; None where it says nothing."""
+    cycles = _mapping(_config(instruction).get("window_config")).get("estimated_cycles")
+    try:
+        return int(cycles) or None if cycles is not None else None
+    except (TypeError, ValueError):
+        return None
+
+
 def _config(instruction: Instruction) -> dict[str, Any]:
     """The backend's configuration, empty where it is none or is no JSON."""
     wire = instruction.proto.backend_config

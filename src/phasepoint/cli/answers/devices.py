@@ -97,14 +97,14 @@ def predict(
     from phasepoint.learn.predict.programs import read_what
     from phasepoint.learn.predict.types import resolve_target
 
-    resolve_target(device)  # first, so that a wrong name fails before anything is read or compiled
+    target = resolve_target(device)  # first, so that a wrong name fails before anything is read or compiled
     chosen = None
     if model is not None:
         from phasepoint.learn.models.model_file import read_model
 
         chosen = read_model(model)
     with busy(f"reading {what}"):
-        programs = read_what(what, args=args, args_from=args_from, opened=open_converted)
+        programs = read_what(what, args=args, args_from=args_from, opened=open_converted, target=target)
     with progress_bar("predicting kernels") as advance:
         found = predict_programs(programs, device, model=chosen, trip_count=trip_count, progress=advance)
     write_notes(dict.fromkeys(note for one in found for note in one.notes))

@@ -1,6 +1,6 @@
 """The methods that predict a kernel's time, tried in order: what one leaves open, the next answers.
 
-**network**: the trained model of kernels, for the CPU whose corpus it learned from. **operators** (`gpu.py`): every
+**compiler** (`tpu/cycles.py`): the TPU's own compiler, of programs that it compiled. **network**: the trained model of kernels, for the CPU whose corpus it learned from. **operators** (`gpu.py`): every
 GPU. **analytic**: a device's roofline, corrected by what measured kernels took above it. A specification gives the
 least time; how far above it kernels stay was measured on some devices, and is taken for all of their kind. The
 interval is as wide as that was, and where nothing was measured, wider still.
@@ -22,6 +22,7 @@ from phasepoint.learn.kernels.model import KIND, KernelModel
 from phasepoint.learn.models.analytic import AnalyticModel, analytic_from_arrays, analytic_of_device, predict_analytic
 from phasepoint.learn.models.model_file import StoredModel, builtin_models, read_model
 from phasepoint.learn.predict.gpu import start_operators
+from phasepoint.learn.predict.tpu.cycles import start_cycles
 from phasepoint.learn.predict.types import Asked, Start, TargetDevice, Times
 
 BUILTIN = "kernels-cpu"
@@ -257,6 +258,7 @@ class Method:
 
 
 METHODS: tuple[Method, ...] = (
+    Method("compiler", start_cycles),
     Method("network", start_network),
     Method("operators", start_operators),
     Method("analytic", start_analytic),

@@ -22,7 +22,9 @@ from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, S
 from phasepoint.core.packing import unpack_zstd
 from phasepoint.learn.hlo_graph.kernels import Kernels
 from phasepoint.learn.predict.hlo import HloProgram, compile_function, read_hlo
-from phasepoint.learn.predict.types import MeasuredProgram
+from phasepoint.learn.predict.tpu.compile import NO_COMPILER, Function, compile_function_for, has_compiler
+from phasepoint.learn.predict.tpu.topology import topology_of_device
+from phasepoint.learn.predict.types import MeasuredProgram, TargetDevice
 from phasepoint.store import Run, Shard, open_run
 
 _PYTHON = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)")
@@ -44,6 +46,7 @@ def read_what(
     args: str | None = None,
     args_from: str | None = None,
     opened: Callable[[str], Run] | None = None,
+    target: TargetDevice | None = None,
 ) -> tuple[HloProgram, ...]:
     """The programs that are meant.
 
@@ -52,6 +55,7 @@ def read_what(
         args: shapes of the arguments, for a function.
         args_from: where in the same file its arguments are, for a function.
         opened: opens a run; the command line's converts its captures first. None reads what is converted.
+        target: the device that is asked of; for a TPU its own compiler is taken, where it is installed.
 
     Raises:
         UsageError: it is nothing of these, or the options do not go with it.
@@ -63,9 +67,10 @@ def read_what(
     """
     python = _PYTHON.fullmatch(what)
     if python is not None:
-        from phasepoint.learn.predict.programs import python_program
-
-        return (python_program(Path(python["file"]), python["name"], args=args, args_from=args_from),)
+        asked = Function(Path(python["file"]), python["name"], args, args_from)
+        if target is not None and target.kind == "tpu":
+            return (tpu_program(asked, target),)
+        return (python_program(asked.path, asked.name, args=args, args_from=args_from),)
     if what.endswith(".py"):
         raise UsageError(f"{what}: which function? Name it after a colon, as in {what}:step")
     if args is not None or args_from is not None:
@@ -73,6 +78,17 @@ def read_what(
     if "://" in what or Path(what).is_dir():
         return run_programs((opened or open_run)(what))
     return (read_file(Path(what)),)
+
+
+def tpu_program(asked: Function, target: TargetDevice) -> HloProgram:
+    """A function's program for one device of a TPU; the CPU's with a note where the TPU's compiler is not installed."""
+    if not has_compiler():
+        program = python_program(asked.path, asked.name, args=asked.args, args_from=asked.args_from)
+        return replace(program, notes=(*program.notes, NO_COMPILER))
+    topology = topology_of_device(target.name)
+    compiled = compile_function_for(asked, topology)
+    program = read_hlo(compiled.program, f"{asked.path.name}:{asked.name}")
+    return replace(program, backend="tpu", notes=(*program.notes, *compiled.notes), compile_s=compiled.compile_s)
 
 
 def read_file(path: Path) -> HloProgram:
@@ -99,7 +115,20 @@ def read_file(path: Path) -> HloProgram:
 
 
 def python_program(path: Path, name: str, *, args: str | None = None, args_from: str | None = None) -> HloProgram:
-    """The program of a function in a Python file.
+    """The program of a function in a Python file, compiled for the CPU.
+
+    Raises:
+        UsageError, MissingExtraError, ModelError: as `python_function`; ModelError also where the function raises.
+    """
+    with python_function(path, name, args=args, args_from=args_from) as (function, values):
+        return compile_function(function, values, f"{path.name}:{name}")
+
+
+@contextmanager
+def python_function(
+    path: Path, name: str, *, args: str | None = None, args_from: str | None = None
+) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """A function in a Python file and its arguments, while what it imports can be imported.
 
     Args:
         path: the file; it is run, as `import` would.
@@ -111,18 +140,15 @@ def python_program(path: Path, name: str, *, args: str | None = None, args_from:
     Raises:
         UsageError: no such file or name, arguments that are missing or not understood.
         MissingExtraError: there is no JAX.
-        ModelError: the file, or the function, raises.
+        ModelError: the file raises.
     """
     if args is not None and args_from is not None:
         raise UsageError("--args and --args-from say the same thing twice; give one of them")
     if not path.is_file():
         raise UsageError(f"{path}: no such file; expected a Python file, as in train.py:step")
-    where = f"{path.name}:{name}"
     with _importable(path.parent):
         module = _load(path)
-        function = _attribute(module, name, path)
-        values = _values(module, path, args=args, args_from=args_from)
-        return compile_function(function, values, where)
+        yield _attribute(module, name, path), _values(module, path, args=args, args_from=args_from)
 
 
 def parse_shapes(text: str) -> tuple[Any, ...]:

@@ -1,0 +1,185 @@
+"""Compiling for TPUs without one: a child process with limits, and a folder of what it compiled before.
+
+The compiler is Google's `libtpu` from PyPI, under its own terms; it is never part of this package.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from phasepoint.core import errors
+from phasepoint.core.errors import MissingExtraError, ModelError, PhasepointError
+from phasepoint.learn.predict.tpu.topology import Topology
+
+NO_COMPILER = (
+    "compiled for the CPU, whose fusions are others: the TPU's own compiler is not installed "
+    "(pip install 'phasepoint[tpu]'), so times are of the analytic model"
+)
+
+MOST_S = 600.0
+"""Of a compilation: the largest that were tried took a minute. A choice."""
+
+MOST_BYTES = 12 << 30
+"""Of a compilation's own memory: the largest that were tried took 2 GiB. A choice."""
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function in a Python file, and where its arguments come from.
+
+    Attributes:
+        path: the file.
+        name: of the function.
+        args: shapes of its arguments.
+        args_from: name in the file of its arguments, or of what makes them.
+    """
+
+    path: Path
+    name: str
+    args: str | None = None
+    args_from: str | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler made.
+
+    Attributes:
+        program: a serialised `HloModuleProto`, optimised.
+        memory: bytes of a device: argument, output, alias, temp.
+        compile_s: seconds that it took; 0 where it was compiled before.
+        notes: versions.
+    """
+
+    program: bytes
+    memory: Mapping[str, int]
+    compile_s: float
+    notes: tuple[str, ...]
+
+
+def has_compiler() -> bool:
+    """Whether the TPU's compiler is installed."""
+    return _library() is not None
+
+
+def _library() -> Path | None:
+    given = os.environ.get("TPU_LIBRARY_PATH")
+    if given:
+        return Path(given)
+    found = find_spec("libtpu")
+    places = list(found.submodule_search_locations or []) if found is not None else []
+    library = Path(places[0]) / "libtpu.so" if places else None
+    return library if library is not None and library.is_file() else None
+
+
+def cache_folder() -> Path:
+    """Where compiled programs are kept: `phasepoint/tpu` in the user's cache folder."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phasepoint" / "tpu"
+
+
+def compile_function_for(
+    asked: Function, topology: Topology, *, most_s: float = MOST_S, most_bytes: int = MOST_BYTES
+) -> Compiled:
+    """The program of a function for one device of a slice.
+
+    Args:
+        asked: the function.
+        topology: the slice.
+        most_s: seconds after which the compilation is ended.
+        most_bytes: of memory, likewise.
+
+    Raises:
+        MissingExtraError: the compiler is not installed.
+        UsageError: no such file or function, arguments that are missing.
+        ModelError: the function raises, or the compiler refuses it, takes too long or too much memory.
+    """
+    library = _library()
+    if library is None:
+        raise MissingExtraError("compiling for a TPU needs its compiler: pip install 'phasepoint[tpu]'")
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    request = {
+        "file": str(asked.path.resolve()),
+        "name": asked.name,
+        "args": asked.args,
+        "args_from": asked.args_from,
+        "topology": topology.name,
+        "config": topology.generation.config,
+        "host": _host_bounds(topology),
+    }
+    with tempfile.TemporaryDirectory(prefix="phasepoint-tpu-") as folder:
+        answer = Path(folder) / "answer.json"
+        said = _run(request | {"answer": str(answer)}, cache, library, answer, (most_s, most_bytes))
+    if "error" in said:
+        kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
+        raise kind(said["message"])
+    facts = json.loads((cache / f"{said['key']}.json").read_text())
+    note = f"compiled for {topology.name} by {', '.join(facts['versions'])}"
+    return Compiled((cache / f"{said['key']}.pb").read_bytes(), facts["memory"], said["compile_s"], (note,))
+
+
+def _host_bounds(topology: Topology) -> list[int]:
+    """Chips of a host along three axes; 2×2 where the slice can be divided so."""
+    shape = [*topology.shape, 1, 1][:3]
+    return [2, 2, 1] if shape[0] % 2 == 0 and shape[1] % 2 == 0 else [1, 1, 1]
+
+
+def _run(
+    request: Mapping[str, Any], cache: Path, library: Path, answer: Path, limits: tuple[float, int]
+) -> dict[str, Any]:
+    environ = os.environ | {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_LIBRARY_PATH": str(library),
+        "TPU_SKIP_MDS_QUERY": "1",  # no metadata server to ask: this is no TPU machine
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_WORKER_ID": "0",
+    }
+    command = [sys.executable, "-m", "phasepoint.learn.predict.tpu.child", str(cache)]
+    log = answer.with_suffix(".log")
+    with log.open("wb") as output, subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request).encode())
+        process.stdin.close()
+        problem = _watch(process, *limits)
+    if problem is not None:
+        raise ModelError(f"compiling {request['name']} for {request['topology']} {problem}; leave out the TPU's compiler "
+                         f"by uninstalling libtpu, or give a smaller program")  # fmt: skip
+    if not answer.is_file():
+        last = " ".join(log.read_text(errors="replace").split()[-60:])
+        raise ModelError(f"the TPU's compiler ended with exit code {process.returncode}: {last[-600:]}")
+    said: dict[str, Any] = json.loads(answer.read_text())
+    return said
+
+
+def _watch(process: "subprocess.Popen[bytes]", most_s: float, most_bytes: int) -> str | None:
+    """Wait for its end; what limit it broke, None for none."""
+    began = time.monotonic()
+    while process.poll() is None:
+        time.sleep(_LOOK_S)
+        if time.monotonic() - began > most_s:
+            process.kill()
+            return f"took more than {most_s:.0f} s"
+        if _own_bytes(process.pid) > most_bytes:
+            process.kill()
+            return f"took more than {most_bytes / 2**30:.0f} GiB of memory"
+    return None
+
+
+def _own_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), 0)
