@@ -108,7 +108,8 @@ COMMANDS: tuple[Command, ...] = (
         "answers.devices",
         "Say how long a program takes on a device: phasepoint predict train.py:step --device tpu-v4",
     ),
-    Command("scale", "scale", "Plan a job on many chips, and say how far such predictions are off."),
+    Command("scale", "scale", "Say what larger systems will take, and how far such predictions were off."),
+    Command("scale plan", "scale", "Say what larger systems will take, from one that was measured."),
     Command(
         "scale validate", "scale", "Hold predictions of large systems against what was published: scale validate DIR"
     ),

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from phasepoint.core.units import format_count, format_ratio
+from phasepoint.core.units import PS_PER_S, format_count, format_ps, format_ratio
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
+from phasepoint.scale.plan.benchmark import PlanRow, Start
 from phasepoint.scale.validate.answer import Band, FileAnswer
 
 
@@ -30,6 +31,52 @@ def render_validation(answers: Sequence[FileAnswer], console: Console) -> None:
             )
         )
         console.print(grid(_bands(answer)))
+
+
+def render_plan(start: Start, rows: Sequence[PlanRow], console: Console, *, is_batch_known: bool) -> None:
+    """Print what systems of every size will take."""
+    last = rows[-1]
+    said = last.prediction
+    console.print(
+        Text(
+            f"{printable(start.benchmark)} on {format_count(last.chips)} × {printable(start.system)}: "
+            f"{_minutes(said.time_min)} ({_minutes(said.low_min)} to {_minutes(said.high_min)}), "
+            f"{last.speedup:.1f}× of {format_count(start.chips)} chips; "
+            f"{_LIMITS[last.limited_by]}",
+            style="bold",
+        )
+    )
+    if not is_batch_known:
+        console.print(
+            Text(f"The measured batch was not given; {start.batch:,.0f}, usual there, is taken. Say it with --batch.")
+        )
+    columns = (
+        TableColumn("chips", lambda row: format_count(row.chips), is_figure=True),
+        TableColumn("batch", lambda row: f"{row.batch:,.0f}", is_figure=True),
+        TableColumn("time", lambda row: _minutes(row.prediction.time_min), is_figure=True),
+        TableColumn(
+            "90 % interval",
+            lambda row: f"{_minutes(row.prediction.low_min)} to {_minutes(row.prediction.high_min)}",
+            is_figure=True,
+        ),
+        TableColumn("speed-up", lambda row: f"{row.speedup:.1f}×", is_figure=True),
+        TableColumn("of perfect", lambda row: format_ratio(row.efficiency), is_figure=True),
+        TableColumn("more samples", lambda row: f"{row.prediction.samples_ratio:.2f}×", is_figure=True),
+        TableColumn("overhead of steps", lambda row: f"{row.prediction.overhead_ratio:.2f}×", is_figure=True),
+        TableColumn("waiting", lambda row: f"{row.prediction.wait_ratio:.2f}×", is_figure=True),
+    )
+    console.print(grid(Table(columns, rows)))
+
+
+_LIMITS = {
+    "samples": "held back most by the samples that a larger batch needs more",
+    "overhead": "held back most by what a step takes beside its samples",
+    "waiting": "held back most by waiting for the slowest host",
+}
+
+
+def _minutes(minutes: float) -> str:
+    return format_ps(round(minutes * 60 * PS_PER_S))
 
 
 def _bands(answer: FileAnswer) -> Table:

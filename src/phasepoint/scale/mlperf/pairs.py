@@ -47,6 +47,7 @@ class Scaling:
         log_grows: of the overhead with log₂ of the hosts.
         torus_rest: added to log_rest for chips on a torus.
         torus_wait: added to wait.
+        batches: by benchmark, ln of the batch usual on one chip, its exponent over chips, and the largest published.
         spread: see `Spread`; None until it was fitted.
     """
 
@@ -58,6 +59,7 @@ class Scaling:
     log_grows: float
     torus_rest: float
     torus_wait: float
+    batches: Mapping[str, tuple[float, float, float]]
     spread: "Spread | None" = None
 
 
@@ -111,8 +113,10 @@ class _Columns:
 
 def _columns(pairs: Sequence[Pair], names: Sequence[str], convergence: Mapping[str, Convergence]) -> _Columns:
     place = {name: at for at, name in enumerate(names)}
-    batches = [(a.batch or a.chips, b.batch or (b.chips if a.batch is None else a.batch)) for a, b in pairs]
-    batches = [(x, x) if a.batch is None or b.batch is None else (x, y) for (a, b), (x, y) in zip(pairs, batches, strict=True)]
+    # Where a batch is not published, that of the smaller system is taken not to change; its size is then a guess.
+    batches = [
+        (a.chips, a.chips) if a.batch is None or b.batch is None else (a.batch, b.batch) for a, b in pairs
+    ]
     curve = []
     for (a, _), (first, second) in zip(pairs, batches, strict=True):
         shape = convergence.get(a.benchmark)
@@ -186,7 +190,22 @@ def fit_scaling(results: Sequence[Result], points: Sequence[Point], pairs: Seque
         log_grows=float(asked[2]),
         torus_rest=float(asked[3]),
         torus_wait=float(asked[4]),
+        batches=_usual_batches(results),
     )
+
+
+def _usual_batches(results: Sequence[Result]) -> dict[str, tuple[float, float, float]]:
+    """How the batch of a benchmark grows with chips, among those that published it."""
+    found = {}
+    for name in sorted({result.benchmark for result in results}):
+        rows = [(math.log(r.chips), math.log(r.batch)) for r in results if r.benchmark == name and r.batch is not None]
+        if rows:
+            chips, batches = np.array(rows).T
+            spread = float(((chips - chips.mean()) ** 2).sum())
+            slope = float(((chips - chips.mean()) * (batches - batches.mean())).sum()) / spread if spread else 0.0
+            slope = min(max(slope, 0.0), 1.0)
+            found[name] = (float(batches.mean() - slope * chips.mean()), slope, float(np.exp(batches.max())))
+    return found
 
 
 def log_ratios(scaling: Scaling, pairs: Sequence[Pair], *, true_samples: bool = False) -> tuple[Floats, Floats, Floats]:
@@ -314,6 +333,7 @@ def scaling_document(scaling: Scaling) -> dict[str, Any]:
         "log_grows": scaling.log_grows,
         "torus_rest": scaling.torus_rest,
         "torus_wait": scaling.torus_wait,
+        "batches": {name: list(row) for name, row in scaling.batches.items()},
         "spread": None
         if spread is None
         else {
@@ -329,7 +349,8 @@ def scaling_of_document(read: Mapping[str, Any]) -> Scaling:
     """Constants from what `scaling_document` wrote."""
     spread = read["spread"]
     return Scaling(
-        **{name: value for name, value in read.items() if name not in ("convergence", "spread")},
+        **{name: value for name, value in read.items() if name not in ("convergence", "batches", "spread")},
+        batches={name: tuple(row) for name, row in read["batches"].items()},
         convergence={name: Convergence(*pair) for name, pair in read["convergence"].items()},
         spread=None
         if spread is None
