@@ -6,8 +6,8 @@ from phasepoint.hlo.schema import load_schema
 F32 = 11
 
 
-def fused_module(opcode: str, *, elements: int = 4096) -> Module:
-    """One fusion with one operation of the given opcode."""
+def fused_module(opcode: str, *, elements: int = 4096, config: str = "") -> Module:
+    """One fusion with one operation of the given opcode, and what the backend noted about it."""
     hlo = load_schema("hlo")["HloProto"]()
     module = hlo.hlo_module
     module.name = "by_hand"
@@ -18,6 +18,7 @@ def fused_module(opcode: str, *, elements: int = 4096) -> Module:
     _instruction(entry, 20, "parameter", elements)
     fusion = _instruction(entry, 21, "fusion", elements, operands=[20])
     fusion.fusion_kind = "kLoop"
+    fusion.backend_config = config.encode()
     fusion.called_computation_ids.append(1)
     return parse_module(hlo.SerializeToString())
 
