@@ -74,7 +74,9 @@ def validate(folder: Measurements, *, as_json: AsJson = False) -> None:
         answers = validate_folder(folder, advance)
     write_notes([f"{answer.file}: {note}" for answer in answers for note in answer.notes])
     if as_json:
-        write_document("scale validate", {"files": answers})
+        from phasepoint.report.documents import validation_document
+
+        write_document("scale validate", validation_document(answers))
         return
     from phasepoint.report.terminal.scale import render_validation
 

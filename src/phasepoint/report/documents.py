@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from phasepoint.replay.compact.compact import Compact, PartEstimate
     from phasepoint.replay.fast_forward import FastForward
     from phasepoint.replay.plan.plan import CheckpointList
+    from phasepoint.scale.validate.answer import Band, FileAnswer
     from phasepoint.stack.analyses.overview import StackOverview
     from phasepoint.stack.diff.result import RunDiff
     from phasepoint.stack.shard.shard import StackTable
@@ -167,6 +168,16 @@ def tune_document(outcomes: "Sequence[TuneOutcome]") -> dict[str, Any]:
     """The fields of `phasepoint tune --json`: those of the loader with the most trials, and `loaders` with all."""
     loaders = [_tune_fields(outcome) for outcome in outcomes]
     return {**loaders[0], "loaders": loaders}
+
+
+def validation_document(answers: "Sequence[FileAnswer]") -> dict[str, Any]:
+    """The fields of `phasepoint scale validate --json`: of every file and of its parts, counted in pairs or points."""
+    return {"files": [_counted(answer, answer.counted) for answer in answers]}
+
+
+def _counted(answer: "FileAnswer | Band", counted: str) -> dict[str, Any]:
+    fields = {counted if name == "count" else name: value for name, value in vars(answer).items() if name != "counted"}
+    return fields | ({"by": [_counted(band, counted) for band in fields["by"]]} if "by" in fields else {})
 
 
 def search_document(outcome: "SearchOutcome") -> dict[str, Any]:
