@@ -20,12 +20,11 @@ from phasepoint.scale.mlperf.pairs import (
     bands_of,
     fit_scaling,
     fit_spread,
-    pairs_of,
     predict_left_out,
     scaling_document,
     with_spread,
 )
-from phasepoint.scale.mlperf.records import POINTS, RESULTS, read_points, read_results
+from phasepoint.scale.mlperf.records import POINTS, RESULTS, pairs_of, read_points, read_results
 from phasepoint.scale.steps.constants import fit_constants, step_s
 from phasepoint.scale.validate.answer import Compared, FileAnswer, answer_file
 from phasepoint.scale.validate.steps import STEP_FILES, Step, StepFile, answer_predicted

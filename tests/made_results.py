@@ -12,9 +12,9 @@ from phasepoint.scale.mlperf.records import RESULTS, Result
 TRUTH = Scaling(
     convergence={"resnet": Convergence(math.log(20_000), 1.5), "bert": Convergence(math.log(4_000), 1.0)},
     log_rest={"resnet": math.log(6.0), "bert": math.log(2.0)},
-    wait={"resnet": 0.02, "bert": 0.03},
+    log_wait={"resnet": math.log(0.02), "bert": math.log(0.03)},
     convergence_share=1.0,
-    first_network=0.03,
+    log_first_network=math.log(0.03),
     log_grows=-1.5,
     torus_rest=0.0,
     torus_wait=0.0,

@@ -145,5 +145,3 @@ def test_what_the_function_raises_is_said(script, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ModelError, match=r"train.py:broken raised while it was traced for a TPU: .*no such layer"):
         compile_function_for(Function(script, "broken", None, "args"), parse_topology("v5e"))
-
-

@@ -1,6 +1,6 @@
 """Each technique on eight host devices against the same on one: started by test_techniques.py in a process of its own.
 
-    XLA_FLAGS=--xla_force_host_platform_device_count=8 python technique_cases.py      # one line of JSON a case
+XLA_FLAGS=--xla_force_host_platform_device_count=8 python technique_cases.py      # one line of JSON a case
 """
 
 import json
@@ -250,7 +250,9 @@ CASES = {
         for axes in (("rows", None), ("rows", "columns"))
     },
     **{f"batch norm: {size}": partial(case_batch_norm, size) for size in (None, 1, 2, 4)},
-    **{f"evaluation: {count} by {batch}": partial(case_evaluation, count, batch) for count, batch in [(50, 16), (7, 8)]},
+    **{
+        f"evaluation: {count} by {batch}": partial(case_evaluation, count, batch) for count, batch in [(50, 16), (7, 8)]
+    },
 }
 
 

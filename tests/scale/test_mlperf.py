@@ -15,14 +15,13 @@ from phasepoint.scale.mlperf.pairs import (
     bands_of,
     fit_scaling,
     fit_spread,
-    pairs_of,
     predict_left_out,
     predict_pairs,
     scaling_document,
     scaling_of_document,
     with_spread,
 )
-from phasepoint.scale.mlperf.records import POINTS, RESULTS, Point, read_points, read_results
+from phasepoint.scale.mlperf.records import POINTS, RESULTS, Point, pairs_of, read_points, read_results
 from phasepoint.scale.plan.benchmark import Start, plan_benchmark, sizes
 from phasepoint.scale.validate.mlperf import shipped_scaling
 

@@ -58,7 +58,13 @@ def test_an_axis_that_the_mesh_does_not_have():
 
 @pytest.mark.parametrize(
     ("shapes", "replicas", "wanted"),
-    [([(8,)], 8, 4), ([(10,)], 8, 20), ([(7,)], 8, 28), ([()], 8, 4), ([(512, 512, 3, 3)], 2048, 512 * 512 * 9 // 2048 * 4)],
+    [
+        ([(8,)], 8, 4),
+        ([(10,)], 8, 20),
+        ([(7,)], 8, 28),
+        ([()], 8, 4),
+        ([(512, 512, 3, 3)], 2048, 512 * 512 * 9 // 2048 * 4),
+    ],
 )
 def test_bytes_that_a_replica_keeps(shapes, replicas, wanted):
     assert replica_bytes(shapes, replicas, 4) == wanted
@@ -130,7 +136,10 @@ def test_all_hosts_take_the_same_bucket_and_other_examples():
 
 def test_another_seed_is_another_epoch_and_the_same_seed_the_same():
     lengths = list(range(1, 41))
-    first, same, other = ([rows.tolist() for _, rows in bucketed_batches(lengths, 4, boundaries=[20, 40], seed=seed)] for seed in (0, 0, 1))
+    first, same, other = (
+        [rows.tolist() for _, rows in bucketed_batches(lengths, 4, boundaries=[20, 40], seed=seed)]
+        for seed in (0, 0, 1)
+    )
     assert first == same != other
 
 
@@ -161,7 +170,14 @@ def test_the_hoisted_projection_gives_the_same_forward_and_backward():
 
 @pytest.mark.parametrize(
     ("rows", "size", "stride", "pad"),
-    [(16, 7, 2, (3, 3)), (16, 7, 2, (2, 3)), (12, 3, 2, (0, 1)), (12, 5, 3, (1, 2)), (16, 4, 4, (0, 0)), (8, 3, 2, (1, 1))],
+    [
+        (16, 7, 2, (3, 3)),
+        (16, 7, 2, (2, 3)),
+        (12, 3, 2, (0, 1)),
+        (12, 5, 3, (1, 2)),
+        (16, 4, 4, (0, 0)),
+        (8, 3, 2, (1, 1)),
+    ],
 )
 def test_space_to_depth_gives_the_same_forward_and_backward(rows, size, stride, pad):
     images, kernel = normal(2, rows, rows, 3), normal(size, size, 3, 8, seed=1)

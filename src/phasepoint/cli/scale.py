@@ -22,7 +22,9 @@ def scale() -> None:
 Benchmark = Annotated[str, typer.Option("--benchmark", metavar="NAME", help="Of MLPerf Training: resnet, bert, …")]
 System = Annotated[str, typer.Option("--system", metavar="NAME", help="The chips: tpu-v3, H100, …")]
 Chips = Annotated[int, typer.Option("--chips", metavar="N", min=1, help="Chips of the system that was measured.")]
-Measured = Annotated[str, typer.Option("--measured", metavar="TIME", help="What it took to train: 42.2min, 3.1h, 900s.")]
+Measured = Annotated[
+    str, typer.Option("--measured", metavar="TIME", help="What it took to train: 42.2min, 3.1h, 900s.")
+]
 To = Annotated[int, typer.Option("--to", metavar="N", min=2, help="Chips of the largest system.")]
 Batch = Annotated[
     float | None, typer.Option("--batch", metavar="N", min=1, help="Samples of a step that was measured.")
@@ -59,7 +61,9 @@ def _minutes(text: str) -> float:
     try:
         return float(match[1]) * _MINUTES[match[2]] if match is not None else float("")
     except ValueError as error:
-        raise UsageError(f"--measured {text!r} is no time; expected a number with s, min, h or d, as in 42.2min") from error
+        raise UsageError(
+            f"--measured {text!r} is no time; expected a number with s, min, h or d, as in 42.2min"
+        ) from error
 
 
 def validate(folder: Measurements, *, as_json: AsJson = False) -> None:

@@ -1,11 +1,12 @@
 """What a larger system will take, from what a smaller one took.
 
-    T₂/T₁ = (samples₂/samples₁) · (chips₁/chips₂) · (overhead₂/overhead₁) · (hosts₂/hosts₁)^wait
+    T₂/T₁ = (samples₂/samples₁) · (chips₁/chips₂) · (overhead₂/overhead₁) · waiting
 
 A step is work for each sample of a chip and something that does not shrink with them: launches, small kernels, the
 update, the latency of collectives, which grows with the logarithm of the hosts. In samples of one chip that rest is
 `rest`, and overhead = 1 + rest · (1 + grows · log₂ hosts) / (batch / chips). It is one number a benchmark; chips that a
-torus joins have a smaller one. What waits for the slowest of n hosts is the last factor.
+torus joins have a smaller one. Waiting for
+the slowest of the hosts takes a little more each time these double.
 """
 
 import math
@@ -17,15 +18,15 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats
 from phasepoint.scale.mlperf.convergence import Convergence, fit_convergence
-from phasepoint.scale.mlperf.records import Point, Result
+from phasepoint.scale.mlperf.records import Point, Result, pairs_of
 
 Pair = tuple[Result, Result]
 
 LOG_REST_BELOW_MEDIAN = -2.0
 """Prior: `rest` is e^-2 of the median batch of a chip, 14 % of a step."""
 
-WAIT = 0.02
-"""Prior of the last factor's exponent over log₂: 1.4 % each time the hosts double."""
+LOG_WAIT = math.log(0.02)
+"""Prior of what waiting takes more, as ln, each time the hosts double, and where a job leaves its first host: 2 %."""
 
 RESIDUAL = 0.08
 """Relative errors above which a pair counts less: submissions differ by 5.5 % for the same system."""
@@ -41,21 +42,21 @@ class Scaling:
     Attributes:
         convergence: samples against batch, by benchmark.
         log_rest: by benchmark.
-        wait: by benchmark.
+        log_wait: by benchmark, ln of what waiting takes more, as ln, each time the hosts double.
         convergence_share: of what the curve says that shows in results, 1 if it is right.
-        first_network: ln of what leaving one host costs beside.
+        log_first_network: the same where a job leaves its first host.
         log_grows: of the overhead with log₂ of the hosts.
         torus_rest: added to log_rest for chips on a torus.
-        torus_wait: added to wait.
+        torus_wait: added to log_wait.
         batches: by benchmark, ln of the batch usual on one chip, its exponent over chips, and the largest published.
         spread: see `Spread`; None until it was fitted.
     """
 
     convergence: Mapping[str, Convergence]
     log_rest: Mapping[str, float]
-    wait: Mapping[str, float]
+    log_wait: Mapping[str, float]
     convergence_share: float
-    first_network: float
+    log_first_network: float
     log_grows: float
     torus_rest: float
     torus_wait: float
@@ -114,16 +115,12 @@ class _Columns:
 def _columns(pairs: Sequence[Pair], names: Sequence[str], convergence: Mapping[str, Convergence]) -> _Columns:
     place = {name: at for at, name in enumerate(names)}
     # Where a batch is not published, that of the smaller system is taken not to change; its size is then a guess.
-    batches = [
-        (a.chips, a.chips) if a.batch is None or b.batch is None else (a.batch, b.batch) for a, b in pairs
-    ]
+    batches = [(a.chips, a.chips) if a.batch is None or b.batch is None else (a.batch, b.batch) for a, b in pairs]
     curve = []
     for (a, _), (first, second) in zip(pairs, batches, strict=True):
         shape = convergence.get(a.benchmark)
         curve.append(0.0 if shape is None else shape.log_samples(second) - shape.log_samples(first))
-    both = [
-        math.log(b.samples / a.samples) if a.samples and b.samples and a.unit == b.unit else 0.0 for a, b in pairs
-    ]
+    both = [math.log(b.samples / a.samples) if a.samples and b.samples and a.unit == b.unit else 0.0 for a, b in pairs]
     return _Columns(
         benchmark=np.array([place[a.benchmark] for a, _ in pairs], np.int64),
         torus=np.array([float(a.is_tpu) for a, _ in pairs]),
@@ -145,15 +142,15 @@ torus_wait."""
 
 def _factors(asked: Floats, columns: _Columns, count: int) -> tuple[Floats, Floats, Floats]:
     """ln of samples, overhead and waiting of the larger over the smaller system."""
-    share, first, log_grows, torus_rest, torus_wait = asked[:_SHARED]
+    share, log_first, log_grows, torus_rest, torus_wait = asked[:_SHARED]
     rest = np.exp(asked[_SHARED : _SHARED + count][columns.benchmark] + torus_rest * columns.torus)
-    wait = asked[_SHARED + count :][columns.benchmark] + torus_wait * columns.torus
+    wait = np.exp(asked[_SHARED + count :][columns.benchmark] + torus_wait * columns.torus)
     small, large = (
         np.log1p(rest / per_chip * (1 + np.exp(log_grows) * np.log2(np.maximum(hosts, 1))))
         for per_chip, hosts in zip(columns.per_chip, columns.hosts, strict=True)
     )
     leaves = (columns.hosts[1] > 1) & (columns.hosts[0] <= 1)
-    return share * columns.curve, large - small, wait * np.log2(columns.hosts[1] / columns.hosts[0]) + first * leaves
+    return share * columns.curve, large - small, wait * np.log2(columns.hosts[1] / columns.hosts[0]) + np.exp(log_first) * leaves
 
 
 def fit_scaling(results: Sequence[Result], points: Sequence[Point], pairs: Sequence[Pair]) -> Scaling:
@@ -172,21 +169,25 @@ def fit_scaling(results: Sequence[Result], points: Sequence[Point], pairs: Seque
     for place in range(len(names)):
         log_rest[place] = np.median(np.log(columns.per_chip[1][columns.benchmark == place])) + LOG_REST_BELOW_MEDIAN
 
+    published = columns.known != 0
+    start = np.concatenate([[1.0, LOG_WAIT, -1.0, 0.0, 0.0], log_rest, np.full(len(names), LOG_WAIT)])
+
     def residuals(asked: Floats) -> Floats:
         samples, overhead, waits = _factors(asked, columns, len(names))
-        off = weight * (samples + overhead + waits + columns.log_chips - wanted)
-        near = [0.1 * (asked[0] - 1), 0.3 * (asked[2] + 1), 0.3 * asked[3], 3 * asked[4]]
+        known = np.where(published, columns.known, samples)
+        off = weight * (known + overhead + waits + columns.log_chips - wanted)
+        curve = weight * (samples - columns.known) * published
+        near = [0.1 * (asked[0] - 1), *(0.3 * (asked[1:_SHARED] - start[1:_SHARED]))]
         own = asked[_SHARED:]
-        return np.concatenate([off, near, 0.15 * (own[: len(names)] - log_rest), 3 * (own[len(names) :] - WAIT)])
+        return np.concatenate([off, curve, near, 0.15 * (own - start[_SHARED:])])
 
-    start = np.concatenate([[1.0, WAIT, -1.0, 0.0, 0.0], log_rest, np.full(len(names), WAIT)])
     asked = least_squares(residuals, start, loss="soft_l1", f_scale=RESIDUAL).x
     return Scaling(
         convergence=convergence,
         log_rest=dict(zip(names, map(float, asked[_SHARED : _SHARED + len(names)]), strict=True)),
-        wait=dict(zip(names, map(float, asked[_SHARED + len(names) :]), strict=True)),
+        log_wait=dict(zip(names, map(float, asked[_SHARED + len(names) :]), strict=True)),
         convergence_share=float(asked[0]),
-        first_network=float(asked[1]),
+        log_first_network=float(asked[1]),
         log_grows=float(asked[2]),
         torus_rest=float(asked[3]),
         torus_wait=float(asked[4]),
@@ -220,10 +221,10 @@ def log_ratios(scaling: Scaling, pairs: Sequence[Pair], *, true_samples: bool = 
     columns = _columns(pairs, names, scaling.convergence)
     rest, wait = (
         [table.get(name, float(np.median(list(table.values())))) for name in names]
-        for table in (scaling.log_rest, scaling.wait)
+        for table in (scaling.log_rest, scaling.log_wait)
     )
     shared = [
-        scaling.convergence_share, scaling.first_network, scaling.log_grows, scaling.torus_rest, scaling.torus_wait,
+        scaling.convergence_share, scaling.log_first_network, scaling.log_grows, scaling.torus_rest, scaling.torus_wait,
     ]  # fmt: skip
     samples, overhead, waits = _factors(np.array([*shared, *rest, *wait]), columns, len(names))
     return (columns.known if true_samples else samples), overhead, waits
@@ -327,9 +328,9 @@ def scaling_document(scaling: Scaling) -> dict[str, Any]:
     return {
         "convergence": {name: [one.log_critical, one.growth] for name, one in scaling.convergence.items()},
         "log_rest": dict(scaling.log_rest),
-        "wait": dict(scaling.wait),
+        "log_wait": dict(scaling.log_wait),
         "convergence_share": scaling.convergence_share,
-        "first_network": scaling.first_network,
+        "log_first_network": scaling.log_first_network,
         "log_grows": scaling.log_grows,
         "torus_rest": scaling.torus_rest,
         "torus_wait": scaling.torus_wait,
@@ -354,15 +355,11 @@ def scaling_of_document(read: Mapping[str, Any]) -> Scaling:
         convergence={name: Convergence(*pair) for name, pair in read["convergence"].items()},
         spread=None
         if spread is None
-        else Spread(
-            tuple(spread["log2_ratio"]), tuple(spread["error"]), tuple(spread["quantile"]), spread["factor"]
-        ),
+        else Spread(tuple(spread["log2_ratio"]), tuple(spread["error"]), tuple(spread["quantile"]), spread["factor"]),
     )
 
 
 def bands_of(pairs: Iterable[Pair]) -> list[str]:
     """The band of scale-up of every pair, for tables."""
     edges = ((2, "to 2×"), (4, "to 4×"), (16, "to 16×"), (64, "to 64×"))
-    return [
-        next((name for edge, name in edges if b.chips / a.chips <= edge * 1.005), "above 64×") for a, b in pairs
-    ]
+    return [next((name for edge, name in edges if b.chips / a.chips <= edge * 1.005), "above 64×") for a, b in pairs]

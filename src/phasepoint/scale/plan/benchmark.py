@@ -61,7 +61,8 @@ def plan_benchmark(
         scaling: constants.
         start: what was measured.
         to: the largest number of chips.
-        batches: that may be used; left out: from the measured one up to the largest that was published.
+        batches: that may be used; left out: from the measured one up to what as many samples a chip make, and no larger
+            than the largest that was published.
 
     Returns:
         the start, its batch filled in, and a row for every size.
@@ -80,9 +81,8 @@ def plan_benchmark(
     filled = Start(start.benchmark, start.system, start.chips, start.time_min, start.batch or usual)
     rows = []
     for chips in sizes(start.chips, to):
-        looked_at = [batch for batch in batches or _batches(float(filled.batch or usual), most) if batch >= chips / 8]
-        if not looked_at:
-            raise UsageError(f"none of the batches {list(batches)} feeds {chips} chips")
+        room = float(filled.batch or usual) * chips / start.chips  # a chip held so many samples; more may not fit
+        looked_at = list(batches) or _batches(float(filled.batch or usual), min(most, room))
         pairs = [(_result(filled, filled.chips, filled.batch), _result(filled, chips, batch)) for batch in looked_at]
         said = predict_pairs(scaling, pairs)
         best = min(range(len(said)), key=lambda place: said[place].time_min)

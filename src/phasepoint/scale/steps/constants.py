@@ -60,9 +60,7 @@ def step_parts_s(parts: Parts, constants: Constants, table: Sequence[Part]) -> d
         {'products': 2.26, 'starts': 0.75, 'links': 0.5}
     """
     whole = {row.name: constants.get(row.name, row.prior) * parts.get(row.name, 0.0) for row in table}
-    sums = {
-        side: sum(whole[row.name] for row in table if row.side == side) for side in ("device", "host", "beside")
-    }
+    sums = {side: sum(whole[row.name] for row in table if row.side == side) for side in ("device", "host", "beside")}
     both = sums["device"] + sums["host"]
     shared = (sums["device"] ** SHARPNESS + sums["host"] ** SHARPNESS) ** (1 / SHARPNESS)
     left = shared / both if both else 1.0

@@ -23,7 +23,9 @@ def product_parts(rows: int, columns: int, inner: int, dtype: str, device: Devic
     """
     peak = device.flop_per_s.get("s8" if dtype == "int8" else "bf16")
     if dtype not in ELEMENT_BYTES or peak is None:
-        raise UsageError(f"products of {dtype} on {device.name}: no peak is known; there are {', '.join(ELEMENT_BYTES)}")
+        raise UsageError(
+            f"products of {dtype} on {device.name}: no peak is known; there are {', '.join(ELEMENT_BYTES)}"
+        )
     written = 4 if dtype == "int8" else ELEMENT_BYTES[dtype]
     moved = ELEMENT_BYTES[dtype] * inner * (rows + columns) + written * rows * columns
     return {

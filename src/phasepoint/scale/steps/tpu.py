@@ -24,7 +24,9 @@ TPU_PARTS = (
     Part("attention", 1.5, "beside", "products of queries, keys and values"),
     Part("logits", 1.2, "beside", "products with the vocabulary"),
     Part("element by element", 0.6, "beside", "norms, residuals, activations"),
-    Part("weights of other chips", 0.3, "beside", "gathering weights and adding up gradients, what products do not hide"),
+    Part(
+        "weights of other chips", 0.3, "beside", "gathering weights and adding up gradients, what products do not hide"
+    ),
     Part("tensor links", 0.4, "beside", "activations between chips that share a matrix"),
     Part("update", 1.0, "beside", "the optimizer"),
     Part("slices", 0.3, "beside", "gradients between slices, what products do not hide"),

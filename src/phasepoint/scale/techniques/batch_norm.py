@@ -56,7 +56,7 @@ def distributed_batch_norm(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from jax.sharding import PartitionSpec as P
-        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
         >>> norm = jax.shard_map(
         ...     lambda x: distributed_batch_norm(x, jnp.ones(2), jnp.zeros(2), axis_name="data")[0],
         ...     mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False,

@@ -41,7 +41,7 @@ def distributed_eval(
 
     Example:
         >>> import jax, jax.numpy as jnp
-        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
         >>> evaluate = distributed_eval(lambda w, x: {"loss": (w * x) ** 2}, jnp.arange(5.0), mesh, batch=2)
         >>> float(evaluate(2.0)["loss"])
         24.0

@@ -42,9 +42,9 @@ def two_level_all_reduce(
         the tree, equal on every replica, each array with the dtype that it had.
 
     Example:
-        >>> import jax, jax.numpy as jnp
+        >>> import jax, jax.numpy as jnp, numpy as np
         >>> from jax.sharding import PartitionSpec as P
-        >>> mesh = jax.make_mesh((1, 1), ("x", "y"))
+        >>> mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("x", "y"))
         >>> add = jax.shard_map(
         ...     lambda g: two_level_all_reduce(g, ("x", "y")), mesh=mesh, in_specs=P(), out_specs=P(), check_vma=False
         ... )

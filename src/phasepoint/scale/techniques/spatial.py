@@ -48,7 +48,7 @@ def spatial_conv(
     Example:
         >>> import jax, jax.numpy as jnp
         >>> from jax.sharding import PartitionSpec as P
-        >>> mesh = jax.make_mesh((1,), ("rows",))
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("rows",))
         >>> conv = jax.shard_map(
         ...     lambda x, k: spatial_conv(x, k, axes=("rows", None)),
         ...     mesh=mesh, in_specs=(P(None, "rows"), P()), out_specs=P(None, "rows"),
@@ -121,8 +121,6 @@ def _borders(images: Any, dim: int, axis: str, before: int, after: int) -> list[
         pairs = [(source, source - hops) for source in range(parts) if 0 <= source - hops < parts]
         return lax.ppermute(sent, axis, pairs)
 
-    above = [
-        fetch(-hop, max(rows - (before - (hop - 1) * rows), 0), rows) for hop in range(-(-before // rows), 0, -1)
-    ]
+    above = [fetch(-hop, max(rows - (before - (hop - 1) * rows), 0), rows) for hop in range(-(-before // rows), 0, -1)]
     below = [fetch(hop, 0, min(after - (hop - 1) * rows, rows)) for hop in range(1, -(-after // rows) + 1)]
     return [*above, images, *below]

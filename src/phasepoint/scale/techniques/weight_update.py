@@ -42,7 +42,7 @@ def shard_weight_update(
 
     Example:
         >>> import jax, jax.numpy as jnp, optax
-        >>> mesh = jax.make_mesh((1,), ("data",))
+        >>> mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
         >>> optimizer = shard_weight_update(optax.adam(1e-3), mesh)
         >>> weights = {"w": jnp.ones((4, 4))}
         >>> state = jax.jit(optimizer.init)(weights)

@@ -30,7 +30,9 @@ def answer_mlperf(path: Path) -> FileAnswer:
     results = read_results(path)
     pairs = pairs_of(results)
     if not pairs:
-        raise NoDataError(f"{path}: no series has systems of two sizes among {len(results)} results with chips and time")
+        raise NoDataError(
+            f"{path}: no series has systems of two sizes among {len(results)} results with chips and time"
+        )
     said = predict_pairs(shipped_scaling(), pairs)
     known = predict_pairs(shipped_scaling(), pairs, true_samples=True)
     compared = Compared(

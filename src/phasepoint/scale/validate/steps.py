@@ -126,9 +126,7 @@ def read_iterations(path: Path) -> tuple[list[Step], list[str]]:
         if tensor * data * pipeline != gpus or batch % (micro * data):
             notes.append(f"row {number}: {tensor} × {data} × {pipeline} on {gpus} GPUs with batch {batch} is no layout")
             continue
-        model = Transformer(
-            layers, dim, heads, dim // heads, heads, 4 * dim, GPT_VOCAB, seq, gated=False, causal=False
-        )
+        model = Transformer(layers, dim, heads, dim // heads, heads, 4 * dim, GPT_VOCAB, seq, gated=False, causal=False)
         layout = Layout(gpus, tensor, pipeline, data, 1, micro, batch // (micro * data))
         steps.append(
             Step(
@@ -176,9 +174,7 @@ def read_b200(path: Path) -> tuple[list[Step], list[str]]:
             notes.append(f"model {row['model']!r} on {row['device']!r}: not known, left out")
             continue
         model = _shortened(model, layers=int(row["layers"]), seq=int(row["seq"]))
-        layout = Layout(
-            row["gpus"], row["tp"], row["pp"], row["dp"], row["ep"], 1, row["micro_batches"]
-        )
+        layout = Layout(row["gpus"], row["tp"], row["pp"], row["dp"], row["ep"], 1, row["micro_batches"])
         shape = f"tensor {row['tp']}, pipeline {row['pp']}, experts {row['ep']}"
         simumax = row.get("simumax_ms")
         steps.append(

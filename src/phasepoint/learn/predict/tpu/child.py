@@ -54,9 +54,7 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
         raise ModelError(f"the TPU's compiler refuses {where.name}:{request['name']}: {reason}") from error
     seconds = time.perf_counter() - began
     memory = compiled.memory_analysis()
-    sizes = {
-        name: int(getattr(memory, f"{name}_size_in_bytes")) for name in ("argument", "output", "alias", "temp")
-    }
+    sizes = {name: int(getattr(memory, f"{name}_size_in_bytes")) for name in ("argument", "output", "alias", "temp")}
     _keep(facts.with_suffix(".pb"), compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
     _keep(facts, json.dumps({"memory": sizes, "versions": _versions(), "compile_s": seconds}).encode())
     return {"key": key, "compile_s": seconds}

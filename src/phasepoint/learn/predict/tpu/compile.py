@@ -146,9 +146,10 @@ def _run(
     }
     command = [sys.executable, "-m", "phasepoint.learn.predict.tpu.child", str(cache)]
     log = answer.with_suffix(".log")
-    with log.open("wb") as output, subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ
-    ) as process:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=environ) as process,
+    ):
         assert process.stdin is not None
         process.stdin.write(json.dumps(request).encode())
         process.stdin.close()

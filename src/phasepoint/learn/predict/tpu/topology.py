@@ -125,5 +125,7 @@ def topology_of_device(device: str) -> Topology:
     """
     generation = generation_of_device(device)
     if generation is None:
-        raise UsageError(f"the TPU compiler has no {device!r}; it has {', '.join(r.device for r in GENERATIONS.values())}")
+        raise UsageError(
+            f"the TPU compiler has no {device!r}; it has {', '.join(r.device for r in GENERATIONS.values())}"
+        )
     return Topology(generation, (1,) * generation.axes)
