@@ -26,7 +26,7 @@ from phasepoint.scale.mlperf.pairs import (
 )
 from phasepoint.scale.mlperf.records import POINTS, RESULTS, pairs_of, read_points, read_results
 from phasepoint.scale.steps.constants import fit_constants, step_s
-from phasepoint.scale.validate.answer import Compared, FileAnswer, answer_file
+from phasepoint.scale.validate.answer import FileAnswer, Held, answer_file
 from phasepoint.scale.validate.steps import STEP_FILES, Step, StepFile, answer_predicted
 
 PACKAGE = Path(scale.__file__).parent
@@ -72,7 +72,7 @@ def pairs_left_out(folder: Path) -> tuple[FileAnswer, dict[str, Any]]:
         for place, (a, b) in enumerate(pairs):
             if fold[a.series] == left:
                 width[place] = spread.half_width(a.benchmark, float(np.log2(b.chips / a.chips)))
-    compared = Compared(
+    compared = Held(
         minutes,
         np.array([b.time_min for _, b in pairs]),
         minutes * np.exp(-width),
@@ -90,8 +90,9 @@ def pairs_left_out(folder: Path) -> tuple[FileAnswer, dict[str, Any]]:
 def show(answer: FileAnswer) -> None:
     covered = "" if answer.coverage90 is None else f", {answer.coverage90:.1%} within 90 %"
     print(
-        f"\n**{answer.file}**: {answer.count} {answer.counted}, mean {answer.mape:.1%}, median {answer.median_ape:.1%}, "
-        f"worst {answer.worst_ape:.0%}{covered}\n\n| | {answer.counted} | mean | median | within 90 % | beside |"
+        f"\n**{answer.file}**: {answer.count} {answer.counted}, mean {answer.mape:.1%}, "
+        f"median {answer.median_ape:.1%}, worst {answer.worst_ape:.0%}{covered}\n\n"
+        f"| | {answer.counted} | mean | median | within 90 % | beside |"
         "\n|---|---|---|---|---|---|"
     )
     for band in answer.by:

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+
 from made_results import made_results, write_results
 
 PLAN = ("scale", "plan", "--benchmark", "resnet", "--system", "tpu-v3", "--chips", "16", "--to", "1024")
 
 
-def test_a_plan_is_a_document_and_a_table(phasepoint):
+def test_a_plan_is_a_document_and_a_table(phasepoint, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     outcome = phasepoint(*PLAN, "--measured", "42.2min", "--json")
     found = json.loads(outcome.out)
     assert (outcome.code, found["version"], found["kind"]) == (0, 1, "scale plan")
@@ -28,13 +30,18 @@ def test_a_time_without_a_unit_is_refused(phasepoint, text):
     assert "expected a number with s, min, h or d" in outcome.err
 
 
-def test_scale_alone_says_what_there_is(phasepoint):
-    outcome = phasepoint("scale")
-    assert outcome.code == 2
-    assert "phasepoint scale validate DIR" in outcome.err
+def test_scale_alone_says_what_predictions_rest_on(phasepoint, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    sets = json.loads(phasepoint("scale", "--json").out)["sets"]
+    assert [row["file"] for row in sets][0] == "mlperf_training_results.parquet"
+    assert all(row["count"] > 10 and 0 < row["mape"] < 0.2 for row in sets)
+    shown = phasepoint("scale")
+    assert shown.code == 0
+    assert all(row["name"] in shown.out for row in sets)
 
 
-def test_a_folder_is_validated(phasepoint, tmp_path):
+def test_a_folder_is_validated(phasepoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     write_results(tmp_path, made_results())
     outcome = phasepoint("scale", "validate", str(tmp_path), "--json")
     (answer,) = json.loads(outcome.out)["files"]

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from made_results import TRUTH, made_results, write_results
 
+from made_results import TRUTH, made_results, write_results
 from phasepoint.core.errors import SourceError, UsageError
 from phasepoint.scale.mlperf.convergence import fit_convergence
 from phasepoint.scale.mlperf.pairs import (
@@ -22,7 +22,7 @@ from phasepoint.scale.mlperf.pairs import (
     with_spread,
 )
 from phasepoint.scale.mlperf.records import POINTS, RESULTS, Point, pairs_of, read_points, read_results
-from phasepoint.scale.plan.benchmark import Start, plan_benchmark, sizes
+from phasepoint.scale.plan.benchmark import MeasuredSystem, plan_benchmark, sizes
 from phasepoint.scale.validate.mlperf import shipped_scaling
 
 
@@ -142,7 +142,7 @@ def test_sizes_double():
 
 
 def test_a_plan_says_what_larger_systems_take():
-    start, rows = plan_benchmark(shipped_scaling(), Start("resnet", "tpu-v3", 16, 42.2, 4096), 1024)
+    start, rows = plan_benchmark(shipped_scaling(), MeasuredSystem("resnet", "tpu-v3", 16, 42.2, 4096), 1024)
     assert [row.chips for row in rows] == [32, 64, 128, 256, 512, 1024]
     times = [row.prediction.time_min for row in rows]
     assert times == sorted(times, reverse=True)
@@ -152,16 +152,16 @@ def test_a_plan_says_what_larger_systems_take():
 
 
 def test_batches_that_are_given_are_kept_to():
-    _, rows = plan_benchmark(shipped_scaling(), Start("bert", "H100", 8, 20.0, 512), 64, batches=[1024.0])
+    _, rows = plan_benchmark(shipped_scaling(), MeasuredSystem("bert", "H100", 8, 20.0, 512), 64, batches=[1024.0])
     assert {row.batch for row in rows} == {1024.0}
 
 
 @pytest.mark.parametrize(
     ("start", "to", "message"),
     [
-        (Start("chess", "H100", 8, 1.0), 16, "benchmark 'chess' is not known; there are bert"),
-        (Start("bert", "H100", 8, 1.0), 8, "goes from a measured system to a larger one"),
-        (Start("bert", "H100", 8, 0.0), 16, "from 8 chips in 0 min to 16"),
+        (MeasuredSystem("chess", "H100", 8, 1.0), 16, "benchmark 'chess' is not known; there are bert"),
+        (MeasuredSystem("bert", "H100", 8, 1.0), 8, "goes from a measured system to a larger one"),
+        (MeasuredSystem("bert", "H100", 8, 0.0), 16, "from 8 chips in 0 min to 16"),
     ],
 )
 def test_plans_that_cannot_be(start, to, message):

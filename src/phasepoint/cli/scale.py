@@ -14,9 +14,17 @@ from phasepoint.core.errors import UsageError
 Measurements = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with files of published or measured runs.")]
 
 
-def scale() -> None:
-    """Say what larger systems will take, and how far such predictions were off."""
-    raise UsageError("which of them? There are: phasepoint scale plan …, phasepoint scale validate DIR")
+def scale(*, as_json: AsJson = False) -> None:
+    """Say what predictions of larger systems rest on: published runs, their number, and errors of those left out."""
+    from phasepoint.scale.validate.rests import what_predictions_rest_on
+
+    found = what_predictions_rest_on()
+    if as_json:
+        write_document("scale", {"sets": found})
+        return
+    from phasepoint.report.terminal.scale import render_sets
+
+    render_sets(found, result_console())
 
 
 Benchmark = Annotated[str, typer.Option("--benchmark", metavar="NAME", help="Of MLPerf Training: resnet, bert, …")]
@@ -39,10 +47,10 @@ def plan(
 
     phasepoint scale plan --benchmark resnet --system tpu-v3 --chips 16 --measured 42.2min --to 1024
     """
-    from phasepoint.scale.plan.benchmark import Start, plan_benchmark
+    from phasepoint.scale.plan.benchmark import MeasuredSystem, plan_benchmark
     from phasepoint.scale.validate.mlperf import shipped_scaling
 
-    start = Start(benchmark, system, chips, _minutes(measured), batch)
+    start = MeasuredSystem(benchmark, system, chips, _minutes(measured), batch)
     filled, rows = plan_benchmark(shipped_scaling(), start, to)
     if as_json:
         write_document("scale plan", {"start": filled, "systems": rows})
@@ -69,8 +77,8 @@ def _minutes(text: str) -> float:
 def validate(folder: Measurements, *, as_json: AsJson = False) -> None:
     """Hold predictions of large systems against what was published: phasepoint scale validate DIR
 
-    Reads whichever it holds of mlperf_training_results, tpu_pod_training, b200_training_steps, llm_iteration_times_single
-    and _multi, and tpu_gemm (.parquet), with the constants that came with the package.
+    Reads whichever it holds of mlperf_training_results, tpu_pod_training, b200_training_steps, tpu_gemm and
+    llm_iteration_times_single and _multi (.parquet), with the constants that came with the package.
     """
     from phasepoint.scale.validate.table import validate_folder
 

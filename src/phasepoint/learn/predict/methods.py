@@ -1,9 +1,10 @@
 """The methods that predict a kernel's time, tried in order: what one leaves open, the next answers.
 
-**compiler** (`tpu/cycles.py`): the TPU's own compiler, of programs that it compiled. **network**: the trained model of kernels, for the CPU whose corpus it learned from. **operators** (`gpu.py`): every
-GPU. **analytic**: a device's roofline, corrected by what measured kernels took above it. A specification gives the
-least time; how far above it kernels stay was measured on some devices, and is taken for all of their kind. The
-interval is as wide as that was, and where nothing was measured, wider still.
+**compiler** (`tpu/cycles.py`): the TPU's own, of programs that it compiled. **network**: the trained model of kernels,
+for the CPU whose corpus it learned from. **operators** (`gpu.py`): every GPU. **analytic**: a device's roofline,
+corrected by what measured kernels took above it. A specification gives the least time; how far above it kernels stay
+was measured on some devices, and is taken for all of their kind. The interval is as wide as that was, and where nothing
+was measured, wider still.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,6 +4,7 @@ Its own file: a command's answer, as each of its neighbours here.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
@@ -12,8 +13,9 @@ from phasepoint.core.units import PS_PER_S, format_count, format_ps, format_rati
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
-from phasepoint.scale.plan.benchmark import PlanRow, Start
+from phasepoint.scale.plan.benchmark import MeasuredSystem, PlanRow
 from phasepoint.scale.validate.answer import Band, FileAnswer
+from phasepoint.scale.validate.rests import ConstantSet
 
 
 def render_validation(answers: Sequence[FileAnswer], console: Console) -> None:
@@ -33,7 +35,19 @@ def render_validation(answers: Sequence[FileAnswer], console: Console) -> None:
         console.print(grid(_bands(answer)))
 
 
-def render_plan(start: Start, rows: Sequence[PlanRow], console: Console, *, is_batch_known: bool) -> None:
+def render_sets(found: Sequence[ConstantSet], console: Console) -> None:
+    """Print what predictions rest on."""
+    columns = (
+        TableColumn("constants", lambda row: printable(row.name)),
+        TableColumn("fitted on", lambda row: printable(row.file)),
+        TableColumn("rows", lambda row: format_count(row.count), is_figure=True),
+        TableColumn("off by, left out", lambda row: format_ratio(row.mape), is_figure=True),
+        TableColumn("fitted", lambda row: row.fitted),
+    )
+    console.print(grid(Table(columns, found)))
+
+
+def render_plan(start: MeasuredSystem, rows: Sequence[PlanRow], console: Console, *, is_batch_known: bool) -> None:
     """Print what systems of every size will take."""
     last = rows[-1]
     said = last.prediction
@@ -54,16 +68,12 @@ def render_plan(start: Start, rows: Sequence[PlanRow], console: Console, *, is_b
         TableColumn("chips", lambda row: format_count(row.chips), is_figure=True),
         TableColumn("batch", lambda row: f"{row.batch:,.0f}", is_figure=True),
         TableColumn("time", lambda row: _minutes(row.prediction.time_min), is_figure=True),
-        TableColumn(
-            "90 % interval",
-            lambda row: f"{_minutes(row.prediction.low_min)} to {_minutes(row.prediction.high_min)}",
-            is_figure=True,
-        ),
-        TableColumn("speed-up", lambda row: f"{row.speedup:.1f}×", is_figure=True),
-        TableColumn("of perfect", lambda row: format_ratio(row.efficiency), is_figure=True),
-        TableColumn("more samples", lambda row: f"{row.prediction.samples_ratio:.2f}×", is_figure=True),
-        TableColumn("overhead of steps", lambda row: f"{row.prediction.overhead_ratio:.2f}×", is_figure=True),
-        TableColumn("waiting", lambda row: f"{row.prediction.wait_ratio:.2f}×", is_figure=True),
+        TableColumn("90 % low", lambda row: _minutes(row.prediction.low_min), is_figure=True),
+        TableColumn("high", lambda row: _minutes(row.prediction.high_min), is_figure=True),
+        TableColumn("per chip", lambda row: f"{row.efficiency:.0%}", is_figure=True),
+        TableColumn("samples", lambda row: f"{row.prediction.samples_ratio:.2f}×", is_figure=True),
+        TableColumn("overhead", lambda row: f"{row.prediction.overhead_ratio:.2f}×", is_figure=True),
+        TableColumn("waits", lambda row: f"{row.prediction.wait_ratio:.2f}×", is_figure=True),
     )
     console.print(grid(Table(columns, rows)))
 
@@ -89,10 +99,12 @@ def _bands(answer: FileAnswer) -> Table:
     if answer.coverage90 is not None:
         columns.append(TableColumn("within 90 %", _covered, is_figure=True))
     for name in answer.by[0].beside if answer.by else ():
-        columns.append(
-            TableColumn(printable(name), lambda band, name=name: format_ratio(band.beside[name]), is_figure=True)
-        )
+        columns.append(TableColumn(printable(name), partial(_beside, name), is_figure=True))
     return Table(tuple(columns), answer.by)
+
+
+def _beside(name: str, band: Band) -> str:
+    return format_ratio(band.beside[name])
 
 
 def _covered(band: Band) -> str:

@@ -2,9 +2,9 @@
 
     samples(b) = least · (1 + (b / critical) ^ growth)
 
-With growth 1 it is the model of McCandlish et al., "An Empirical Model of Large-Batch Training", 2018 (and of Shallue et
-al., 2019: first perfect scaling, then diminishing returns); benchmarks differ in how fast it turns, because learning rate
-and optimizer are tuned anew for large batches.
+With growth 1 it is the model of McCandlish et al., "An Empirical Model of Large-Batch Training", 2018 (and of Shallue
+et al., 2019: first perfect scaling, then diminishing returns); benchmarks differ in how fast it turns, because learning
+rate and optimizer are tuned anew for large batches.
 """
 
 import math

@@ -100,7 +100,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _PairColumns:
     """Pairs as columns. `curve` is what convergence says, `known` the ratio of published samples (0 where unknown)."""
 
     benchmark: np.ndarray[Any, Any]
@@ -112,7 +112,7 @@ class _Columns:
     known: Floats
 
 
-def _columns(pairs: Sequence[Pair], names: Sequence[str], convergence: Mapping[str, Convergence]) -> _Columns:
+def _columns(pairs: Sequence[Pair], names: Sequence[str], convergence: Mapping[str, Convergence]) -> _PairColumns:
     place = {name: at for at, name in enumerate(names)}
     # Where a batch is not published, that of the smaller system is taken not to change; its size is then a guess.
     batches = [(a.chips, a.chips) if a.batch is None or b.batch is None else (a.batch, b.batch) for a, b in pairs]
@@ -121,7 +121,7 @@ def _columns(pairs: Sequence[Pair], names: Sequence[str], convergence: Mapping[s
         shape = convergence.get(a.benchmark)
         curve.append(0.0 if shape is None else shape.log_samples(second) - shape.log_samples(first))
     both = [math.log(b.samples / a.samples) if a.samples and b.samples and a.unit == b.unit else 0.0 for a, b in pairs]
-    return _Columns(
+    return _PairColumns(
         benchmark=np.array([place[a.benchmark] for a, _ in pairs], np.int64),
         torus=np.array([float(a.is_tpu) for a, _ in pairs]),
         log_chips=np.log([a.chips / b.chips for a, b in pairs]),
@@ -140,7 +140,7 @@ _SHARED = 5
 torus_wait."""
 
 
-def _factors(asked: Floats, columns: _Columns, count: int) -> tuple[Floats, Floats, Floats]:
+def _factors(asked: Floats, columns: _PairColumns, count: int) -> tuple[Floats, Floats, Floats]:
     """ln of samples, overhead and waiting of the larger over the smaller system."""
     share, log_first, log_grows, torus_rest, torus_wait = asked[:_SHARED]
     rest = np.exp(asked[_SHARED : _SHARED + count][columns.benchmark] + torus_rest * columns.torus)
@@ -150,7 +150,11 @@ def _factors(asked: Floats, columns: _Columns, count: int) -> tuple[Floats, Floa
         for per_chip, hosts in zip(columns.per_chip, columns.hosts, strict=True)
     )
     leaves = (columns.hosts[1] > 1) & (columns.hosts[0] <= 1)
-    return share * columns.curve, large - small, wait * np.log2(columns.hosts[1] / columns.hosts[0]) + np.exp(log_first) * leaves
+    return (
+        share * columns.curve,
+        large - small,
+        wait * np.log2(columns.hosts[1] / columns.hosts[0]) + np.exp(log_first) * leaves,
+    )
 
 
 def fit_scaling(results: Sequence[Result], points: Sequence[Point], pairs: Sequence[Pair]) -> Scaling:
@@ -177,7 +181,7 @@ def fit_scaling(results: Sequence[Result], points: Sequence[Point], pairs: Seque
         known = np.where(published, columns.known, samples)
         off = weight * (known + overhead + waits + columns.log_chips - wanted)
         curve = weight * (samples - columns.known) * published
-        near = [0.1 * (asked[0] - 1), *(0.3 * (asked[1:_SHARED] - start[1:_SHARED]))]
+        near = [0.1 * (asked[0] - 1), *(0.05 * (asked[1:_SHARED] - start[1:_SHARED]))]
         own = asked[_SHARED:]
         return np.concatenate([off, curve, near, 0.15 * (own - start[_SHARED:])])
 
@@ -246,6 +250,7 @@ def predict_pairs(scaling: Scaling, pairs: Sequence[Pair], *, true_samples: bool
 
 
 FOLDS = 10
+"""Parts of the series that are left out in turn. A choice."""
 KERNEL_LOG2 = 0.8
 """Scale-ups within a factor of 2^0.8 say how far predictions of one are off. A choice."""
 FACTOR_COUNT = 20

@@ -14,8 +14,9 @@ RESULTS = "mlperf_training_results.parquet"
 POINTS = "mlperf_convergence_points.parquet"
 
 TOKENS_A_SENTENCE = 30
-"""Of WMT14 English–German with a vocabulary of 33,000 word pieces, both ways some 27 to 33 (Vaswani et al., 2017: 25,000
-source tokens in a batch of some 800 pairs). Submitters of Transformer give the batch in sentences or in tokens."""
+"""Of WMT14 English–German with a vocabulary of 33,000 word pieces, some 27 to 33 either way (Vaswani et al., 2017:
+25,000 source tokens in a batch of some 800 pairs). Submitters give the batch of Transformer in sentences or in
+tokens."""
 
 MOST_SENTENCES = 10_000
 """Transformer batches above this are tokens: no submission had as many sentences."""

@@ -13,7 +13,7 @@ CHIPS_A_HOST = {"tpu": 4, "": 8}
 
 
 @dataclass(frozen=True)
-class Start:
+class MeasuredSystem:
     """The system that was measured.
 
     Attributes:
@@ -41,7 +41,6 @@ class PlanRow:
         prediction: minutes, with interval and factors.
         speedup: against the measured system.
         efficiency: of that, per chip: 1 is perfect scaling.
-        limited_by: what costs most of the rest: "samples", "overhead" or "waiting".
     """
 
     chips: int
@@ -49,12 +48,18 @@ class PlanRow:
     prediction: Prediction
     speedup: float
     efficiency: float
-    limited_by: str
+
+    @property
+    def limited_by(self) -> str:
+        """What costs most of the rest: "samples", "overhead" or "waiting"."""
+        said = self.prediction
+        costs = {"samples": said.samples_ratio, "overhead": said.overhead_ratio, "waiting": said.wait_ratio}
+        return max(costs, key=costs.__getitem__)
 
 
 def plan_benchmark(
-    scaling: Scaling, start: Start, to: int, *, batches: Sequence[float] = ()
-) -> tuple[Start, list[PlanRow]]:
+    scaling: Scaling, start: MeasuredSystem, to: int, *, batches: Sequence[float] = ()
+) -> tuple[MeasuredSystem, list[PlanRow]]:
     """Minutes to train on twice, four times, … as many chips.
 
     Args:
@@ -78,7 +83,7 @@ def plan_benchmark(
                          f"{start.time_min:g} min to {to} chips")  # fmt: skip
     level, slope, most = scaling.batches[start.benchmark]
     usual = min(math.exp(level) * start.chips**slope, most)
-    filled = Start(start.benchmark, start.system, start.chips, start.time_min, start.batch or usual)
+    filled = MeasuredSystem(start.benchmark, start.system, start.chips, start.time_min, start.batch or usual)
     rows = []
     for chips in sizes(start.chips, to):
         room = float(filled.batch or usual) * chips / start.chips  # a chip held so many samples; more may not fit
@@ -86,7 +91,8 @@ def plan_benchmark(
         pairs = [(_result(filled, filled.chips, filled.batch), _result(filled, chips, batch)) for batch in looked_at]
         said = predict_pairs(scaling, pairs)
         best = min(range(len(said)), key=lambda place: said[place].time_min)
-        rows.append(_row(filled, chips, looked_at[best], said[best]))
+        speedup = start.time_min / said[best].time_min
+        rows.append(PlanRow(chips, looked_at[best], said[best], speedup, speedup * start.chips / chips))
     return filled, rows
 
 
@@ -109,15 +115,8 @@ def _batches(first: float, most: float) -> list[float]:
     return [*found, most] if most > first else found
 
 
-def _result(start: Start, chips: int, batch: float | None) -> Result:
+def _result(start: MeasuredSystem, chips: int, batch: float | None) -> Result:
     is_tpu = "tpu" in start.system.lower()
     hosts = max(chips / CHIPS_A_HOST["tpu" if is_tpu else ""], 1)
     series = ("", "", start.benchmark, start.system)
     return Result(series, start.benchmark, start.system, chips, hosts, batch, None, "", start.time_min)
-
-
-def _row(start: Start, chips: int, batch: float, said: Prediction) -> PlanRow:
-    costs = {"samples": said.samples_ratio, "overhead": said.overhead_ratio, "waiting": said.wait_ratio}
-    speedup = start.time_min / said.time_min
-    limited_by = max(costs, key=costs.__getitem__)
-    return PlanRow(chips, batch, said, speedup, speedup * start.chips / chips, limited_by)

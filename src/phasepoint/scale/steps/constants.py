@@ -1,9 +1,9 @@
-"""From parts at the peak to seconds: a constant for each part, fitted on published or measured steps, kept near a prior.
+"""From parts at the peak to seconds: a constant for each part, fitted on published or measured steps, near a prior.
 
-A part is what a step would spend on something if the device did nothing else and reached its peak: so many flop over the
-peak, so many bytes over the bandwidth. Its constant says how far the real thing stays behind, and should be the same for
-all models of one framework on one device. With a handful of measured steps not every constant shows; those that do not
-stay at what was assumed before any was seen.
+A part is what a step would spend on something if the device did nothing else and reached its peak: so many flop over
+the peak, so many bytes over the bandwidth. Its constant says how far the real thing stays behind, and should be the
+same for all models of one framework on one device. With a handful of measured steps not every constant shows; those
+that do not stay at what was assumed before any was seen.
 """
 
 import json
@@ -54,7 +54,8 @@ def step_parts_s(parts: Parts, constants: Constants, table: Sequence[Part]) -> d
     Where device and host overlap, what the longer one hides is taken from both in proportion.
 
     Example:
-        >>> table = (Part("products", 1.5, "device", ""), Part("starts", 1.0, "host", ""), Part("links", 1.0, "beside", ""))
+        >>> sides = {"products": "device", "starts": "host", "links": "beside"}
+        >>> table = [Part(name, 1.0, side, "") for name, side in sides.items()]
         >>> parts = step_parts_s({"products": 2.0, "starts": 1.0, "links": 0.5}, {"products": 1.5}, table)
         >>> {name: round(seconds, 2) for name, seconds in parts.items()}
         {'products': 2.26, 'starts': 0.75, 'links': 0.5}

@@ -10,6 +10,7 @@ from phasepoint.scale.steps.constants import Part, Parts
 from phasepoint.scale.steps.transformer import Layout, Transformer
 
 BF16_BYTES = 2
+"""Of an element of bf16."""
 
 NETWORK_BYTES_PER_S = 25e9
 """Of one GPU to another node: HDR InfiniBand, 200 Gbit/s a GPU, as in the clusters that were measured. What a cluster

@@ -1,4 +1,7 @@
-"""A matrix product on one TPU, called from the host: the call, then the longer of arithmetic and memory."""
+"""A matrix product on one TPU, called from the host: the call, then the longer of arithmetic and memory.
+
+Its own file: a table of parts, as its neighbours for GPUs and TPUs.
+"""
 
 from phasepoint.core.errors import UsageError
 from phasepoint.devices.specs import DeviceSpec

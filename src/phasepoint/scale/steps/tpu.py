@@ -13,6 +13,7 @@ from phasepoint.scale.steps.constants import Part, Parts
 from phasepoint.scale.steps.transformer import Transformer
 
 BF16_BYTES = 2
+"""Of an element of bf16."""
 
 SLICE_NETWORK_BYTES_PER_S = 3e9
 """Of one chip to another slice: 100 to 200 Gbit/s for a host of four to eight chips. What a pod has beside that is in

@@ -65,7 +65,6 @@ def distributed_eval(
     placed = jax.tree.map(place, examples)
     counts = jax.device_put((np.arange(batches * batch) < count).reshape(batches, batch), sharding)
 
-    @jax.jit
     def evaluate(weights: Any, placed: Any, counts: Any) -> Any:
         def add(_: Any, part: Any) -> tuple[None, Any]:
             one, counted = part
@@ -74,4 +73,5 @@ def distributed_eval(
         _, sums = lax.scan(add, None, (placed, counts))
         return jax.tree.map(lambda each: each.sum() / count, sums)
 
-    return lambda weights: evaluate(weights, placed, counts)
+    compiled = jax.jit(evaluate)
+    return lambda weights: compiled(weights, placed, counts)

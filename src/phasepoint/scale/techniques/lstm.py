@@ -3,6 +3,8 @@
 What a step takes from the input does not depend on the step before; only the product with the hidden state does. Out
 of the loop, the projection of all steps is one product that fills the matrix unit, and its gradient is summed once.
 
+Its own file: a technique, as each of its neighbours.
+
 Source: Kumar et al., "Scale MLPerf-0.6 models on Google TPU-v3 Pods", 2019, section 4.4 (GNMT).
 """
 

@@ -77,7 +77,9 @@ def _fine_mesh(mesh: Mesh, axes: Sequence[str]) -> tuple[Mesh, list[str]]:
     missing = [axis for axis in axes if axis not in mesh.shape]
     if missing:
         raise ValueError(f"the mesh has no axis {missing[0]!r}; it has {', '.join(map(repr, mesh.axis_names))}")
-    sizes, names, ours = [], [], []
+    sizes: list[int] = []
+    names: list[str] = []
+    ours: list[str] = []
     for name in mesh.axis_names:
         factors = _prime_factors(mesh.shape[name]) if name in axes else [mesh.shape[name]]
         sizes += factors

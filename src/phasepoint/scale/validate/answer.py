@@ -66,7 +66,7 @@ class FileRow:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Held:
     """Predictions beside what was measured, [n] each; intervals and other guesses where there are any."""
 
     predicted: Floats
@@ -77,7 +77,7 @@ class Compared:
 
 
 def answer_file(
-    file: str, counted: str, compared: Compared, groups: Mapping[str, Sequence[str]], notes: Sequence[str] = ()
+    file: str, counted: str, compared: Held, groups: Mapping[str, Sequence[str]], notes: Sequence[str] = ()
 ) -> FileAnswer:
     """Errors of all rows and of each group.
 
@@ -89,7 +89,7 @@ def answer_file(
         notes: for the reader.
 
     Example:
-        >>> compared = Compared(np.array([1.1, 2.0]), np.array([1.0, 2.0]))
+        >>> compared = Held(np.array([1.1, 2.0]), np.array([1.0, 2.0]))
         >>> answer = answer_file("steps.parquet", "points", compared, {"model": ["a", "b"]})
         >>> round(answer.mape, 3), [(band.name, round(band.mape, 3)) for band in answer.by]
         (0.05, [('model a', 0.1), ('model b', 0.0)])
@@ -107,7 +107,7 @@ def answer_file(
     )  # fmt: skip
 
 
-def _band(name: str, rows: Floats, error: Floats, compared: Compared) -> Band:
+def _band(name: str, rows: Floats, error: Floats, compared: Held) -> Band:
     covered = None
     if compared.low is not None and compared.high is not None:
         inside = (compared.low <= compared.true) & (compared.true <= compared.high)

@@ -1,23 +1,34 @@
-"""MLPerf: minutes of the larger system of every pair, from the smaller one's row and the larger one's chips and batch."""
+"""MLPerf: minutes of the larger system of every pair, from the smaller one's row and the larger one's size.
+
+Its own file: the files that are validated lie one beside the other.
+"""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from phasepoint.core.errors import NoDataError
 from phasepoint.scale.mlperf.pairs import Scaling, bands_of, predict_pairs, scaling_of_document
 from phasepoint.scale.mlperf.records import pairs_of, read_results
-from phasepoint.scale.validate.answer import Compared, FileAnswer, answer_file
+from phasepoint.scale.validate.answer import FileAnswer, Held, answer_file
+
+
+@cache
+def scaling_facts() -> Mapping[str, Any]:
+    """The constants that came with the package, as JSON, with what they were fitted on."""
+    read: Mapping[str, Any] = json.loads(files("phasepoint.scale.mlperf").joinpath("scaling.json").read_text())
+    return read
 
 
 @cache
 def shipped_scaling() -> Scaling:
     """The constants that came with the package."""
-    document = json.loads(files("phasepoint.scale.mlperf").joinpath("scaling.json").read_text())
-    return scaling_of_document(document["scaling"])
+    return scaling_of_document(scaling_facts()["scaling"])
 
 
 def answer_mlperf(path: Path) -> FileAnswer:
@@ -35,7 +46,7 @@ def answer_mlperf(path: Path) -> FileAnswer:
         )
     said = predict_pairs(shipped_scaling(), pairs)
     known = predict_pairs(shipped_scaling(), pairs, true_samples=True)
-    compared = Compared(
+    compared = Held(
         predicted=np.array([one.time_min for one in said]),
         true=np.array([b.time_min for _, b in pairs]),
         low=np.array([one.low_min for one in said]),

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from phasepoint.core.errors import NoDataError, SourceError
-from phasepoint.devices.specs import DeviceSpec, device_spec
+from phasepoint.devices.specs import device_spec
 from phasepoint.scale.steps.constants import Part, Parts, shipped_constants, step_s
 from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts
 from phasepoint.scale.steps.products import ELEMENT_BYTES, PRODUCT_PARTS, product_parts
 from phasepoint.scale.steps.tpu import TPU_PARTS, counted_flop, tpu_parts
 from phasepoint.scale.steps.transformer import Experts, LatentAttention, Layout, Transformer
-from phasepoint.scale.validate.answer import Compared, FileAnswer, answer_file
+from phasepoint.scale.validate.answer import FileAnswer, Held, answer_file
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def answer_predicted(
     groups = {what: [step.labels[what] for step in steps] for what in whats}
     others = list(steps[0].beside)
     beside = {other: np.array([step.beside[other] for step in steps]) for other in others}
-    return answer_file(name, "points", Compared(predicted, true, beside=beside), groups, notes)
+    return answer_file(name, "points", Held(predicted, true, beside=beside), groups, notes)
 
 
 def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -99,12 +99,6 @@ def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _spec(name: str) -> DeviceSpec:
-    found = device_spec(name)
-    assert found is not None, name
-    return found
-
-
 # Iterations of Megatron-DeepSpeed on A100: Bang et al., "vTrain", MICRO 2024
 
 GPT_VOCAB = 51_200
@@ -118,7 +112,9 @@ _ITERATION_COLUMNS = (
 
 def read_iterations(path: Path) -> tuple[list[Step], list[str]]:
     """The steps of `llm_iteration_times_*`."""
-    device, steps, notes = _spec("NVIDIA A100-SXM4-80GB"), [], []
+    steps, notes = [], []
+    device = device_spec("NVIDIA A100-SXM4-80GB")
+    assert device is not None
     for number, row in enumerate(_rows(path, _ITERATION_COLUMNS)):
         gpus, batch, micro, dim, heads, layers, seq, tensor, data, pipeline = (
             int(float(row[name])) for name in _ITERATION_COLUMNS[:-1]
@@ -173,7 +169,7 @@ def read_b200(path: Path) -> tuple[list[Step], list[str]]:
         if model is None or device is None:
             notes.append(f"model {row['model']!r} on {row['device']!r}: not known, left out")
             continue
-        model = _shortened(model, layers=int(row["layers"]), seq=int(row["seq"]))
+        model = replace(model, layers=int(row["layers"]), seq=int(row["seq"]))
         layout = Layout(row["gpus"], row["tp"], row["pp"], row["dp"], row["ep"], 1, row["micro_batches"])
         shape = f"tensor {row['tp']}, pipeline {row['pp']}, experts {row['ep']}"
         simumax = row.get("simumax_ms")
@@ -199,10 +195,6 @@ def find_model(name: str) -> Transformer | None:
     """
     plain = {re.sub(r"[^a-z0-9]", "", known): model for known, model in MODELS.items()}
     return plain.get(re.sub(r"[^a-z0-9]", "", name.lower()))
-
-
-def _shortened(model: Transformer, *, layers: int, seq: int) -> Transformer:
-    return replace(model, layers=layers, seq=seq)
 
 
 # Pods of TPUs: AI-Hypercomputer/maxtext

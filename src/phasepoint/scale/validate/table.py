@@ -1,4 +1,7 @@
-"""The files that can be validated, one row each, and the answer for a folder of them."""
+"""The files that can be validated, one row each, and the answer for a folder of them.
+
+Its own file: the table that everything else of this room is a row of.
+"""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,1 +1,1 @@
-"""The TPU's own compiler, which needs no TPU: programs for any slice, with the cycles that it expects of each kernel."""
+"""The TPU's own compiler, which needs no TPU: programs for any slice, with the cycles expected of each kernel."""

@@ -1,4 +1,4 @@
-"""The process that compiles for TPUs: `python -m phasepoint.learn.predict.tpu.child FOLDER`, its request as JSON on stdin.
+"""The process that compiles for TPUs: `python -m phasepoint.learn.predict.tpu.child FOLDER`, a request on stdin.
 
 A process of its own, because the compiler is a library that takes the whole of it: it reads its settings from the
 environment when it is loaded, ends the process where it fails, and can take minutes and gigabytes.
@@ -92,6 +92,7 @@ def _keep(path: Path, data: bytes) -> None:
 
 
 def main() -> None:
+    """Compile what is asked for; the answer, or the error, goes into the file that the request names."""
     request = json.loads(sys.stdin.read())
     try:
         said = compile_request(request, Path(sys.argv[1]))

@@ -30,7 +30,8 @@ MOST_S = 600.0
 MOST_BYTES = 12 << 30
 """Of a compilation's own memory: the largest that were tried took 2 GiB. A choice."""
 
-_LOOK_S = 0.2
+_LOOK_S = 0.1
+"""Between two looks at the process, a choice: short beside a compilation, which takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,7 @@ def _run(
         "TPU_SKIP_MDS_QUERY": "1",  # no metadata server to ask: this is no TPU machine
         "TPU_WORKER_HOSTNAMES": "localhost",
         "TPU_WORKER_ID": "0",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # it locks the machine's TPU, of which there is none
     }
     command = [sys.executable, "-m", "phasepoint.learn.predict.tpu.child", str(cache)]
     log = answer.with_suffix(".log")
@@ -155,8 +157,10 @@ def _run(
         process.stdin.close()
         problem = _watch(process, *limits)
     if problem is not None:
-        raise ModelError(f"compiling {request['name']} for {request['topology']} {problem}; leave out the TPU's compiler "
-                         f"by uninstalling libtpu, or give a smaller program")  # fmt: skip
+        raise ModelError(
+            f"compiling {request['name']} for {request['topology']} {problem}; give a smaller program, or uninstall "
+            f"libtpu for times of the analytic model"
+        )
     if not answer.is_file():
         last = " ".join(log.read_text(errors="replace").split()[-60:])
         raise ModelError(f"the TPU's compiler ended with exit code {process.returncode}: {last[-600:]}")

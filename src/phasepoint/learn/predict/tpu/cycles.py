@@ -1,4 +1,7 @@
-"""The method of programs that the TPU's compiler has seen: it wrote down how many cycles it expects of each kernel."""
+"""The method of programs that the TPU's compiler has seen: it wrote down how many cycles it expects of each kernel.
+
+Its own file: a method, as network, operators and analytic are.
+"""
 
 import numpy as np
 
