@@ -23,6 +23,7 @@ def test_every_exit_code_is_documented_once():
 
 
 def test_every_command_and_its_json_is_documented():
+    rows = TEXT.partition("Rules that hold")[0]
     commands = re.findall(
         r"^\| `((?:stack|replay|learn|tune|scale) [a-z]+|\w+)", TEXT.partition("Rules that hold")[0], re.M
     )

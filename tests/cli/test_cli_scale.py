@@ -33,7 +33,7 @@ def test_a_time_without_a_unit_is_refused(phasepoint, text):
 def test_scale_alone_says_what_predictions_rest_on(phasepoint, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     sets = json.loads(phasepoint("scale", "--json").out)["sets"]
-    assert [row["file"] for row in sets][0] == "mlperf_training_results.parquet"
+    assert sets[0]["file"] == "mlperf_training_results.parquet"
     assert all(row["count"] > 10 and 0 < row["mape"] < 0.2 for row in sets)
     shown = phasepoint("scale")
     assert shown.code == 0
