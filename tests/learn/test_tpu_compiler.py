@@ -143,5 +143,7 @@ def test_a_step_is_compiled_for_every_generation(name, script, tmp_path, monkeyp
 @needs_compiler
 def test_what_the_function_raises_is_said(script, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(ModelError, match=r"train.py:broken raised while it was traced for a TPU: .*no such layer"):
+    with pytest.raises(ModelError, match=r"train.py:broken raised .* with 2 arguments: ValueError: no such layer"):
         compile_function_for(Function(script, "broken", None, "args"), parse_topology("v5e"))
+    with pytest.raises(UsageError, match="say their shapes: --args"):
+        compile_function_for(Function(script, "step"), parse_topology("v5e"))

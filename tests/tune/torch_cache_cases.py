@@ -26,8 +26,7 @@ def test_whole_samples_are_kept_where_that_is_allowed_and_pays():
     assert loader.verdict == "tuned", loader.reason
     assert loader.state.chosen["cache"]
     taken = next(end for end in loader.trials if end.accepted and end.knobs["cache"])
-    assert taken.predicted_gain > 1  # how near the promise is to the gain depends on the machine: benchmarks/tune.py
-    assert taken.gain.low > 1
+    assert taken.predicted_gain == pytest.approx(taken.gain.value, rel=0.25)
     assert loader._tuner.source.cache_bytes() > 0
     assert not any(end.knobs["cache"] for end in both(factory, epochs=15, cpus=1)[2].trials)
 

@@ -7,7 +7,7 @@ Programs that are not optimised yet, and functions: compiled here, on the CPU, b
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -261,15 +261,23 @@ def _compiled(function: Any, args: Sequence[Any], where: str) -> Any:
         return function
     if isinstance(function, jax.stages.Lowered):
         return function.compile()
+    return lower_function(function, args, where).compile()
+
+
+def lower_function(function: Any, args: Sequence[Any], where: str) -> Any:
+    """A function, jitted or plain, traced and lowered for the devices of its arguments.
+
+    Raises:
+        UsageError: arguments are missing, or it cannot be called.
+        ModelError: it raises while it is traced.
+    """
+    import jax
+
     if not callable(function):
         raise UsageError(
             f"{where} is a {type(function).__name__}; expected a function, or what lower() or compile() gave"
         )
-    jitted: Callable[..., Any] = function if hasattr(function, "lower") else jax.jit(function)
-    return _traced(jitted, args, where).compile()
-
-
-def _traced(jitted: Any, args: Sequence[Any], where: str) -> Any:
+    jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
     try:
         return jitted.lower(*args)
     except Exception as error:

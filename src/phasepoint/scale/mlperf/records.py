@@ -1,14 +1,12 @@
 """Published results and reference convergence points, read with checks."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from phasepoint.core.errors import SourceError
+from phasepoint.scale.rows import read_rows
 
 RESULTS = "mlperf_training_results.parquet"
 POINTS = "mlperf_convergence_points.parquet"
@@ -80,7 +78,7 @@ def read_results(path: Path) -> list[Result]:
     Raises:
         SourceError: it is no such file.
     """
-    return [result for row in _rows(path, _RESULT_COLUMNS) if (result := _result(row)) is not None]
+    return [result for row in read_rows(path, _RESULT_COLUMNS) if (result := _result(row)) is not None]
 
 
 def read_points(path: Path) -> list[Point]:
@@ -90,7 +88,7 @@ def read_points(path: Path) -> list[Point]:
         SourceError: it is no such file.
     """
     found = []
-    for row in _rows(path, ("ruleset", "benchmark", "global_batch_size", "mean_to_converge")):
+    for row in read_rows(path, ("ruleset", "benchmark", "global_batch_size", "mean_to_converge")):
         batch, samples = _number(row["global_batch_size"]), _number(row["mean_to_converge"])
         if batch and samples and batch > 0 and samples > 0:
             found.append(Point(_name_in_results(str(row["benchmark"]), str(row["ruleset"])), batch, samples))
@@ -109,18 +107,6 @@ _RESULT_COLUMNS = (
     "version", "submitter", "benchmark", "accelerator", "num_accelerators", "num_nodes", "global_batch_size",
     "epochs_or_samples", "unit", "time_min",
 )  # fmt: skip
-
-
-def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: no Parquet file that can be read: {error}") from error
-    missing = [name for name in columns if name not in table.column_names]
-    if missing:
-        raise SourceError(f"{path}: has no column {', '.join(missing)}; it has {', '.join(table.column_names)}")
-    rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
-    return rows
 
 
 def _result(row: Mapping[str, Any]) -> Result | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from phasepoint.core.errors import NoDataError, SourceError
+from phasepoint.core.errors import NoDataError
 from phasepoint.devices.specs import device_spec
+from phasepoint.scale.rows import read_rows
 from phasepoint.scale.steps.constants import Part, Parts, shipped_constants, step_s
 from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts
 from phasepoint.scale.steps.products import ELEMENT_BYTES, PRODUCT_PARTS, product_parts
@@ -86,19 +86,6 @@ def answer_predicted(
     return answer_file(name, "points", Held(predicted, true, beside=beside), groups, notes)
 
 
-def _rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, ValueError) as error:
-        raise SourceError(f"{path}: no Parquet file that can be read: {error}") from error
-    table = table.rename_columns([name.lstrip("\ufeff") for name in table.column_names])
-    missing = [name for name in columns if name not in table.column_names]
-    if missing:
-        raise SourceError(f"{path}: has no column {', '.join(missing)}; it has {', '.join(table.column_names)}")
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
 # Iterations of Megatron-DeepSpeed on A100: Bang et al., "vTrain", MICRO 2024
 
 GPT_VOCAB = 51_200
@@ -115,7 +102,7 @@ def read_iterations(path: Path) -> tuple[list[Step], list[str]]:
     steps, notes = [], []
     device = device_spec("NVIDIA A100-SXM4-80GB")
     assert device is not None
-    for number, row in enumerate(_rows(path, _ITERATION_COLUMNS)):
+    for number, row in enumerate(read_rows(path, _ITERATION_COLUMNS)):
         gpus, batch, micro, dim, heads, layers, seq, tensor, data, pipeline = (
             int(float(row[name])) for name in _ITERATION_COLUMNS[:-1]
         )
@@ -164,7 +151,7 @@ _B200_COLUMNS = ("model", "device", "gpus", "tp", "pp", "dp", "ep", "layers", "m
 def read_b200(path: Path) -> tuple[list[Step], list[str]]:
     """The steps of `b200_training_steps`."""
     steps, notes = [], []
-    for row in _rows(path, _B200_COLUMNS):
+    for row in read_rows(path, _B200_COLUMNS):
         model, device = find_model(str(row["model"])), device_spec(str(row["device"]))
         if model is None or device is None:
             notes.append(f"model {row['model']!r} on {row['device']!r}: not known, left out")
@@ -208,7 +195,7 @@ _POD_COLUMNS = (
 def read_pods(path: Path) -> tuple[list[Step], list[str]]:
     """The steps of `tpu_pod_training`, whose throughput is TFLOP/s of a chip."""
     steps, notes = [], []
-    for row in _rows(path, _POD_COLUMNS):
+    for row in read_rows(path, _POD_COLUMNS):
         device = device_spec(f"TPU {row['generation']}")
         if device is None:
             notes.append(f"TPU {row['generation']!r} is not known, left out")
@@ -248,7 +235,7 @@ _PRODUCT_COLUMNS = ("generation", "dtype", "m", "n", "k", "time_us")
 def read_products(path: Path) -> tuple[list[Step], list[str]]:
     """The products of `tpu_gemm`."""
     steps, notes = [], []
-    for row in _rows(path, _PRODUCT_COLUMNS):
+    for row in read_rows(path, _PRODUCT_COLUMNS):
         device = device_spec(f"TPU {row['generation']}")
         if device is None or row["dtype"] not in ELEMENT_BYTES:
             notes.append(f"{row['dtype']} on TPU {row['generation']!r} is not known, left out")

@@ -6,6 +6,7 @@ environment when it is loaded, ends the process where it fails, and can take min
 
 import hashlib
 import json
+import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.core.errors import ModelError, PhasepointError
+from phasepoint.learn.predict.hlo import lower_function
 from phasepoint.learn.predict.programs import python_function
 
 
@@ -40,7 +42,8 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
         function,
         values,
     ):
-        lowered = _lower(function, values, topology.devices, f"{where.name}:{request['name']}")
+        places = _on_device(values, topology.devices[0])
+        lowered = lower_function(function, places, f"{where.name}:{request['name']}")
     text = lowered.as_text()
     key = hashlib.sha256("\0".join([text, request["topology"], request["config"], *_versions()]).encode()).hexdigest()
     facts = cache / f"{key}.json"
@@ -60,18 +63,13 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     return {"key": key, "compile_s": seconds}
 
 
-def _lower(function: Any, values: Any, devices: Any, where: str) -> Any:
+def _on_device(values: Any, device: Any) -> Any:
+    """Shapes and types of arguments that lie on a device."""
     import jax
     from jax.sharding import SingleDeviceSharding
 
-    sharding = SingleDeviceSharding(devices[0])
-    places = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tuple(values))
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
-    try:
-        return jitted.lower(*places)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:600]
-        raise ModelError(f"{where} raised while it was traced for a TPU: {type(error).__name__}: {reason}") from error
+    sharding = SingleDeviceSharding(device)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tuple(values))
 
 
 def _versions() -> list[str]:
@@ -86,7 +84,7 @@ def _versions() -> list[str]:
 
 def _keep(path: Path, data: bytes) -> None:
     """A file that is there when it is whole."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another process may compile the same
     part.write_bytes(data)
     part.replace(path)
 
