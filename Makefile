@@ -34,7 +34,8 @@ demo: $(VENV)/.demo          ## train a real network under the recorder, print t
 	$(BIN)/phasepoint demo --out runs/demo --seconds $(DEMO_SECONDS) --force
 
 test: $(VENV)/.dev           ## run the tests
-	$(BIN)/python -m pytest -n $(TEST_WORKERS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) -m "not alone"
+	$(BIN)/python -m pytest -m alone
 
 lint: $(VENV)/.dev           ## ruff: rules and format
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ import pytest
 from phasepoint.tune.offline import kernel as module
 from phasepoint.tune.offline.kernel import kernel
 
+pytestmark = pytest.mark.alone
 PARAMETERS = {"block": (1, 2, 4, 8), "stages": (1, 2)}
 AS_WRITTEN = {"block": 1, "stages": 1}
 

@@ -153,6 +153,8 @@ def kernel(
         )
 
     running = [(trial.call_ns, number) for number, trial in enumerate(trials) if trial.call_ns is not None]
+    base_ns = min([base_ns, *(call_ns for call_ns, number in running if trials[number].config == written)])
+    running = [(call_ns, number) for call_ns, number in running if trials[number].config != written]
     if not running or min(running)[0] > base_ns / (1 + LEAST_GAIN):
         return outcome(TuneVerdict.NOTHING, "no configuration that was run is faster")
     best = trials[min(running)[1]]
@@ -161,6 +163,8 @@ def kernel(
     words = describe_setting(best.config)
     if certificate.is_better:
         return outcome(TuneVerdict.TUNED, f"{words}: faster beyond doubt in {pairs}", best, certificate)
+    if certificate.is_below(LEAST_GAIN):
+        return outcome(TuneVerdict.NOTHING, f"{words}: less than {LEAST_GAIN:.0%} to win, beyond doubt, in {pairs}")
     reason = f"{words} was the fastest that was run, but not beyond doubt in {pairs}"
     return outcome(TuneVerdict.UNDECIDED, reason, None, certificate)
 

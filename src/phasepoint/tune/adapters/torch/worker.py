@@ -3,6 +3,7 @@
 The dataset is wrapped and otherwise untouched: what it does not find in the wrapper is its own.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -128,7 +129,9 @@ class _Timed:
         if self._kept is not None:
             self._kept.__enter__()
             seed_random_numbers(self._numbered.seeds or ())
-        _open_batch.count = count = getattr(_open_batch, "count", 0) + 1
+        if getattr(_open_batch, "process", None) != os.getpid():  # a fork takes the count over
+            _open_batch.process, _open_batch.count = os.getpid(), 0
+        _open_batch.count = count = _open_batch.count + 1
         is_watched = self._kept is None and (count <= _WATCHED or not count % _WATCHED)
         _open_batch.before = random_fingerprint() if is_watched else None
         times = time.perf_counter_ns(), time.thread_time_ns(), run_delay_ns()
