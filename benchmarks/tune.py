@@ -80,7 +80,7 @@ def measure(name, *, rounds, tune_s, seed):
                 "tuned_steps_per_s": after,
                 "of_best": after / best_speed,
                 "steps": len(found["asked_s"]),
-                "untuned_steps": before * (tune_s + AFTER_S),
+                "untuned_steps": len(plain["asked_s"]) + before * (tune_s + AFTER_S - grid_s),  # its start included
                 "state": found["state"],
                 "trials": found["trials"],
                 "most_bytes": found["most_bytes"],

@@ -9,9 +9,11 @@ from phasepoint.core.errors import MissingExtraError, ModelError, UsageError
 from phasepoint.learn.predict.predict import predict_kernel_times
 from phasepoint.learn.predict.programs import read_what
 from phasepoint.learn.predict.tpu import compile as tpu_compile
-from phasepoint.learn.predict.tpu.compile import Function, compile_function_for, has_compiler
+from phasepoint.learn.predict.tpu.compile import Function, SpreadStep, compile_function_for, has_compiler
 from phasepoint.learn.predict.tpu.topology import GENERATIONS, parse_topology, topology_of_device
 from phasepoint.learn.predict.types import resolve_target
+from phasepoint.scale.plan.program import plan_program
+from phasepoint.scale.pod.torus import axes_of
 
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="the TPU's compiler (libtpu) is not installed")
 
@@ -147,3 +149,40 @@ def test_what_the_function_raises_is_said(script, tmp_path, monkeypatch):
         compile_function_for(Function(script, "broken", None, "args"), parse_topology("v5e"))
     with pytest.raises(UsageError, match="say their shapes: --args"):
         compile_function_for(Function(script, "step"), parse_topology("v5e"))
+
+
+TRAINING = """
+import jax, jax.numpy as jnp
+def step(w, x):
+    loss = lambda w: jnp.tanh(x @ w).sum()
+    return w - 0.1 * jax.grad(loss)(w)
+args = (jax.ShapeDtypeStruct((1024, 1024), jnp.float32), jax.ShapeDtypeStruct((64, 1024), jnp.float32))
+"""
+
+
+@needs_compiler
+def test_a_step_is_compiled_for_all_devices_of_a_slice(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "train.py"
+    path.write_text(TRAINING)
+    asked, topology = Function(path, "step", None, "args"), parse_topology("v3:4x4")
+    compiled = compile_function_for(asked, topology, spread=SpreadStep(4096))
+    assert compiled.batch == 4096
+    assert compiled.memory["argument"] == 4 * (1024 * 1024 + 4096 // 32 * 1024)
+    with pytest.raises(UsageError, match="a batch of 100 can't be divided among 32 devices; 96 or 128 can"):
+        compile_function_for(asked, topology, spread=SpreadStep(100))
+
+
+@needs_compiler
+def test_a_plan_holds_the_gradients_sum_and_what_does_not_fit(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "train.py"
+    path.write_text(TRAINING)
+    asked, topology = Function(path, "step", None, "args"), parse_topology("v3:4x4")
+    row, *_, large = plan_program(asked, topology, [4096, 8192, 1 << 28])
+    (sent,) = row.collectives
+    assert (sent.opcode, sent.bytes, sent.group) == ("all-reduce", 4 << 20, 32)
+    assert row.exposed_ps == round(sent.seconds(axes_of(topology)) * 1e12) > 0
+    assert row.fits
+    assert not large.fits
+    assert large.memory_bytes > large.limit_bytes > 10**10

@@ -63,7 +63,8 @@ def test_an_axis_that_the_mesh_does_not_have():
         ([(10,)], 8, 20),
         ([(7,)], 8, 28),
         ([()], 8, 4),
-        ([(512, 512, 3, 3)], 2048, 512 * 512 * 9 // 2048 * 4),
+        ([(512, 512, 3, 3)], 2048, 512 * 9 * 4),
+        ([(3, 3, 512, 1024)], 2048, 9 * 1024 * 4),
     ],
 )
 def test_bytes_that_a_replica_keeps(shapes, replicas, wanted):

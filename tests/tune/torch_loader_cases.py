@@ -81,10 +81,10 @@ def test_random_numbers_drawn_in_workers_keep_the_tuner_from_changing_them(n_wor
     assert "changes random numbers" in loader.reason
 
 
-def test_workers_are_watched_whatever_the_loop_itself_has_made_before(n_workers=2):
+def test_workers_are_watched_whatever_the_loop_itself_has_made_before():
     """A fork takes over what its parent counted."""
     train(pp.tune.loader(torch_factory(SlowSamples(8 * 20))))
-    test_random_numbers_drawn_in_workers_keep_the_tuner_from_changing_them(n_workers, epochs=20, batches=12)
+    test_random_numbers_drawn_in_workers_keep_the_tuner_from_changing_them(2, epochs=20, batches=12)
 
 
 def test_each_batch_may_be_given_random_numbers_of_its_own(monkeypatch):

@@ -14,6 +14,7 @@ from phasepoint.tune.live import trial, tuner
 def short_looks(monkeypatch):
     """Half a second in place of seconds: what is tested here is what the loop sees, not what is best."""
     monkeypatch.setattr(tuner, "OBSERVED_S", 0.2)
+    monkeypatch.setattr(tuner, "LOOK_S", 0.0)
     monkeypatch.setattr(trial, "COUNTED_S", 0.04)
     monkeypatch.setattr(trial, "READY_S", 0.1)
 

@@ -113,6 +113,14 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "scale validate", "scale", "Hold predictions of large systems against what was published: scale validate DIR"
     ),
+    Command(
+        "bench",
+        "answers.bench",
+        "Say what models take on devices that few of them were measured on, and how far off that is.",
+    ),
+    Command(
+        "bench validate", "answers.bench", "Take each device of a file for a new one, and compare: bench validate DIR"
+    ),
     Command("report", "answers.report", "Write the summary with its timeline as one HTML file."),
     Command("sql", "answers.tables", "Ask a run's tables in SQL."),
     Command("export", "answers.tables", "Write a run for other tools: Chrome, Perfetto, CSV."),

@@ -30,3 +30,10 @@ Steps = Annotated[
     int | None, typer.Option("--steps", metavar="N", min=0, help="Steps to run without capture, to compare step times.")
 ]
 FromStart = Annotated[bool, typer.Option("--from-start", help="Start the job from its beginning, restoring nothing.")]
+Args = Annotated[
+    str | None, typer.Option("--args", metavar="SHAPES", help="A function's arguments: 'f32[32,784] f32[784,10]'.")
+]
+ArgsFrom = Annotated[
+    str | None,
+    typer.Option("--args-from", metavar="NAME", help="Where the file holds the function's arguments, or makes them."),
+]

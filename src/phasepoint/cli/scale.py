@@ -2,14 +2,17 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phasepoint.cli.console import result_console, write_document, write_notes
 from phasepoint.cli.opening import progress_bar
-from phasepoint.cli.options import AsJson
+from phasepoint.cli.options import Args, ArgsFrom, AsJson
 from phasepoint.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from phasepoint.scale.plan.whole import RunAsked
 
 Measurements = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with files of published or measured runs.")]
 
@@ -27,31 +30,79 @@ def scale(*, as_json: AsJson = False) -> None:
     render_sets(found, result_console())
 
 
-Benchmark = Annotated[str, typer.Option("--benchmark", metavar="NAME", help="Of MLPerf Training: resnet, bert, …")]
-System = Annotated[str, typer.Option("--system", metavar="NAME", help="The chips: tpu-v3, H100, …")]
-Chips = Annotated[int, typer.Option("--chips", metavar="N", min=1, help="Chips of the system that was measured.")]
-Measured = Annotated[
-    str, typer.Option("--measured", metavar="TIME", help="What it took to train: 42.2min, 3.1h, 900s.")
+What = Annotated[
+    str | None, typer.Argument(metavar="[WHAT]", help="A training step, FILE.py:FUNCTION; left out with --benchmark.")
 ]
-To = Annotated[int, typer.Option("--to", metavar="N", min=2, help="Chips of the largest system.")]
+Benchmark = Annotated[
+    str | None, typer.Option("--benchmark", metavar="NAME", help="Instead: of MLPerf Training: resnet, bert, …")
+]
+System = Annotated[str, typer.Option("--system", metavar="NAME", help="Its chips: tpu-v3, H100, …")]
+Chips = Annotated[int, typer.Option("--chips", metavar="N", min=0, help="Chips of the system that ran the benchmark.")]
+Measured = Annotated[
+    str, typer.Option("--measured", metavar="TIME", help="What it took the benchmark to train: 42.2min, 3.1h, 900s.")
+]
+To = Annotated[
+    str, typer.Option("--to", metavar="SLICE|N", help="The slice, as in tpu-v3:32x32; of a benchmark the most chips.")
+]
 Batch = Annotated[
-    float | None, typer.Option("--batch", metavar="N", min=1, help="Samples of a step that was measured.")
+    str | None,
+    typer.Option("--batch", metavar="N", help="Samples of a step: 4096, 4096,8192 or 4096..65536; measured: one."),
+]
+Data = Annotated[
+    str, typer.Option("--data", metavar="N,…", help="Which arguments are batches, from 0; found, where left out.")
+]
+Samples = Annotated[
+    float | None, typer.Option("--samples", metavar="N", min=1, help="Samples to train on: gives times of whole runs.")
+]
+Start = Annotated[str, typer.Option("--start", metavar="TIME", help="From the job's begin to its first step.")]
+Save = Annotated[str, typer.Option("--save", metavar="TIME", help="That a checkpoint holds up the job.")]
+Restart = Annotated[str, typer.Option("--restart", metavar="TIME", help="From a failure to the first step after it.")]
+Fails = Annotated[
+    str, typer.Option("--fails", metavar="TIME", help="Between two failures of one host; left out: 264d (Llama 3).")
+]
+Price = Annotated[
+    float | None, typer.Option("--price", metavar="X", min=0, help="Of a chip for an hour: gives the cost of runs.")
 ]
 
 
 def plan(
-    *, benchmark: Benchmark, system: System, chips: Chips, measured: Measured, to: To, batch: Batch = None,
-    as_json: AsJson = False,
+    what: What = None, *, to: To, benchmark: Benchmark = None, system: System = "", chips: Chips = 0,
+    measured: Measured = "", batch: Batch = None, args: Args = None, args_from: ArgsFrom = None, data: Data = "",
+    samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
+    price: Price = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Say what larger systems will take, from one that was measured.
+    """Say what a larger system will take: of a training step on a slice of TPUs, or of a benchmark on more chips.
 
+    phasepoint scale plan train.py:step --args-from example --to tpu-v3:32x32 --batch 4096..65536
     phasepoint scale plan --benchmark resnet --system tpu-v3 --chips 16 --measured 42.2min --to 1024
     """
+    if (what is None) == (benchmark is None):
+        raise UsageError("give a training step, as in train.py:step, or --benchmark NAME: one of the two")
+    if benchmark is not None:
+        _plan_benchmark(benchmark, system, chips, measured, to, batch, as_json=as_json)
+        return
+    from phasepoint.scale.plan.whole import HOST_FAILS_S, Hazards, RunAsked
+
+    fails_s = _seconds("--fails", fails) if fails else HOST_FAILS_S
+    hazards = Hazards(_seconds("--save", save), _seconds("--restart", restart), fails_s)
+    run = None if samples is None else RunAsked(samples, _seconds("--start", start), hazards, price)
+    _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
+
+
+def _plan_benchmark(
+    benchmark: str, system: str, chips: int, measured: str, to: str, batch: str | None, *, as_json: bool
+) -> None:
     from phasepoint.scale.plan.benchmark import MeasuredSystem, plan_benchmark
     from phasepoint.scale.validate.mlperf import shipped_scaling
 
-    start = MeasuredSystem(benchmark, system, chips, _minutes(measured), batch)
-    filled, rows = plan_benchmark(shipped_scaling(), start, to)
+    start = MeasuredSystem(
+        benchmark,
+        system,
+        chips,
+        _seconds("--measured", measured) / 60,
+        None if batch is None else _number("--batch", batch),
+    )
+    filled, rows = plan_benchmark(shipped_scaling(), start, int(_number("--to", to)))
     if as_json:
         write_document("scale plan", {"start": filled, "systems": rows})
         return
@@ -60,18 +111,50 @@ def plan(
     render_plan(filled, rows, result_console(), is_batch_known=batch is not None)
 
 
+def _plan_program(
+    what: str, to: str, batch: str | None, data: str, args: tuple[str | None, str | None], run: "RunAsked | None",
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    from phasepoint.learn.predict.programs import function_of
+    from phasepoint.learn.predict.tpu.topology import parse_topology
+    from phasepoint.scale.plan.program import batches_between, plan_program
+
+    topology = parse_topology(to)
+    asked = function_of(what, *args)
+    batches = [None] if batch is None else batches_between(batch)
+    places = [int(_number("--data", part)) for part in data.split(",") if part]
+    with progress_bar("compiling") as advance:
+        rows = plan_program(asked, topology, batches, data=places, run=run, progress=advance)
+    write_notes(dict.fromkeys(note for row in rows for note in row.notes))
+    if as_json:
+        from phasepoint.report.documents import program_plan_document
+
+        write_document("scale plan", program_plan_document(what, topology, rows))
+        return
+    from phasepoint.report.terminal.scale import render_program_plan
+
+    render_program_plan(what, topology, rows, result_console())
+
+
 _TIME = re.compile(r"([0-9.]+)\s*(s|min|h|d)")
-_MINUTES = {"s": 1 / 60, "min": 1.0, "h": 60.0, "d": 1440.0}
+_UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def _minutes(text: str) -> float:
+def _seconds(option: str, text: str) -> float:
     match = _TIME.fullmatch(text.strip())
     try:
-        return float(match[1]) * _MINUTES[match[2]] if match is not None else float("")
+        return float(match[1]) * _UNITS_S[match[2]] if match is not None else float("")
     except ValueError as error:
         raise UsageError(
-            f"--measured {text!r} is no time; expected a number with s, min, h or d, as in 42.2min"
+            f"{option} {text!r} is no time; expected a number with s, min, h or d, as in 42.2min"
         ) from error
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} is no number") from error
 
 
 def validate(folder: Measurements, *, as_json: AsJson = False) -> None:

@@ -19,10 +19,12 @@ from phasepoint.report.tables.text import table_document
 if TYPE_CHECKING:
     from phasepoint.findings.finding import Findings, RankedFinding
     from phasepoint.learn.models.model_file import StoredModel
+    from phasepoint.learn.predict.tpu.topology import Topology
     from phasepoint.learn.tasks import Task
     from phasepoint.replay.compact.compact import Compact, PartEstimate
     from phasepoint.replay.fast_forward import FastForward
     from phasepoint.replay.plan.plan import CheckpointList
+    from phasepoint.scale.plan.program import ProgramRow
     from phasepoint.scale.validate.answer import Band, FileAnswer
     from phasepoint.stack.analyses.overview import StackOverview
     from phasepoint.stack.diff.result import RunDiff
@@ -295,3 +297,30 @@ def models_document(models: "Sequence[StoredModel]", tasks: "Sequence[Task]") ->
 def array_bytes(model: "StoredModel") -> int:
     """Size of a model's arrays in memory, bytes."""
     return sum(array.nbytes for array in model.arrays.values())
+
+
+def program_plan_document(what: str, topology: "Topology", rows: "Sequence[ProgramRow]") -> dict[str, Any]:
+    """Steps of a program on a slice, by batch; times in ps, null where the program does not fit."""
+    return {
+        "program": what,
+        "slice": topology.name,
+        "chips": topology.chips,
+        "rows": [_plan_fields(row) for row in rows],
+    }
+
+
+def _plan_fields(row: "ProgramRow") -> dict[str, Any]:
+    fields = {name: value for name, value in vars(row).items() if name != "collectives"}
+    whole = None if row.run is None else {**vars(row.run), "scored": row.run.scored, "wall": row.run.wall}
+    sent = [
+        {"opcode": one.opcode, "bytes": one.bytes, "group": one.group, "executions": one.executions}
+        for one in row.collectives
+    ]
+    return {
+        **fields,
+        "step_ps": row.step_ps,
+        "fits": row.fits,
+        "samples_per_s": row.samples_per_s,
+        "run": whole,
+        "collectives": sent,
+    }

@@ -64,6 +64,7 @@ class PipelineTimes:
         batch_cpu_ns: CPU time of that, of a batch in the mean.
         receive_ns: taking a finished batch over from a worker.
         cpus: cores that the job may use.
+        send_ns: handing a finished batch to the loop, in a worker.
         readers: with which batches were made.
         start_ns: from an epoch's begin to where its first batch is begun, for each worker that is started for it.
         epoch_steps: of an epoch; infinite where none has ended and the loader does not say.
@@ -78,6 +79,7 @@ class PipelineTimes:
     batch_cpu_ns: float
     receive_ns: float
     cpus: float
+    send_ns: float = 0.0
     readers: int = 1
     start_ns: float = USUAL_START_NS
     epoch_steps: float = math.inf
@@ -138,6 +140,9 @@ def forecast(times: PipelineTimes, width: Width) -> Forecast:
     if not width.workers:
         step_ns = body_ns + batch_ns
         return Forecast(NS_PER_S / step_ns, "loop" if step_ns <= _NEARLY * body_ns else "input")
+    batches = [batch_ns + times.send_ns for batch_ns in batches]
+    times = replace(times, batch_cpu_ns=times.batch_cpu_ns + times.send_ns)
+    batch_ns += times.send_ns
     receive_ns = 0.0 if width.receives_ahead else times.receive_ns
     body_ns += receive_ns
     steady = replace(width, starts=False)
@@ -145,7 +150,8 @@ def forecast(times: PipelineTimes, width: Width) -> Forecast:
         speeds = _speeds(times, width.workers, body_ns=body_ns, batch_ns=batch_ns)
         bodies = [one_ns + receive_ns for one_ns in times.body_ns]
         times.simulated[steady] = _simulate(width, bodies, batches, speeds)
-    step_ns = times.simulated[steady] + _start_ns(times, width)
+    one_by_one_ns = times.receive_ns if width.receives_ahead else 0.0  # by a single thread
+    step_ns = max(times.simulated[steady], one_by_one_ns) + _start_ns(times, width)
     cpu_ns = (times.body_cpu_ns + WORKER_OVERHEAD * times.batch_cpu_ns + times.receive_ns) / times.cpus
     if _NEARLY * cpu_ns >= step_ns:
         return Forecast(NS_PER_S / step_ns, "cpu")

@@ -21,12 +21,13 @@ class WrongBatchError(Exception):
 
 
 class BatchTime(NamedTuple):
-    """What making one batch took, ns: on the clock, of CPU time, waiting for a core; and what of it could be kept."""
+    """What making one batch took, ns: on the clock, of CPU time, waiting for a core; what could be kept; its arrays."""
 
     wall_ns: int
     cpu_ns: int
     delay_ns: int = 0
     cacheable: Cacheable = Cacheable()
+    arrays: int = 0
 
 
 class Feed(Protocol):

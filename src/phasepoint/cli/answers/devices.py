@@ -8,7 +8,7 @@ import typer
 
 from phasepoint.cli.console import busy, result_console, write_document, write_notes
 from phasepoint.cli.opening import open_converted, progress_bar
-from phasepoint.cli.options import AsJson
+from phasepoint.cli.options import Args, ArgsFrom, AsJson
 from phasepoint.core.errors import NoDataError
 
 
@@ -62,13 +62,6 @@ What = Annotated[
 Device = Annotated[
     str,
     typer.Option("--device", metavar="NAME", help="On what: tpu-v4, H100 PCIe, … (phasepoint devices), or cpu."),
-]
-Args = Annotated[
-    str | None, typer.Option("--args", metavar="SHAPES", help="A function's arguments: 'f32[32,784] f32[784,10]'.")
-]
-ArgsFrom = Annotated[
-    str | None,
-    typer.Option("--args-from", metavar="NAME", help="Where the file holds the function's arguments, or makes them."),
 ]
 ModelPath = Annotated[
     str | None, typer.Option("--model", metavar="DIR", help="A trained model; left out: those of the package.")

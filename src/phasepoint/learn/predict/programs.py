@@ -65,9 +65,8 @@ def read_what(
         MissingExtraError: JAX is needed and not there.
         ModelError: the user's function raises.
     """
-    python = _PYTHON.fullmatch(what)
-    if python is not None:
-        asked = Function(Path(python["file"]), python["name"], args, args_from)
+    if _PYTHON.fullmatch(what) is not None:
+        asked = function_of(what, args, args_from)
         if target is not None and target.kind == "tpu":
             return (tpu_program(asked, target),)
         return (python_program(asked.path, asked.name, args=args, args_from=args_from),)
@@ -78,6 +77,20 @@ def read_what(
     if "://" in what or Path(what).is_dir():
         return run_programs((opened or open_run)(what))
     return (read_file(Path(what)),)
+
+
+def function_of(what: str, args: str | None = None, args_from: str | None = None) -> Function:
+    """The function that `train.py:step` names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    python = _PYTHON.fullmatch(what)
+    if python is None:
+        raise UsageError(
+            f"{what!r} names no function; expected a Python file and a function in it, as in train.py:step"
+        )
+    return Function(Path(python["file"]), python["name"], args, args_from)
 
 
 def tpu_program(asked: Function, target: TargetDevice) -> HloProgram:

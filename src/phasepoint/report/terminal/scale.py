@@ -9,11 +9,13 @@ from functools import partial
 from rich.console import Console
 from rich.text import Text
 
-from phasepoint.core.units import PS_PER_S, format_count, format_ps, format_ratio
+from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
+from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 from phasepoint.scale.plan.benchmark import MeasuredSystem, PlanRow
+from phasepoint.scale.plan.program import ProgramRow
 from phasepoint.scale.validate.answer import Band, FileAnswer
 from phasepoint.scale.validate.rests import ConstantSet
 
@@ -76,6 +78,47 @@ def render_plan(start: MeasuredSystem, rows: Sequence[PlanRow], console: Console
         TableColumn("waits", lambda row: f"{row.prediction.wait_ratio:.2f}×", is_figure=True),
     )
     console.print(grid(Table(columns, rows)))
+
+
+def render_program_plan(what: str, topology: Topology, rows: Sequence[ProgramRow], console: Console) -> None:
+    """Print what a step takes on a slice, by batch, and what a run does where that was asked for."""
+    fitting = [row for row in rows if row.fits]
+    head = f"{printable(what)} on {topology.name} ({format_count(topology.chips)} chips)"
+    if fitting:
+        best = max(fitting, key=lambda row: row.samples_per_s)
+        share = best.exposed_ps / best.step_ps if best.step_ps else 0.0
+        console.print(
+            Text(
+                f"{head}: {best.samples_per_s:,.0f} samples/s with a batch of {format_count(best.batch)}: a step of "
+                f"{format_ps(best.step_ps)} ({format_ps(best.low_ps)} to {format_ps(best.high_ps)}), of which links "
+                f"hold up {share:.0%}",
+                style="bold",
+            )
+        )
+    else:
+        console.print(Text(f"{head}: no batch fits", style="bold"))
+    columns = [
+        TableColumn("batch", lambda row: format_count(row.batch), is_figure=True),
+        TableColumn("a device", lambda row: format_count(row.batch // row.devices), is_figure=True),
+        TableColumn("step", lambda row: format_ps(row.step_ps) if row.fits else row.problem, is_figure=True),
+        TableColumn("kernels", lambda row: format_ps(row.compute_ps) if row.fits else "", is_figure=True),
+        TableColumn("links", lambda row: format_ps(row.exposed_ps) if row.fits else "", is_figure=True),
+        TableColumn("samples/s", lambda row: f"{row.samples_per_s:,.0f}" if row.fits else "", is_figure=True),
+        TableColumn("memory", lambda row: format_bytes(row.memory_bytes), is_figure=True),
+        TableColumn("of", lambda row: format_bytes(row.limit_bytes), is_figure=True),
+    ]
+    if any(row.run is not None for row in rows):
+        columns += [
+            TableColumn(name, partial(_run_part, name), is_figure=True)
+            for name in ("starting", "steps", "saving", "lost", "wall")
+        ]
+    if any(row.cost is not None for row in rows):
+        columns.append(TableColumn("cost", lambda row: "" if row.cost is None else f"{row.cost:,.0f}", is_figure=True))
+    console.print(grid(Table(tuple(columns), rows)))
+
+
+def _run_part(name: str, row: ProgramRow) -> str:
+    return "" if row.run is None else format_ps(round(getattr(row.run, name) * PS_PER_S))
 
 
 _LIMITS = {

@@ -111,6 +111,13 @@ class BlockPlan:
             self._began_ns = asked_ns
         return ended
 
+    def step_so_far(self, position: int, asked_ns: int) -> tuple[Side, int, float] | None:
+        """Of the block in progress: whose it is, steps counted by now and their mean time; None before the first."""
+        counted = (position - self.first) % self.block - self.skipped
+        if self._began_ns is None or position < self.first or counted < 1:
+            return None
+        return self.side_of(position), counted, (asked_ns - self._began_ns) / counted
+
     def forget_block(self) -> None:
         """The block in progress does not count: the epoch ended, or something else came between."""
         self._began_ns = None

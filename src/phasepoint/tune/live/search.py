@@ -51,9 +51,9 @@ class Search:
     _cache_differs: bool = False
 
     def reopen(self) -> None:
-        """The bottleneck has moved: what was tried holds no more."""
+        """The bottleneck has moved: what was tried holds no more, and what was measured of workers half as much."""
         self._tried.clear()
-        self._corrections.clear()
+        self._corrections = {workers: math.sqrt(ratio) for workers, ratio in self._corrections.items()}
         self._trials = 0
         self._refused.clear()
 

@@ -34,6 +34,10 @@ CLEARLY_SLOWER = (0.25, 0.1, 0.05)
 without taking anything up leaves the certificate valid."""
 
 
+HOPELESS = 2.0
+"""A choice: where the first counted steps of a block take so many times as long as before, the trial is over."""
+
+
 @dataclass
 class Role:
     """Which positions a feed makes; asked while it runs, on any thread."""
@@ -111,6 +115,18 @@ class LoaderTrial(SettingTrial):
         if self.entered_ns is None:
             return self.spent_ns
         return self.spent_ns + now_ns - self.entered_ns - self.steps * self.base_step_ns
+
+    def is_hopeless(self, position: int, asked_ns: int) -> tuple[Side, str] | None:
+        """Why there is no need to see the block in progress to its end; None where there is.
+
+        As with `CLEARLY_SLOWER`, nothing is taken up, so that the certificate stays valid.
+        """
+        so_far = self.plan.step_so_far(position, asked_ns)
+        if so_far is None or so_far[0] == "old" or so_far[1] < LEAST_COUNTED:
+            return None
+        _, counted, step_ns = so_far
+        ratio = step_ns / max(self.base_step_ns, 1.0)
+        return ("old", f"{ratio:.1f} times as long in its first {counted} steps") if ratio > HOPELESS else None
 
     def verdict(self, now_ns: int) -> tuple[Side, str] | None:
         """Who has won, and why; None while that is open."""

@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -39,8 +39,10 @@ OBSERVED_STEPS, OBSERVED_S = 16, 1.0
 LEAST_WAIT = 0.02
 """A choice: a loop that waits for less of its time has nothing to win from its loader."""
 
-LOOK_STEPS = 32
-"""Steps between two looks at a loop in which there was nothing to tune, or not any more."""
+LOOK_STEPS, LOOK_S = 32, 3.0
+"""Between two looks at a loop in which there was nothing to tune, or not any more: both at least. Each search that is
+opened again doubles the seconds, until something is won. A choice: a wait of a fifth of the time scatters by 5 % over
+half a second, and by 1 % over three."""
 
 CHANGED_WAIT = 0.05
 """Share of the time by which the wait must have grown since the last judgement, so that the search is opened again."""
@@ -48,9 +50,10 @@ CHANGED_WAIT = 0.05
 TOLD_S = 1.0
 """Between two rows of the state at the ends of epochs, where nothing else has changed."""
 
-SPENT_RATIO, LEAST_SPENT_S = 0.01, 1.0
-"""What trials may cost, net of what they won: this part of the job's time so far, or a second, some tenths of which the
-start of workers takes."""
+SPENT_RATIO, LEAST_SPENT_S, TRIAL_S = 0.01, 0.75, 0.25
+"""What all trials together may cost, net of what they won: this part of the job's time so far, or three quarters of a
+second. None begins where less is left than the last one has cost, or a quarter of a second, which workers take to start
+(100 ms each, 2 cores)."""
 
 LEAST_SILENT_S, SILENT_BATCHES = 5.0, 30
 """A choice: a worker that is silent for so long, and for so many times the longest batch that was seen, has hung. The
@@ -123,6 +126,9 @@ class Tuner:
     _is_resting: bool = False
     _rest_wait: float = 0.0
     _steps: int = 0
+    _look_ns: float = field(default_factory=lambda: LOOK_S * NS_PER_S)
+    _waits_until_ns: float = 0.0
+    _last_cost_ns: float = TRIAL_S * NS_PER_S
     _suspended: LoaderTrial | None = None
     _by_epochs: EpochTrial | None = None
     _epoch_steps: int | None = None
@@ -342,9 +348,10 @@ class Tuner:
         ratio = trial.plan.note(epoch.position, asked_ns)
         if ratio is not None:
             trial.certificate.add(ratio)
-        if not trial.plan.begins_block(epoch.position):
-            return
-        decided = trial.verdict(asked_ns) if ratio is not None else None
+        begins_block = trial.plan.begins_block(epoch.position)
+        if not begins_block and self.source.width(self.setting).ahead:
+            return  # the old setting has begun batches beyond this block
+        decided = trial.verdict(asked_ns) if ratio is not None else trial.is_hopeless(epoch.position, asked_ns)
         if decided is None and trial.cost_ns(asked_ns) > self._allowance_ns(asked_ns):
             decided = (
                 "old",
@@ -370,7 +377,7 @@ class Tuner:
     def _allowance_ns(self, now_ns: int) -> float:
         """What a trial may cost: a part of the job's time so far, and what trials won, less what they cost."""
         won_ns = self.state.won_ns(self._steps) - self.state.spent_ns
-        return max(SPENT_RATIO * (now_ns - self._began_ns) + won_ns, LEAST_SPENT_S * NS_PER_S)
+        return max(SPENT_RATIO * (now_ns - self._began_ns), LEAST_SPENT_S * NS_PER_S) + won_ns
 
     def _after(self, epoch: LoaderPass, feed: Feed, batch: Any, asked_ns: int, got_ns: int) -> None:
         trial = self._trial
@@ -402,6 +409,8 @@ class Tuner:
                 self._suspended = None
         elif self._is_resting:
             self._look_again()
+        elif self.now_ns() < self._waits_until_ns:
+            return
         elif len(times.bodies_ns) >= OBSERVED_STEPS and times.elapsed_ns >= OBSERVED_S * NS_PER_S:
             self._look(epoch)
 
@@ -446,16 +455,19 @@ class Tuner:
             self._rest(f"{waiting}, and no setting within the limits should be faster{other}")
         elif over is not None:
             self._rest(f"{waiting}, and {over}")
+        elif (missing_ns := max(self._last_cost_ns, TRIAL_S * NS_PER_S) - self._allowance_ns(self.now_ns())) > 0:
+            self._waits_until_ns = self.now_ns() + missing_ns / SPENT_RATIO
         else:
             self._begin_trial(epoch, best, pipeline, waits=waits)
 
     def _look_again(self) -> None:
         """Whether the bottleneck has moved since the search ended."""
         times = self.times
-        if times.steps < LOOK_STEPS:
+        if times.steps < LOOK_STEPS or times.elapsed_ns < self._look_ns:
             return
         if times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
             self._is_resting, self._by_epochs = False, None  # one that has not begun
+            self._look_ns *= 2
             self.search.reopen()
         times.restart()
 
@@ -682,6 +694,9 @@ class Tuner:
         if isinstance(trial, LoaderTrial):
             trial.leave(self.now_ns())
         end = self._end_of(trial, accepted=accepted)
+        self._last_cost_ns = max(trial.spent_ns, 0.0)
+        if accepted:
+            self._look_ns = LOOK_S * NS_PER_S
         simulated = trial.proposal.simulated_steps_per_s * trial.base_step_ns / NS_PER_S
         ratio = None if end.gain is None else (1 + end.gain.value) / simulated
         self.search.end(self.setting, trial.proposal.setting, ratio, accepted=accepted)

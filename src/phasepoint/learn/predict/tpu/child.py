@@ -6,8 +6,8 @@ environment when it is loaded, ends the process where it fails, and can take min
 
 import hashlib
 import json
-import secrets
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -17,17 +17,21 @@ from typing import Any
 from phasepoint.core.errors import ModelError, PhasepointError
 from phasepoint.learn.predict.hlo import lower_function
 from phasepoint.learn.predict.programs import python_function
+from phasepoint.learn.predict.tpu.compile import keep_file
+from phasepoint.learn.predict.tpu.spread import devices_of_slice, spread_over
 
 
 def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     """Compile, or find what was compiled before.
 
     Args:
-        request: `file`, `name`, `args`, `args_from`, and of the slice `topology`, `config`.
+        request: `file`, `name`, `args`, `args_from`, of the slice `topology`, `host`, `config`, and `spread`: None for
+            the first of its devices, else for all of them `batch` and `data`.
         cache: folder of what was compiled.
 
     Returns:
-        `key` of the compiled program in the folder, and `compile_s`, 0 where it was there.
+        `key` of the compiled program in the folder, `compile_s`, 0 where it was there, the `batch` of a spread step,
+        and the user's files that it came from, `sources`.
     """
     from jax.experimental import topologies
 
@@ -38,17 +42,27 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
         **({"chip_config_name": "megacore"} if request["config"] == "megacore" else {}),
     )
     where = Path(request["file"])
-    with python_function(where, request["name"], args=request["args"], args_from=request["args_from"]) as (
-        function,
-        values,
+    spread = request["spread"]
+    devices = topology.devices if spread is not None else topology.devices[:1]
+    with (
+        devices_of_slice(devices),
+        python_function(where, request["name"], args=request["args"], args_from=request["args_from"]) as (
+            function,
+            values,
+        ),
     ):
-        places = _on_device(values, topology.devices[0])
+        places, batch = (
+            (_on_device(values, devices[0]), None)
+            if spread is None
+            else spread_over(function, values, devices, batch=spread["batch"], data=spread["data"])
+        )
         lowered = lower_function(function, places, f"{where.name}:{request['name']}")
+        sources = _sources(where)
     text = lowered.as_text()
     key = hashlib.sha256("\0".join([text, request["topology"], request["config"], *_versions()]).encode()).hexdigest()
     facts = cache / f"{key}.json"
     if facts.is_file() and facts.with_suffix(".pb").is_file():
-        return {"key": key, "compile_s": 0.0}
+        return {"key": key, "compile_s": 0.0, "batch": batch, "sources": sources}
     began = time.perf_counter()
     try:
         compiled = lowered.compile()
@@ -58,9 +72,9 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     memory = compiled.memory_analysis()
     sizes = {name: int(getattr(memory, f"{name}_size_in_bytes")) for name in ("argument", "output", "alias", "temp")}
-    _keep(facts.with_suffix(".pb"), compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
-    _keep(facts, json.dumps({"memory": sizes, "versions": _versions(), "compile_s": seconds}).encode())
-    return {"key": key, "compile_s": seconds}
+    keep_file(facts.with_suffix(".pb"), compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
+    keep_file(facts, json.dumps({"memory": sizes, "versions": _versions(), "compile_s": seconds}).encode())
+    return {"key": key, "compile_s": seconds, "batch": batch, "sources": sources}
 
 
 def _on_device(values: Any, device: Any) -> Any:
@@ -69,7 +83,8 @@ def _on_device(values: Any, device: Any) -> Any:
     from jax.sharding import SingleDeviceSharding
 
     sharding = SingleDeviceSharding(device)
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tuple(values))
+    shapes = jax.eval_shape(lambda *them: them, *values)  # numbers become scalars
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), shapes)
 
 
 def _versions() -> list[str]:
@@ -82,11 +97,20 @@ def _versions() -> list[str]:
     return found
 
 
-def _keep(path: Path, data: bytes) -> None:
-    """A file that is there when it is whole."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another process may compile the same
-    part.write_bytes(data)
-    part.replace(path)
+def _sources(where: Path) -> list[tuple[str, int, int]]:
+    """What the function came from: files of the user's own, and folders of installed packages. Name, time and size.
+
+    A folder's time changes where a package is installed into it or taken away.
+    """
+    packages = {Path(path) for path in map(sysconfig.get_path, ("purelib", "platlib"))}
+    library = Path(sysconfig.get_path("stdlib"))
+    found = {where, *packages}
+    for module in list(sys.modules.values()):
+        file = Path(getattr(module, "__file__", None) or library)
+        if not any(file.is_relative_to(folder) for folder in (*packages, library)):
+            found.add(file)
+    stats = [(path, path.stat()) for path in sorted(found) if path.exists()]
+    return [(str(path), stat.st_mtime_ns, stat.st_size) for path, stat in stats]
 
 
 def main() -> None:

@@ -3,14 +3,17 @@
 The compiler is Google's `libtpu` from PyPI, under its own terms; it is never part of this package.
 """
 
+import hashlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as installed_version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,6 +55,19 @@ class Function:
 
 
 @dataclass(frozen=True)
+class SpreadStep:
+    """A step over all devices of a slice.
+
+    Attributes:
+        batch: samples of a step, all devices together; None: as the arguments have them.
+        data: places of the arguments that are batches, from 0; none: those that the function does not return.
+    """
+
+    batch: int | None = None
+    data: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Compiled:
     """What the compiler made.
 
@@ -60,12 +76,14 @@ class Compiled:
         memory: bytes of a device: argument, output, alias, temp.
         compile_s: seconds that it took; 0 where it was compiled before.
         notes: versions.
+        batch: samples of a step that is spread over a slice; None of others.
     """
 
     program: bytes
     memory: Mapping[str, int]
     compile_s: float
     notes: tuple[str, ...]
+    batch: int | None = None
 
 
 def has_compiler() -> bool:
@@ -89,13 +107,19 @@ def cache_folder() -> Path:
 
 
 def compile_function_for(
-    asked: Function, topology: Topology, *, most_s: float = MOST_S, most_bytes: int = MOST_BYTES
+    asked: Function,
+    topology: Topology,
+    *,
+    spread: SpreadStep | None = None,
+    most_s: float = MOST_S,
+    most_bytes: int = MOST_BYTES,
 ) -> Compiled:
-    """The program of a function for one device of a slice.
+    """The program of a function for one device of a slice, or for all of them together.
 
     Args:
         asked: the function.
         topology: the slice.
+        spread: how a step is divided among all devices; None: it runs on one.
         most_s: seconds after which the compilation is ended.
         most_bytes: of memory, likewise.
 
@@ -117,16 +141,50 @@ def compile_function_for(
         "topology": topology.name,
         "config": topology.generation.config,
         "host": _host_bounds(topology),
+        "spread": None if spread is None else asdict(spread),
     }
-    with tempfile.TemporaryDirectory(prefix="phasepoint-tpu-") as folder:
-        answer = Path(folder) / "answer.json"
-        said = _run(request | {"answer": str(answer)}, cache, library, answer, (most_s, most_bytes))
-    if "error" in said:
-        kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
-        raise kind(said["message"])
+    memo = cache / f"asked-{_hash_of(request, library)}.json"
+    said = _remembered(memo)
+    if said is None:
+        with tempfile.TemporaryDirectory(prefix="phasepoint-tpu-") as folder:
+            answer = Path(folder) / "answer.json"
+            said = _run(request | {"answer": str(answer)}, cache, library, answer, (most_s, most_bytes))
+        if "error" in said:
+            kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
+            raise kind(said["message"])
+        keep_file(memo, json.dumps(said).encode())
     facts = json.loads((cache / f"{said['key']}.json").read_text())
     note = f"compiled for {topology.name} by {', '.join(facts['versions'])}"
-    return Compiled((cache / f"{said['key']}.pb").read_bytes(), facts["memory"], said["compile_s"], (note,))
+    return Compiled(
+        (cache / f"{said['key']}.pb").read_bytes(), facts["memory"], said["compile_s"], (note,), said["batch"]
+    )
+
+
+def _hash_of(request: Mapping[str, Any], library: Path) -> str:
+    """Of a request, the compiler and the packages: equal where nothing but the user's files can have changed."""
+    packages = [f"{name} {installed_version(name)}" for name in ("jax", "jaxlib")]
+    written_ns = library.stat().st_mtime_ns if library.exists() else 0
+    text = json.dumps([request, packages, str(library), written_ns], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _remembered(memo: Path) -> dict[str, Any] | None:
+    """What was answered before, where every file that the function came from is as it was then."""
+    try:
+        said: dict[str, Any] = json.loads(memo.read_text())
+        stats = [(Path(name).stat(), time_ns, size) for name, time_ns, size in said["sources"]]
+    except (OSError, ValueError):
+        return None
+    is_same = all((stat.st_mtime_ns, stat.st_size) == (time_ns, size) for stat, time_ns, size in stats)
+    whole = all((memo.parent / f"{said['key']}.{kind}").is_file() for kind in ("json", "pb"))
+    return {**said, "compile_s": 0.0} if is_same and whole else None
+
+
+def keep_file(path: Path, data: bytes) -> None:
+    """A file that is there when it is whole; another process may write the same."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 def _host_bounds(topology: Topology) -> list[int]:

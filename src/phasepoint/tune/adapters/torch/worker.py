@@ -16,7 +16,7 @@ from phasepoint.tune.source import BatchTime, random_fingerprint, random_numbers
 _SLOTS = 1024
 """Batches whose times are kept; more than are ever under way at once."""
 
-_FIELDS = 7  # of a slot: position + 1, three times, and a `Cacheable`
+_FIELDS = 8  # of a slot: position + 1, three times, arrays, and a `Cacheable`
 
 _WATCHED = 16
 """Of each process the first batches, and then one in so many: whether making them draws random numbers. 0.1 ms each."""
@@ -43,8 +43,8 @@ def read_time(times: Any, position: int) -> BatchTime | None:
     slot = _FIELDS * (position % _SLOTS)
     if times[slot] != position + 1:
         return None
-    wall_ns, cpu_ns, delay_ns, *kept = times[slot + 1 : slot + _FIELDS]
-    return BatchTime(wall_ns, cpu_ns, delay_ns, Cacheable(*kept))
+    wall_ns, cpu_ns, delay_ns, arrays, *kept = times[slot + 1 : slot + _FIELDS]
+    return BatchTime(wall_ns, cpu_ns, delay_ns, Cacheable(*kept), arrays)
 
 
 class NumberedIndices:
@@ -114,7 +114,7 @@ class TimedCollate:
     def __call__(self, samples: Any) -> Any:
         """The batch of these samples."""
         batch = self._collate(samples)
-        _end(self._times)
+        _end(self._times, batch)
         return batch
 
 
@@ -142,7 +142,7 @@ class _Timed:
             self._kept.__exit__(None, None, None)
 
 
-def _end(times: Any) -> None:
+def _end(times: Any, batch: Any) -> None:
     begun = getattr(_open_batch, "begun", None)
     if begun is not None:
         position, wall_ns, cpu_ns, delay_ns = begun
@@ -150,11 +150,21 @@ def _end(times: Any) -> None:
         times[slot + 1] = time.perf_counter_ns() - wall_ns
         times[slot + 2] = time.thread_time_ns() - cpu_ns
         times[slot + 3] = run_delay_ns() - delay_ns
-        times[slot + 4 : slot + _FIELDS] = cacheable()
+        times[slot + 4] = _arrays_in(batch)
+        times[slot + 5 : slot + _FIELDS] = cacheable()
         times[slot] = position + 1
         if _open_batch.before is not None and random_fingerprint() != _open_batch.before:
             times[-1] = 1
         _open_batch.begun = None
+
+
+def _arrays_in(batch: Any) -> int:
+    """What is handed over one by one between processes."""
+    if isinstance(batch, dict):
+        batch = batch.values()
+    elif not isinstance(batch, list | tuple):
+        return int(hasattr(batch, "shape"))
+    return sum(map(_arrays_in, batch))
 
 
 class LimitedStart:

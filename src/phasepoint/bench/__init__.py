@@ -1,0 +1,1 @@
+"""Benchmarks of models on devices: what was measured on a few says what the rest will take."""

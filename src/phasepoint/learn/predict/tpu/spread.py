@@ -1,0 +1,156 @@
+"""Arguments of a training step over all devices of a slice: batches are divided among them, the rest is on each.
+
+What of the arguments is a batch shows in what the function returns: it gives its state back (parameters, an optimizer's
+moments), and batches not. A script that places its arguments itself (`NamedSharding`) is left its way: while it runs
+here, `jax.devices()` are those of the slice.
+
+Its own file: it needs JAX, and runs in the compiler's process alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from phasepoint.core.errors import UsageError
+
+KEY_WORDS = 2
+"""32-bit words of one of JAX's raw random keys, which is no batch of two."""
+
+
+def spread_over(
+    function: Callable[..., Any],
+    values: Sequence[Any],
+    devices: Sequence[Any],
+    *,
+    batch: int | None,
+    data: Sequence[int],
+) -> tuple[tuple[Any, ...], int]:
+    """Shapes of the arguments with their places on the devices, and the batch.
+
+    Args:
+        function: the step, jitted or plain.
+        values: its arguments, arrays or shapes, or trees of them.
+        devices: of the slice.
+        batch: samples of a step, all devices together; None: as in `values`.
+        data: places of the arguments that are batches, from 0; none: those that the function does not return.
+
+    Raises:
+        UsageError: no argument is a batch, or its size is not clear, or the devices cannot share it.
+    """
+    import jax
+    from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+    own = [_own_places(value, devices) for value in values]
+    values = jax.eval_shape(lambda *them: them, *values)  # numbers become scalars
+    mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
+    whole, divided = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    places = tuple(data) or data_arguments(function, values)
+    size = batch_size(values, places)
+    asked = size if batch is None else batch
+    if asked % len(devices):
+        below = asked // len(devices) * len(devices)
+        near = f"{below:,} or {below + len(devices):,}" if below else f"{len(devices):,}"
+        raise UsageError(f"a batch of {asked:,} can't be divided among {len(devices):,} devices; {near} can")
+
+    def placed(leaf: Any, chosen: Any, *, is_data: bool) -> Any:
+        scaled = is_data and _holds_samples(leaf)
+        shape = (asked * leaf.shape[0] // size, *leaf.shape[1:]) if scaled else leaf.shape
+        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=chosen or (divided if scaled else whole))
+
+    shapes = []
+    for place, (value, chosen) in enumerate(zip(values, own, strict=True)):
+        leaves, structure = jax.tree.flatten(value)
+        put = [placed(leaf, at, is_data=place in places) for leaf, at in zip(leaves, chosen, strict=True)]
+        shapes.append(jax.tree.unflatten(structure, put))
+    return tuple(shapes), asked
+
+
+@contextmanager
+def devices_of_slice(devices: Sequence[Any]) -> Iterator[None]:
+    """While it lasts, a script that asks JAX for its devices is given those of a slice."""
+    import jax
+
+    make_mesh = jax.make_mesh
+
+    def make(*args: Any, **options: Any) -> Any:
+        return make_mesh(*args, **{"devices": devices, **options})
+
+    instead = {"devices": lambda *_: list(devices), "device_count": lambda *_: len(devices), "make_mesh": make}
+    before = {name: getattr(jax, name) for name in instead}
+    for name, stand_in in instead.items():
+        setattr(jax, name, stand_in)
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(jax, name, function)
+
+
+def _own_places(value: Any, devices: Sequence[Any]) -> list[Any]:
+    """Where the script has placed each leaf on these devices; None where it has not."""
+    import jax
+    from jax.sharding import NamedSharding
+
+    found = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(value)]
+    return [at if isinstance(at, NamedSharding) and at.mesh.devices.flat[0] in devices else None for at in found]
+
+
+def data_arguments(function: Callable[..., Any], values: Sequence[Any]) -> tuple[int, ...]:
+    """Places of the arguments that the function does not give back.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> def step(weights, images):
+        ...     return weights - images.sum(0), images.mean()
+        >>> data_arguments(step, (np.zeros(3), np.zeros((8, 3))))
+        (1,)
+    """
+    import jax
+
+    values, returned = jax.eval_shape(lambda *them: them, *values), jax.eval_shape(function, *values)
+    parts = list(returned) if isinstance(returned, tuple | list) else [returned]
+    given_back = [_form(part) for part in [*parts, returned]]
+    return tuple(place for place, value in enumerate(values) if _form(value) not in given_back)
+
+
+def batch_size(values: Sequence[Any], places: Sequence[int]) -> int:
+    """Samples in the arguments at those places.
+
+    Raises:
+        UsageError: there are none, or they do not agree.
+    """
+    import jax
+
+    sizes = {
+        f"argument {place}": sorted({leaf.shape[0] for leaf in jax.tree.leaves(values[place]) if _holds_samples(leaf)})
+        for place in places
+        if place < len(values)
+    }
+    found = {size for several in sizes.values() for size in several}
+    if len(found) == 1:
+        return int(found.pop())
+    if not found:
+        raise UsageError(
+            "no argument of the function is a batch: it returns all that it takes, or takes scalars alone; say which "
+            "one is with --data, as in --data 2 for the third"
+        )
+    told = "; ".join(f"{name}: {', '.join(map(str, several))}" for name, several in sizes.items() if several)
+    raise UsageError(
+        f"the first dimensions of what looks like batches differ ({told}); say which arguments are batches with --data"
+    )
+
+
+def _holds_samples(leaf: Any) -> bool:
+    """Whether an array has samples along its first dimension: it is no scalar and no random key."""
+    is_key = str(leaf.dtype).startswith("key") or (leaf.dtype == np.uint32 and tuple(leaf.shape) == (KEY_WORDS,))
+    return bool(len(leaf.shape)) and not is_key
+
+
+def _form(tree: Any) -> Any:
+    """What a tree looks like: its structure, and shapes and types of its leaves."""
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]

@@ -1,0 +1,190 @@
+"""A plan for a program on a slice: what a step takes and needs, by batch, from what the TPU's compiler makes of it.
+
+A step is what its kernels take by the compiler's cycles, and what of its collectives nothing hides. Both stand in the
+program for the whole slice, so that sharding, fusions and memory are the compiler's own.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from phasepoint.core.errors import ModelError, UsageError
+from phasepoint.core.units import PS_PER_S
+from phasepoint.devices.specs import device_spec
+from phasepoint.learn.predict.hlo import read_hlo
+from phasepoint.learn.predict.predict import predict_programs
+from phasepoint.learn.predict.tpu.compile import Function, SpreadStep, compile_function_for
+from phasepoint.learn.predict.tpu.topology import Topology
+from phasepoint.scale.plan.benchmark import CHIPS_A_HOST
+from phasepoint.scale.plan.whole import RunAsked, RunParts
+from phasepoint.scale.pod.collectives import Collective, collectives_of
+from phasepoint.scale.pod.torus import COLLECTIVE_S, axes_of
+
+_SIZE = r"([0-9.]+)([KMGT]?)"
+_NO_ROOM = re.compile(rf"(?:Used {_SIZE} of {_SIZE} hbm|temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\))")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class ProgramRow:
+    """A step with one batch on a slice.
+
+    Attributes:
+        batch: samples of a step, all devices together.
+        devices: that share it.
+        compute_ps: of the kernels.
+        sending_ps: of the collectives, whether something hides them or not.
+        exposed_ps: what of them nothing hides.
+        low_ps, high_ps: of the step, 90 %.
+        memory_bytes: that a device needs.
+        limit_bytes: that it has.
+        collectives: one by one.
+        compile_s: seconds that compiling took; 0 where it was compiled before.
+        problem: why there is no program; empty where there is one.
+        run: what a whole run takes; None where that was not asked for.
+        cost: of it; None likewise.
+        notes: for the reader.
+    """
+
+    batch: int
+    devices: int
+    compute_ps: int = 0
+    sending_ps: int = 0
+    exposed_ps: int = 0
+    low_ps: int = 0
+    high_ps: int = 0
+    memory_bytes: int = 0
+    limit_bytes: int = 0
+    collectives: tuple[Collective, ...] = ()
+    compile_s: float = 0.0
+    problem: str = ""
+    run: RunParts | None = None
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def step_ps(self) -> int:
+        """Of a step."""
+        return self.compute_ps + self.exposed_ps
+
+    @property
+    def fits(self) -> bool:
+        """Whether the compiler found memory for it."""
+        return not self.problem
+
+    @property
+    def samples_per_s(self) -> float:
+        """Of the whole slice; 0 where there is no program."""
+        return self.batch * PS_PER_S / self.step_ps if self.step_ps else 0.0
+
+
+def plan_program(
+    asked: Function,
+    topology: Topology,
+    batches: Sequence[int | None],
+    *,
+    data: Sequence[int] = (),
+    run: RunAsked | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[ProgramRow]:
+    """Steps of a program on a slice, for each batch.
+
+    Args:
+        asked: the step, and where its arguments come from.
+        topology: the slice.
+        batches: samples of a step; None: as the arguments have them.
+        data: places of the arguments that are batches; none: those that the step does not return.
+        run: that the step is part of.
+        progress: called with (batches done, batches in all).
+
+    Raises:
+        MissingExtraError: the TPU's compiler is not installed.
+        UsageError: no such function, a batch that the devices can't share, links that are not known.
+        ModelError: the function raises, or the compiler refuses it for another reason than its memory.
+    """
+    rows = []
+    for number, batch in enumerate(batches, start=1):
+        row = _plan_row(asked, topology, SpreadStep(batch, tuple(data)))
+        if run is not None and row.fits:
+            parts = run.with_steps(row.step_ps / PS_PER_S, row.batch, hosts_of(topology))
+            row = replace(row, run=parts, cost=run.cost(parts, topology.chips))
+        rows.append(row)
+        if progress is not None:
+            progress(number, len(batches))
+    return rows
+
+
+def _plan_row(asked: Function, topology: Topology, spread: SpreadStep) -> ProgramRow:
+    axes = axes_of(topology)
+    name = topology.generation.device
+    spec = device_spec(name)
+    assert spec is not None  # axes_of has looked
+    try:
+        compiled = compile_function_for(asked, topology, spread=spread)
+    except ModelError as error:
+        room = _NO_ROOM.search(str(error))
+        if room is None:
+            raise
+        number, unit, most, most_unit = (part for part in room.groups() if part is not None)
+        used, limit = round(float(number) * _UNITS[unit]), round(float(most) * _UNITS[most_unit])
+        return ProgramRow(
+            spread.batch or 0, _devices(topology), memory_bytes=used, limit_bytes=limit, problem="does not fit"
+        )
+    program = read_hlo(compiled.program, f"{asked.path.name}:{asked.name}")
+    (estimate,) = predict_programs([program], name)
+    kernel_s = {one.kernel: one.time_ps / PS_PER_S for one in estimate.kernels}
+    sent = collectives_of(program.module, program.kernels.kernels, kernel_s)
+    senders = {one.name for one in sent}
+    compute_ps = sum((one.executions or 1) * one.time_ps for one in estimate.kernels if one.kernel not in senders)
+    exposed_ps = round(sum(one.exposed_s(axes) for one in sent) * PS_PER_S)
+    memory = compiled.memory
+    needed = memory["argument"] + memory["output"] - memory["alias"] + memory["temp"]
+    error_ratio = topology.generation.error
+    return ProgramRow(
+        batch=compiled.batch or 0,
+        devices=_devices(topology),
+        compute_ps=compute_ps,
+        sending_ps=round(sum(one.seconds(axes) for one in sent) * PS_PER_S),
+        exposed_ps=exposed_ps,
+        low_ps=round((compute_ps + exposed_ps) / error_ratio),
+        high_ps=round((compute_ps + exposed_ps) * error_ratio),
+        memory_bytes=needed,
+        limit_bytes=round(spec.memory_bytes.value),
+        collectives=tuple(sent),
+        compile_s=compiled.compile_s,
+        notes=(*compiled.notes, *(note for note in estimate.notes if not note.startswith(tuple(COLLECTIVE_S)))),
+    )
+
+
+def _devices(topology: Topology) -> int:
+    """Devices of a slice: cores, where the compiler sees each of them."""
+    spec = device_spec(topology.generation.device)
+    return topology.chips * (spec.devices_per_chip if spec is not None else 1)
+
+
+def hosts_of(topology: Topology) -> int:
+    """Hosts of a slice: four chips each."""
+    return -(-topology.chips // CHIPS_A_HOST["tpu"])
+
+
+def batches_between(text: str) -> list[int]:
+    """`4096..65536` as 4096, 8192, … 65536; `4096,6144` as it is.
+
+    Raises:
+        UsageError: it is neither.
+
+    Example:
+        >>> batches_between("4096..16384")
+        [4096, 8192, 16384]
+    """
+    first, dots, last = text.partition("..")
+    try:
+        numbers = [int(part) for part in ([first, last] if dots else text.split(","))]
+    except ValueError as error:
+        raise UsageError(f"--batch {text!r}: expected 4096, 4096,8192 or 4096..65536") from error
+    if any(number < 1 for number in numbers) or (dots and numbers[0] > numbers[1]):
+        raise UsageError(f"--batch {text!r}: expected positive numbers, the smaller one first")
+    if not dots:
+        return numbers
+    doubled = [numbers[0] << power for power in range(64) if numbers[0] << power < numbers[1]]
+    return [*doubled, numbers[1]]
