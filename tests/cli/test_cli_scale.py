@@ -64,3 +64,65 @@ def test_folders_without_measurements_are_refused(phasepoint, tmp_path):
     outcome = phasepoint("scale", "validate", str(tmp_path))
     assert outcome.code == 7
     assert "no Parquet file that can be read" in outcome.err
+
+
+STEP = """
+import jax, jax.numpy as jnp
+def step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), 0.0
+def alone(w):
+    return w
+args = (jax.ShapeDtypeStruct((128, 128), jnp.float32), jax.ShapeDtypeStruct((64, 128), jnp.float32))
+weights = args[:1]
+"""
+
+
+@pytest.fixture
+def step(tmp_path):
+    (tmp_path / "train.py").write_text(STEP)
+    return f"{tmp_path}/train.py:step"
+
+
+def test_a_plan_of_a_step_is_a_document_and_a_table(phasepoint, step, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    words = ("scale", "plan", step, "--args-from", "args", "--to", "tpu-v3:2x2", "--batch", "64..256")
+    run = ("--samples", "1e6", "--start", "2min", "--save", "10s", "--restart", "5min", "--price", "2")
+    found = json.loads(phasepoint(*words, *run, "--json").out)
+    assert (found["version"], found["kind"], found["slice"], found["chips"]) == (1, "scale plan", "v3:2x2", 4)
+    assert [row["batch"] for row in found["rows"]] == [64, 128, 256]
+    for row in found["rows"]:
+        assert row["fits"]
+        assert row["devices"] == 8
+        assert row["step_ps"] == row["compute_ps"] + row["exposed_ps"]
+        parts = ("starting", "steps", "evaluation", "saving", "lost")
+        assert row["run"]["wall"] == pytest.approx(sum(row["run"][name] for name in parts))
+        assert row["cost"] == pytest.approx(2 * 4 * row["run"]["wall"] / 3600)
+    shown = phasepoint(*words, *run)
+    assert shown.code == 0
+    assert "samples/s with a batch of 256" in shown.out
+    assert "saving" in shown.out
+    assert "saving" not in phasepoint(*words).out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give a training step, as in train.py:step, or --benchmark NAME"),
+        (("STEP", "--benchmark", "resnet"), "give a training step, as in train.py:step, or --benchmark NAME"),
+        (("train.py",), "names no function"),
+        (
+            ("STEP", "--args-from", "args", "--batch", "100"),
+            "a batch of 100 can't be divided among 8 devices; 96 or 104",
+        ),
+        (("STEP", "--args-from", "args", "--batch", "many"), "--batch 'many': expected 4096"),
+        (("STEP", "--args-from", "args", "--data", "x"), "--data 'x' is no number"),
+        (("STEP", "--args-from", "args", "--samples", "9", "--save", "10"), "--save '10' is no time"),
+        (("STEP:alone", "--args-from", "weights"), "no argument of the function is a batch"),
+    ],
+)
+def test_plans_that_cannot_be(phasepoint, step, words, message):
+    given = [step.replace(":step", ":alone") if word == "STEP:alone" else word.replace("STEP", step) for word in words]
+    outcome = phasepoint("scale", "plan", *given, "--to", "v3:2x2")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert phasepoint("scale", "plan", step, "--args-from", "args", "--to", "v3:99x2").code == 2

@@ -5,8 +5,10 @@ import math
 import pytest
 
 from phasepoint.core.errors import UsageError
+from phasepoint.learn.predict.tpu import compile as tpu_compile
+from phasepoint.learn.predict.tpu.compile import Function
 from phasepoint.learn.predict.tpu.topology import parse_topology
-from phasepoint.scale.plan.program import batches_between
+from phasepoint.scale.plan.program import batches_between, plan_program
 from phasepoint.scale.plan.whole import HOST_FAILS_S, Hazards, RunAsked, best_interval_s, whole_run
 from phasepoint.scale.pod.torus import COLLECTIVE_S, HOP_S, Axis, axes_of, exchange_s, gather_s, reduce_s
 
@@ -135,3 +137,31 @@ def test_batches_between():
     assert batches_between("4096..10000") == [4096, 8192, 10_000]
     assert batches_between("64,96") == [64, 96]
     assert batches_between("64..64") == [64]
+
+
+STEP = """
+import jax, jax.numpy as jnp
+def step(w, x):
+    loss = lambda w: jnp.tanh(x @ w).sum()
+    return w - 0.1 * jax.grad(loss)(w)
+args = (jax.ShapeDtypeStruct((256, 256), jnp.float32), jax.ShapeDtypeStruct((64, 256), jnp.float32))
+"""
+
+
+def test_without_the_tpus_compiler_a_plan_is_the_analytic_models(tmp_path, monkeypatch):
+    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(tpu_compile, "find_spec", lambda name: None)
+    path = tmp_path / "train.py"
+    path.write_text(STEP)
+    asked, topology = Function(path, "step", None, "args"), parse_topology("v3:4x4")
+    hazards = Hazards(10, 60, HOST_FAILS_S)
+    small, large, most = plan_program(asked, topology, [4096, 8192, 1 << 31], run=RunAsked(1e6, 60, hazards, 2.0))
+    assert (small.batch, small.devices, large.batch) == (4096, 32, 8192)
+    assert [one.bytes for one in small.collectives] == [256 * 256 * 4]
+    assert small.step_ps == small.compute_ps + small.exposed_ps
+    assert small.exposed_ps == round(reduce_s(256 * 256 * 4, axes_of(topology)) * 1e12)
+    assert small.compute_ps < large.compute_ps
+    assert (small.fits, most.fits, most.run) == (True, False, None)
+    assert most.memory_bytes > most.limit_bytes
+    assert small.run.wall > small.run.steps == pytest.approx(math.ceil(1e6 / 4096) * small.step_ps / 1e12)
+    assert any("pip install 'phasepoint[tpu]'" in note for note in small.notes)

@@ -11,14 +11,24 @@ from dataclasses import dataclass, replace
 from phasepoint.core.errors import ModelError, UsageError
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices.specs import device_spec
-from phasepoint.learn.predict.hlo import read_hlo
+from phasepoint.learn.predict.hlo import lower_function, program_of_executable, read_hlo
 from phasepoint.learn.predict.predict import predict_programs
-from phasepoint.learn.predict.tpu.compile import Function, SpreadStep, compile_function_for
+from phasepoint.learn.predict.programs import python_function
+from phasepoint.learn.predict.tpu.compile import (
+    NO_COMPILER,
+    Function,
+    SpreadStep,
+    compile_function_for,
+    has_compiler,
+)
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.scale.plan.benchmark import CHIPS_A_HOST
 from phasepoint.scale.plan.whole import RunAsked, RunParts
 from phasepoint.scale.pod.collectives import Collective, collectives_of
 from phasepoint.scale.pod.torus import COLLECTIVE_S, axes_of
+
+ANALYTIC_ERROR = 2.0
+"""Of a step without the TPU's compiler, either way: fusions and layouts are the CPU's. An assumption."""
 
 _SIZE = r"([0-9.]+)([KMGT]?)"
 _NO_ROOM = re.compile(rf"(?:Used {_SIZE} of {_SIZE} hbm|temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\))")
@@ -98,7 +108,7 @@ def plan_program(
         progress: called with (batches done, batches in all).
 
     Raises:
-        MissingExtraError: the TPU's compiler is not installed.
+        MissingExtraError: there is no JAX.
         UsageError: no such function, a batch that the devices can't share, links that are not known.
         ModelError: the function raises, or the compiler refuses it for another reason than its memory.
     """
@@ -119,6 +129,8 @@ def _plan_row(asked: Function, topology: Topology, spread: SpreadStep) -> Progra
     name = topology.generation.device
     spec = device_spec(name)
     assert spec is not None  # axes_of has looked
+    if not has_compiler():
+        return _analytic_row(asked, topology, spread)
     try:
         compiled = compile_function_for(asked, topology, spread=spread)
     except ModelError as error:
@@ -153,6 +165,41 @@ def _plan_row(asked: Function, topology: Topology, spread: SpreadStep) -> Progra
         collectives=tuple(sent),
         compile_s=compiled.compile_s,
         notes=(*compiled.notes, *(note for note in estimate.notes if not note.startswith(tuple(COLLECTIVE_S)))),
+    )
+
+
+def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> ProgramRow:
+    """The same without the TPU's compiler: the CPU's program of one device's share, and one sum of the gradients."""
+    from phasepoint.learn.predict.tpu.spread import share_of_one
+
+    axes, devices, device = axes_of(topology), _devices(topology), topology.generation.device
+    spec = device_spec(device)
+    assert spec is not None  # axes_of has looked
+    where = f"{asked.path.name}:{asked.name}"
+    with python_function(asked.path, asked.name, args=asked.args, args_from=asked.args_from) as (function, values):
+        shapes, batch, gradient = share_of_one(function, values, devices, batch=spread.batch, data=spread.data)
+        compiled = lower_function(function, shapes, where).compile()
+    (estimate,) = predict_programs([program_of_executable(compiled, where)], device)
+    summed = Collective("gradients", "all-reduce", gradient, 0, 1)
+    memory = compiled.memory_analysis()
+    needed = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    needed += memory.temp_size_in_bytes
+    compute_ps = sum((one.executions or 1) * one.time_ps for one in estimate.kernels)
+    sending_ps = round(summed.seconds(axes) * PS_PER_S)
+    step_ps, limit = compute_ps + sending_ps, round(spec.memory_bytes.value)
+    return ProgramRow(
+        batch=batch,
+        devices=devices,
+        compute_ps=compute_ps,
+        sending_ps=sending_ps,
+        exposed_ps=sending_ps,
+        low_ps=round(step_ps / ANALYTIC_ERROR),
+        high_ps=round(step_ps * ANALYTIC_ERROR),
+        memory_bytes=needed,
+        limit_bytes=limit,
+        collectives=(summed,),
+        problem="" if needed <= limit else "does not fit",
+        notes=(NO_COMPILER, *estimate.notes),
     )
 
 

@@ -7,6 +7,7 @@ here, `jax.devices()` are those of the slice.
 Its own file: it needs JAX, and runs in the compiler's process alone.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from phasepoint.core.errors import UsageError
+
+F32_BYTES = 4
+"""Of a float, in which gradients are added up."""
 
 KEY_WORDS = 2
 """32-bit words of one of JAX's raw random keys, which is no batch of two."""
@@ -49,10 +53,7 @@ def spread_over(
     places = tuple(data) or data_arguments(function, values)
     size = batch_size(values, places)
     asked = size if batch is None else batch
-    if asked % len(devices):
-        below = asked // len(devices) * len(devices)
-        near = f"{below:,} or {below + len(devices):,}" if below else f"{len(devices):,}"
-        raise UsageError(f"a batch of {asked:,} can't be divided among {len(devices):,} devices; {near} can")
+    _check_shared(asked, len(devices))
 
     def placed(leaf: Any, chosen: Any, *, is_data: bool) -> Any:
         scaled = is_data and _holds_samples(leaf)
@@ -65,6 +66,64 @@ def spread_over(
         put = [placed(leaf, at, is_data=place in places) for leaf, at in zip(leaves, chosen, strict=True)]
         shapes.append(jax.tree.unflatten(structure, put))
     return tuple(shapes), asked
+
+
+def share_of_one(
+    function: Callable[..., Any], values: Sequence[Any], devices: int, *, batch: int | None, data: Sequence[int]
+) -> tuple[tuple[Any, ...], int, int]:
+    """Shapes of the arguments as one of several devices has them, the batch of all, and bytes of a gradient.
+
+    Args:
+        function: the step.
+        values: its arguments.
+        devices: that share the batch.
+        batch: samples of a step, all devices together; None: as in `values`.
+        data: as of `spread_over`.
+
+    Raises:
+        UsageError: as `spread_over`.
+    """
+    import jax
+
+    values = jax.eval_shape(lambda *them: them, *values)
+    places = tuple(data) or data_arguments(function, values)
+    size = batch_size(values, places)
+    asked = size if batch is None else batch
+    _check_shared(asked, devices)
+
+    def part(leaf: Any) -> Any:
+        if not _holds_samples(leaf):
+            return leaf
+        return jax.ShapeDtypeStruct((asked // devices * leaf.shape[0] // size, *leaf.shape[1:]), leaf.dtype)
+
+    shapes = tuple(jax.tree.map(part, value) if place in places else value for place, value in enumerate(values))
+    state = [value for place, value in enumerate(values) if place not in places]
+    return shapes, asked, gradient_bytes(state)
+
+
+def gradient_bytes(state: Any) -> int:
+    """Bytes of a gradient in f32, from weights and an optimizer's moments: each shape is there as often as these are.
+
+    Example:
+        >>> import numpy as np
+        >>> weights = {"w": np.zeros((4, 3)), "b": np.zeros(4)}
+        >>> gradient_bytes([weights, {"mean": weights, "square": weights, "count": np.zeros(())}])
+        64
+    """
+    import jax
+
+    shapes = [
+        leaf.shape for leaf in jax.tree.leaves(state) if len(leaf.shape) and np.issubdtype(leaf.dtype, np.floating)
+    ]
+    copies = math.gcd(*(shapes.count(shape) for shape in set(shapes)))
+    return int(F32_BYTES * sum(math.prod(shape) for shape in shapes) // max(copies, 1))
+
+
+def _check_shared(asked: int, devices: int) -> None:
+    if asked % devices:
+        below = asked // devices * devices
+        near = f"{below:,} or {below + devices:,}" if below else f"{devices:,}"
+        raise UsageError(f"a batch of {asked:,} can't be divided among {devices:,} devices; {near} can")
 
 
 @contextmanager
