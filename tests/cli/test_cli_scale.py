@@ -30,6 +30,25 @@ def test_a_time_without_a_unit_is_refused(phasepoint, text):
     assert "expected a number with s, min, h or d" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--batch", "-5"), "--batch '-5': expected a number of 1 or more"),
+        (("--to", "nan"), "--to 'nan': expected a number of 2 or more"),
+        (("--to", "1e999"), "--to '1e999': expected a number of 2 or more"),
+        (("--chips", "0"), "--chips"),
+        (("--system", ""), "--benchmark needs what was measured"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(phasepoint, words, message):
+    outcome = phasepoint(*PLAN, "--measured", "42.2min", *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert (
+        "--benchmark needs what was measured" in phasepoint("scale", "plan", "--benchmark", "resnet", "--to", "9").err
+    )
+
+
 def test_scale_alone_says_what_predictions_rest_on(phasepoint, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     sets = json.loads(phasepoint("scale", "--json").out)["sets"]

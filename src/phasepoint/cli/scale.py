@@ -1,5 +1,6 @@
 """`phasepoint scale`: what takes a job to a pod, and how far predictions of that are off."""
 
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +38,9 @@ Benchmark = Annotated[
     str | None, typer.Option("--benchmark", metavar="NAME", help="Instead: of MLPerf Training: resnet, bert, …")
 ]
 System = Annotated[str, typer.Option("--system", metavar="NAME", help="Its chips: tpu-v3, H100, …")]
-Chips = Annotated[int, typer.Option("--chips", metavar="N", min=0, help="Chips of the system that ran the benchmark.")]
+Chips = Annotated[
+    int | None, typer.Option("--chips", metavar="N", min=1, help="Chips of the system that ran the benchmark.")
+]
 Measured = Annotated[
     str, typer.Option("--measured", metavar="TIME", help="What it took the benchmark to train: 42.2min, 3.1h, 900s.")
 ]
@@ -66,7 +69,7 @@ Price = Annotated[
 
 
 def plan(
-    what: What = None, *, to: To, benchmark: Benchmark = None, system: System = "", chips: Chips = 0,
+    what: What = None, *, to: To, benchmark: Benchmark = None, system: System = "", chips: Chips = None,
     measured: Measured = "", batch: Batch = None, args: Args = None, args_from: ArgsFrom = None, data: Data = "",
     samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
     price: Price = None, as_json: AsJson = False,
@@ -90,19 +93,21 @@ def plan(
 
 
 def _plan_benchmark(
-    benchmark: str, system: str, chips: int, measured: str, to: str, batch: str | None, *, as_json: bool
+    benchmark: str, system: str, chips: int | None, measured: str, to: str, batch: str | None, *, as_json: bool
 ) -> None:
     from phasepoint.scale.plan.benchmark import MeasuredSystem, plan_benchmark
     from phasepoint.scale.validate.mlperf import shipped_scaling
 
+    if not system or chips is None or not measured:
+        raise UsageError("--benchmark needs what was measured: --system NAME, --chips N and --measured TIME")
     start = MeasuredSystem(
         benchmark,
         system,
         chips,
         _seconds("--measured", measured) / 60,
-        None if batch is None else _number("--batch", batch),
+        None if batch is None else _number("--batch", batch, least=1),
     )
-    filled, rows = plan_benchmark(shipped_scaling(), start, int(_number("--to", to)))
+    filled, rows = plan_benchmark(shipped_scaling(), start, int(_number("--to", to, least=2)))
     if as_json:
         write_document("scale plan", {"start": filled, "systems": rows})
         return
@@ -122,7 +127,7 @@ def _plan_program(
     topology = parse_topology(to)
     asked = function_of(what, *args)
     batches = [None] if batch is None else batches_between(batch)
-    places = [int(_number("--data", part)) for part in data.split(",") if part]
+    places = [int(_number("--data", part, least=0)) for part in data.split(",") if part]
     with progress_bar("compiling") as advance:
         rows = plan_program(asked, topology, batches, data=places, run=run, progress=advance)
     write_notes(dict.fromkeys(note for row in rows for note in row.notes))
@@ -150,11 +155,14 @@ def _seconds(option: str, text: str) -> float:
         ) from error
 
 
-def _number(option: str, text: str) -> float:
+def _number(option: str, text: str, *, least: int) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError as error:
         raise UsageError(f"{option} {text!r} is no number") from error
+    if not least <= number < math.inf:
+        raise UsageError(f"{option} {text!r}: expected a number of {least} or more")
+    return number
 
 
 def validate(folder: Measurements, *, as_json: AsJson = False) -> None:

@@ -22,7 +22,7 @@ from phasepoint.learn.predict.tpu.compile import (
     has_compiler,
 )
 from phasepoint.learn.predict.tpu.topology import Topology
-from phasepoint.scale.plan.benchmark import CHIPS_A_HOST
+from phasepoint.scale.plan.benchmark import CHIPS_A_HOST, sizes
 from phasepoint.scale.plan.whole import RunAsked, RunParts
 from phasepoint.scale.pod.collectives import Collective, collectives_of
 from phasepoint.scale.pod.torus import COLLECTIVE_S, axes_of
@@ -233,5 +233,5 @@ def batches_between(text: str) -> list[int]:
         raise UsageError(f"--batch {text!r}: expected positive numbers, the smaller one first")
     if not dots:
         return numbers
-    doubled = [numbers[0] << power for power in range(64) if numbers[0] << power < numbers[1]]
-    return [*doubled, numbers[1]]
+    first_batch, last_batch = numbers
+    return [first_batch, *sizes(first_batch, last_batch)] if first_batch < last_batch else [first_batch]

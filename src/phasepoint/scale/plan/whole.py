@@ -8,7 +8,7 @@ Source: J. W. Young, "A first order approximation to the optimum checkpoint inte
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from phasepoint.core.errors import UsageError
 
@@ -136,7 +136,7 @@ class RunAsked:
     def with_steps(self, step_s: float, batch: int, hosts: int) -> RunParts:
         """All parts of the run with a step."""
         steps = math.ceil(self.samples / batch)
-        hazards = Hazards(self.hazards.save_s, self.hazards.restart_s, self.hazards.fails_s, hosts)
+        hazards = replace(self.hazards, hosts=hosts)
         return whole_run(steps * step_s, hazards=hazards, starting_s=self.starting_s)
 
     def cost(self, parts: RunParts, chips: int) -> float | None:
