@@ -1,13 +1,14 @@
 """Does the tuner reach what an exhaustive search finds, from any start, and does it ever make a job slower?
 
     python benchmarks/tune.py                           # twelve pipelines, three starts: an hour and a half, two cores
-    python benchmarks/tune.py --only jpeg http --json out.json
+    python benchmarks/tune.py --only jpeg http --json out.json --peers /tmp/peers/bin/python
     python benchmarks/tune.py --naive --only jpeg text  # whole jobs, with and without tuning
 
 Needs `pip install pillow scikit-image tokenizers` beside PyTorch. Every setting of a pipeline's grid runs for some
 seconds, in turns, twice; its speed is the mean of steady steps. The best of them is the limit. The tuner begins with a
 bad setting, with PyTorch's default and with a good one, and has 60 s; what counts is the speed after that. In the same
-run stand the job without tuning from each start, and PyTorch's default.
+run stand the job without tuning from each start, PyTorch's default, what PyTorch advises (as many workers as cores)
+and, with `--peers` and the Python of their environment, what `tune_peers.py` measures.
 
 `--naive` is TPUPoint's experiment (Wudenhe and Tseng, ISPASS 2021): a pipeline that nobody has optimised,
 which here is one that loads in its own loop, runs a set number of steps with the tuner and without it, in turns. Told
@@ -25,6 +26,7 @@ from statistics import mean, stdev
 
 from scipy.stats import t
 
+from tune_peers import PEERS
 from tune_pipelines import PIPELINES
 
 HERE = Path(__file__).parent
@@ -56,7 +58,20 @@ def settings_of(pipeline):
     ]
 
 
-def measure(name, *, rounds, tune_s, seed):
+def peer_speeds(python, name):
+    """Steps a second of the pipeline fed by each peer; None for one that cannot feed it."""
+    length = ["--seconds", "40", "--settle-s", "25"] if name == "moving" else ["--seconds", "15", "--settle-s", "5"]
+    speeds = {}
+    for peer in PEERS:
+        command = [python, HERE / "tune_peers.py", name, peer, *length]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        speeds[peer] = json.loads(done.stdout.splitlines()[-1])["steps_per_s"] if done.returncode == 0 else None
+        told = done.stderr.strip().splitlines()[-1] if done.returncode else f"{speeds[peer]:.1f} steps/s"
+        print(f"{name:8} {peer}: {told}", flush=True)
+    return speeds
+
+
+def measure(name, *, rounds, tune_s, seed, peers=None):
     pipeline = PIPELINES[name]
     settings, speeds = settings_of(pipeline), {}
     grid_s = 40.0 if name == "moving" else GRID_S
@@ -66,7 +81,7 @@ def measure(name, *, rounds, tune_s, seed):
             found = run(name, seconds=grid_s, setting=setting, seed=number)
             speeds.setdefault(json.dumps(setting), []).append(speed(found["asked_s"], begin_s))
     best, best_speed = max(((key, mean(values)) for key, values in speeds.items()), key=lambda row: row[1])
-    rows = []
+    others, rows = peer_speeds(peers, name) if peers else {}, []
     for start, setting in (("bad", pipeline.bad), ("default", {"num_workers": 0}), ("good", pipeline.good)):
         plain = run(name, seconds=grid_s, setting=setting, seed=seed)
         found = run(name, seconds=tune_s + AFTER_S, setting=setting, tuned=True, seed=seed)
@@ -88,7 +103,7 @@ def measure(name, *, rounds, tune_s, seed):
             }
         )
         print(show(name, best, best_speed, rows[-1]), flush=True)
-    return {"name": name, "speeds": speeds, "best": best, "best_steps_per_s": best_speed, "rows": rows}
+    return {"name": name, "speeds": speeds, "best": best, "best_steps_per_s": best_speed, "peers": others, "rows": rows}
 
 
 def end_to_end(name, *, repeats, job_s):
@@ -133,6 +148,7 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--tune-s", type=float, default=TUNE_S)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--peers", metavar="PYTHON", help="of an environment with grain, spdl and tensorflow-cpu")
     parser.add_argument("--naive", action="store_true", help="TPUPoint's experiment")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--job-s", type=float, default=90.0, help="length of a job without tuning")
@@ -145,7 +161,7 @@ if __name__ == "__main__":
             args.json.write_text(json.dumps(results, indent=1))
         sys.exit()
     for name in args.only:
-        results.append(measure(name, rounds=args.rounds, tune_s=args.tune_s, seed=args.seed))
+        results.append(measure(name, rounds=args.rounds, tune_s=args.tune_s, seed=args.seed, peers=args.peers))
         if args.json:
             args.json.write_text(json.dumps(results, indent=1))
     rows = [row for result in results for row in result["rows"]]
@@ -155,4 +171,12 @@ if __name__ == "__main__":
     slower = [row for row in rows if row["steps"] < row["untuned_steps"] / 1.01]
     over = [row for row in rows if row["limit_bytes"] and row["most_bytes"] > row["limit_bytes"]]
     print(f"≥ 95 % of the best: {reached} of {len(rows)}; predicted within 10 points: {near} of {len(taken)}")
+    beaten = [
+        (result["name"], row["start"], peer)
+        for result in results
+        for row in result["rows"]
+        for peer, rate in result["peers"].items()
+        if rate and row["tuned_steps_per_s"] < rate / 1.02
+    ]
+    print(f"slower than a peer by more than 2 %: {len(beaten)} {beaten}")
     print(f"slower than untuned by more than 1 %: {len(slower)}; over the memory limit: {len(over)}")

@@ -1,15 +1,15 @@
 """Speed of a pipeline of `tune_pipelines.py` fed by other libraries, each with what it picks or advises by itself.
 
-    python benchmarks/tune_peers.py jpeg grain --seconds 20      # or: spdl, tfdata, torch
+    python benchmarks/tune_peers.py jpeg grain --seconds 20      # or: spdl, tfdata
 
-Run in an environment of its own (`pip install grain spdl tensorflow-cpu` beside what the pipelines need). The step is
-the pipeline's own, and so is the making of a sample, but for `tfdata`, which decodes JPEG files with TensorFlow's own
-operations.
+Run in an environment of its own (`pip install grain spdl tensorflow-cpu` beside what the pipelines need), by hand or by
+`tune.py --peers THAT_ENVIRONMENT/bin/python`. The step is the pipeline's own, and so are the order and the making of a
+sample, but for `tfdata`, which decodes JPEG files with TensorFlow's own operations. PyTorch's default and what it
+advises, as many workers as cores, are two points of the grid of `tune.py`.
 
 - `grain`: `grain.experimental.pick_performance_config`, then `mp_prefetch` with what it gives
 - `spdl`: a pipeline whose stage runs on as many threads as there are cores
 - `tfdata`: `num_parallel_calls=AUTOTUNE` and `prefetch(AUTOTUNE)`
-- `torch`: a `DataLoader` as it is without arguments, and with as many workers as cores, which is what PyTorch advises
 """
 
 import argparse
@@ -17,7 +17,6 @@ import json
 import os
 import sys
 import time
-from functools import partial
 
 import numpy as np
 
@@ -35,7 +34,9 @@ def grain_batches(pipeline, data):
         parts = sample.values() if isinstance(sample, dict) else sample if isinstance(sample, tuple) else (sample,)
         return tuple(np.asarray(part) for part in parts)
 
-    dataset = grain.MapDataset.source(data).shuffle(0).map(plain).batch(pipeline.batch_size, batch_fn=stack).repeat()
+    dataset = grain.MapDataset.source(data)
+    dataset = dataset.shuffle(0) if pipeline.shuffles else dataset
+    dataset = dataset.map(plain).batch(pipeline.batch_size, batch_fn=stack).repeat()
     dataset = dataset.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
     picked = pick_performance_config(ds=dataset, ram_budget_mb=4096, max_workers=CORES, max_buffer_size=None)
     workers = picked.multiprocessing_options
@@ -45,14 +46,15 @@ def grain_batches(pipeline, data):
 
 def spdl_batches(pipeline, data):
     from spdl.pipeline import PipelineBuilder
+    from torch.utils.data import default_collate
 
     def indices():
         chance = np.random.default_rng(0)
         while True:
-            yield from chance.permutation(len(data)).tolist()
+            yield from (chance.permutation(len(data)).tolist() if pipeline.shuffles else range(len(data)))
 
     builder = PipelineBuilder().add_source(indices()).pipe(data.__getitem__, concurrency=CORES, output_order="input")
-    built = builder.aggregate(pipeline.batch_size).add_sink(8).build(num_threads=CORES)
+    built = builder.aggregate(pipeline.batch_size).pipe(default_collate).add_sink(8).build(num_threads=CORES)
     built.start()
     return built
 
@@ -70,32 +72,34 @@ def tfdata_batches(pipeline, data):
     def other(index):
         return tf.numpy_function(lambda i: np.asarray(_first(data[int(i)])), [index], tf.float32)
 
-    if hasattr(data, "paths"):
+    if type(data).__name__ == "Pictures":
         source, make = tf.data.Dataset.from_tensor_slices([str(path) for path in data.paths]), decode
     else:
         source, make = tf.data.Dataset.range(len(data)), other
-    shuffled = source.shuffle(5000, seed=0).repeat()
+    shuffled = (source.shuffle(5000, seed=0) if pipeline.shuffles else source).repeat()
     made = shuffled.map(make, num_parallel_calls=tune).batch(pipeline.batch_size, drop_remainder=True)
     return made.prefetch(tune)
 
 
-def torch_batches(pipeline, data, *, workers):
-    from torch.utils.data import DataLoader
-
-    while True:
-        yield from DataLoader(data, pipeline.batch_size, shuffle=True, drop_last=True, num_workers=workers)
-
-
 def _first(sample):
+    if isinstance(sample, dict):
+        return np.stack([np.asarray(part, np.float32) for part in sample.values()])
     return np.asarray(sample[0] if isinstance(sample, tuple) else sample, np.float32)
+
+
+def _to_train(batch):
+    """Pictures and labels as PyTorch's; a peer that hands over pictures alone gets labels of one class."""
+    import torch
+
+    pictures, *labels = batch if isinstance(batch, (list, tuple)) else (np.asarray(batch),)
+    pictures = torch.as_tensor(pictures)
+    return pictures, torch.as_tensor(labels[0]) if labels else torch.zeros(len(pictures), dtype=torch.long)
 
 
 PEERS = {
     "grain": grain_batches,
     "spdl": spdl_batches,
     "tfdata": tfdata_batches,
-    "torch": partial(torch_batches, workers=0),
-    "torch-cores": partial(torch_batches, workers=CORES),
 }
 
 
@@ -111,11 +115,11 @@ def main():
     pipeline = PIPELINES[args.name]
     data = pipeline.data()
     batches = PEERS[args.peer](pipeline, data)
-    step = network() if pipeline.body_s is None else lambda _: time.sleep(pipeline.body_s)
+    train = network() if pipeline.body_s is None else None
     began, asked = None, []
     for batch in batches:
         began = began or time.perf_counter()
-        step(batch)
+        time.sleep(pipeline.body_s) if train is None else train(_to_train(batch))
         asked.append(time.perf_counter() - began)
         if asked[-1] > args.seconds:
             break

@@ -51,6 +51,7 @@ class Pipeline:
         ahead: prefetch factors that it tries.
         bad, good: settings to start from.
         draws: whether making batches draws random numbers.
+        shuffles: whether samples come in an order drawn by chance.
         memory_mb: limit beyond what the process has at its begin.
     """
 
@@ -62,6 +63,7 @@ class Pipeline:
     bad: Mapping[str, int] = None
     good: Mapping[str, int] = None
     draws: bool = False
+    shuffles: bool = True
     memory_mb: int | None = None
 
 
@@ -145,21 +147,36 @@ def vocabulary(texts):
     return path
 
 
-class Remote(Dataset):
-    """Small files of an HTTP server, over one connection for each process."""
+class Opened(Dataset):
+    """What each thread of each process opens for itself; a copy for another process begins without any."""
 
     def __init__(self):
+        self.kept = {}
+
+    def __getstate__(self):
+        return {**self.__dict__, "kept": {}}
+
+    def opened(self, make):
+        key = os.getpid(), threading.get_ident()
+        if key not in self.kept:
+            self.kept[key] = make()
+        return self.kept[key]
+
+
+class Remote(Opened):
+    """Small files of an HTTP server, over one connection for each thread of each process."""
+
+    def __init__(self):
+        super().__init__()
         self.port = serve()
-        self.connection = None
 
     def __len__(self):
         return 100_000
 
     def __getitem__(self, index):
-        if self.connection is None or self.connection[0] != os.getpid():
-            self.connection = os.getpid(), http.client.HTTPConnection("127.0.0.1", self.port)
-        self.connection[1].request("GET", f"/{index}")
-        body = self.connection[1].getresponse().read()
+        connection = self.opened(partial(http.client.HTTPConnection, "127.0.0.1", self.port))
+        connection.request("GET", f"/{index}")
+        body = connection.getresponse().read()
         return torch.frombuffer(bytearray(body), dtype=torch.uint8), index
 
 
@@ -197,11 +214,12 @@ def _serve(ports, parent):
         time.sleep(0.5)
 
 
-class Rows(Dataset):
-    """Row groups of a Parquet file."""
+class Rows(Opened):
+    """Row groups of a Parquet file, which each thread opens for itself."""
 
     def __init__(self):
-        self.path, self.file = str(parquet()), None
+        super().__init__()
+        self.path = str(parquet())
 
     def __len__(self):
         return 4000
@@ -209,9 +227,8 @@ class Rows(Dataset):
     def __getitem__(self, index):
         import pyarrow.parquet as pq
 
-        if self.file is None:
-            self.file = pq.ParquetFile(self.path)
-        table = self.file.read_row_group(index % self.file.num_row_groups)
+        file = self.opened(partial(pq.ParquetFile, self.path))
+        table = file.read_row_group(index % file.num_row_groups)
         columns = [column.to_numpy() for column in table.columns]
         return torch.from_numpy(np.stack([np.log1p(np.abs(column)) for column in columns]).astype(np.float32))
 
@@ -322,10 +339,15 @@ PIPELINES = {
         (2, 4, 8),
         bad={"num_workers": 1},
         good={"num_workers": 3, "prefetch_factor": 4},
+        shuffles=False,
     ),
     "many": Pipeline(ManySmall, 0.010, 4, (0, 1, 2), bad={"num_workers": 2}, good={"num_workers": 0}),
-    "memory": Pipeline(Hungry, 0.016, 8, (0, 1, 2), bad={"num_workers": 0}, good={"num_workers": 2}, memory_mb=800),
-    "moving": Pipeline(Moving, 0.012, 8, (0, 1, 2, 4, 5, 6), bad={"num_workers": 0}, good={"num_workers": 5}),
+    "memory": Pipeline(
+        Hungry, 0.016, 8, (0, 1, 2), bad={"num_workers": 0}, good={"num_workers": 2}, shuffles=False, memory_mb=800
+    ),
+    "moving": Pipeline(
+        Moving, 0.012, 8, (0, 1, 2, 4, 5, 6), bad={"num_workers": 0}, good={"num_workers": 5}, shuffles=False
+    ),
     "train": Pipeline(Decoded, None, 16, (0, 1, 2), bad={"num_workers": 4}, good={"num_workers": 1}, draws=True),
     "tuned": Pipeline(Remote, 0.060, 4, (0, 1, 2, 3), bad={"num_workers": 2}, good={"num_workers": 2}),
     "compute": Pipeline(Light, 0.040, 8, (0, 1, 2), bad={"num_workers": 2}, good={"num_workers": 0}),
@@ -365,10 +387,11 @@ def run_pipeline(
     pipeline = PIPELINES[name]
     torch.manual_seed(seed)
     data = pipeline.data()
-    shuffle = name not in {"moving", "tailed", "memory"}
 
     def make_loader(**knobs):
-        return DataLoader(data, batch_size=pipeline.batch_size, shuffle=shuffle, drop_last=True, **{**setting, **knobs})
+        return DataLoader(
+            data, batch_size=pipeline.batch_size, shuffle=pipeline.shuffles, drop_last=True, **{**setting, **knobs}
+        )
 
     body = network() if pipeline.body_s is None else partial(_wait, pipeline.body_s)
     loader, most = make_loader(), {"bytes": 0}
