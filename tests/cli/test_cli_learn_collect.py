@@ -10,6 +10,8 @@ import pytest
         (("--programs", "no-such-*"), 2, "no program is called 'no-such-*'; give zoo, generated, all"),
         (("gone.py:programs",), 2, "gone.py: there is no such file; give FILE.py:function"),
         (("no-such-run",), 4, "no-such-run"),
+        (("--programs", "zoo", "--limit", "1", "--device", "tpu-v9"), 2, "'tpu-v9' is no slice of TPUs"),
+        (("no-such-run", "--device", "tpu-v5p"), 2, "a recorded run has its times already"),
     ],
 )
 def test_bad_input(phasepoint, tmp_path, words, code, message):

@@ -145,3 +145,74 @@ def test_plans_that_cannot_be(phasepoint, step, words, message):
     assert outcome.code == 2
     assert message in outcome.err
     assert phasepoint("scale", "plan", step, "--args-from", "args", "--to", "v3:99x2").code == 2
+
+
+def test_a_what_if_is_a_document_and_a_table(phasepoint, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    (tmp_path / "train.py").write_text(LSTM)
+    words = ("scale", "what-if", f"{tmp_path}/train.py:step", "--args-from", "args", "--to", "v3:2x2", "--batch", "64")
+    chosen = ("--without", "lstm-projection", "--without", "space-to-depth")
+    found = json.loads(phasepoint(*words, *chosen, "--json").out)
+    assert (found["kind"], found["chips"], found["step"]["batch"]) == ("scale what-if", 4, 64)
+    assert [(row["technique"], row["is_used"]) for row in found["without"]] == [
+        ("lstm-projection", True),
+        ("space-to-depth", False),
+    ]
+    shown = phasepoint(*words, *chosen)
+    assert shown.code == 0
+    assert "the input projection is inside the loop" in shown.out
+    assert "The step is the same without space-to-depth: it does not use them" in shown.out
+    refused = phasepoint(*words, "--without", "luck")
+    assert refused.code == 2
+    assert "--without 'luck': expected one of" in refused.err
+
+
+LSTM = """
+import jax, jax.numpy as jnp
+from phasepoint.scale import lstm
+def step(weights, words):
+    loss = lambda weights: jnp.square(lstm(words.swapaxes(0, 1), *weights)[0]).sum()
+    return jax.tree.map(lambda one, other: one - 0.1 * other, weights, jax.grad(loss)(weights))
+def shape(*sizes):
+    return jax.ShapeDtypeStruct(sizes, jnp.float32)
+args = ((shape(256, 1024), shape(256, 1024), shape(1024)), shape(64, 20, 256))
+"""
+
+
+def test_a_transformer_is_laid_out(phasepoint, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = ("scale", "plan", "llama3-70b", "--seq", "4096", "--to", "tpu-v5p:8x8x8", "--batch", "512..1024")
+    run = ("--samples", "1e6", "--price", "4")
+    found = json.loads(phasepoint(*words, *run, "--json").out)
+    assert (found["model"], found["devices"], found["device"]) == ("llama3-70b", 512, "TPU v5p")
+    assert [plan["batch"] for plan in found["batches"]] == [512, 1024]
+    for plan in found["batches"]:
+        assert plan["priced"] >= plan["fitting"] >= len(plan["best"]) == 3
+        for row in plan["best"]:
+            assert row["step_ps"] == sum(row["parts_ps"].values())
+            assert row["memory_bytes"] == sum(row["memory"].values())
+            assert row["run"]["wall"] > 0
+    shown = phasepoint(*words, *run)
+    assert shown.code == 0
+    assert "llama3-70b on 512 × TPU v5p" in shown.out
+    assert "What a step is made of" in shown.out
+    many = phasepoint("scale", "plan", "llama3-405b", "--seq", "8192", "--to", "8*H100 SXM5", "--batch", "8")
+    assert many.code == 0
+    assert "no layout fits" in many.out
+    assert "too much" in many.out
+    assert "no step was measured on H100 SXM5" in many.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("llama3-8b", "--to", "8*H100 SXM5"), "a transformer needs --seq N"),
+        (("gpt-9", "--to", "8*H100 SXM5", "--seq", "9", "--batch", "8"), "neither a file nor a model of a name"),
+        (("llama3-8b", "--to", "8*Abacus", "--seq", "9", "--batch", "8"), "--to '8*Abacus'"),
+        (("llama3-8b", "--to", "v5p:8x8x8", "--seq", "9", "--batch", "3"), "no layout divides a batch of 3"),
+    ],
+)
+def test_layouts_that_cannot_be(phasepoint, words, message):
+    outcome = phasepoint("scale", "plan", *words)
+    assert outcome.code == 2
+    assert message in outcome.err

@@ -6,10 +6,13 @@ import pytest
 from hlo_by_hand import fused_module
 
 from phasepoint.core.errors import MissingExtraError, ModelError, UsageError
+from phasepoint.learn.corpus.corpus import read_corpus
+from phasepoint.learn.corpus.runs import package_programs
 from phasepoint.learn.predict.predict import predict_kernel_times
 from phasepoint.learn.predict.programs import read_what
 from phasepoint.learn.predict.tpu import compile as tpu_compile
 from phasepoint.learn.predict.tpu.compile import Function, SpreadStep, compile_function_for, has_compiler
+from phasepoint.learn.predict.tpu.harvest import collect_compiled
 from phasepoint.learn.predict.tpu.topology import GENERATIONS, parse_topology, topology_of_device
 from phasepoint.learn.predict.types import resolve_target
 from phasepoint.scale.plan.program import plan_program
@@ -186,3 +189,26 @@ def test_a_plan_holds_the_gradients_sum_and_what_does_not_fit(tmp_path, monkeypa
     assert row.fits
     assert not large.fits
     assert large.memory_bytes > large.limit_bytes > 10**10
+
+
+def test_a_corpus_of_cycles_needs_the_compiler(tmp_path, monkeypatch):
+    monkeypatch.setattr(tpu_compile, "_library", lambda: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'phasepoint\[tpu\]'"):
+        collect_compiled(tmp_path, package_programs("zoo")[:1], parse_topology("v5p"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_compiler
+def test_a_corpus_of_cycles(tmp_path):
+    """Times are what `predict` says of the same kernels, each program is compiled once, and one that fails is kept."""
+    programs = package_programs("zoo")[:3]
+    topology = parse_topology("v5p")
+    found = collect_compiled(tmp_path, programs, topology)
+    assert (found.device, found.programs, found.measured + len(found.failed)) == ("TPU v5p", 3, 3)
+    again = collect_compiled(tmp_path, programs, topology)
+    assert (again.already, again.measured) == (3, 0)
+    corpus = read_corpus(tmp_path)
+    assert len(corpus.programs) == found.measured
+    assert (corpus.kernels.time_min_ps > 0).all()
+    with pytest.raises(ModelError, match="TPU v5p"):
+        collect_compiled(tmp_path, programs, parse_topology("v4"))

@@ -9,10 +9,11 @@ from phasepoint.core.errors import UsageError
 from phasepoint.devices.specs import device_spec
 from phasepoint.scale.steps.constants import Part, fit_constants, shipped_constants, step_parts_s, step_s
 from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts
+from phasepoint.scale.steps.models import MODELS, find_model
 from phasepoint.scale.steps.products import PRODUCT_PARTS, product_parts
 from phasepoint.scale.steps.tpu import TPU_PARTS, counted_flop, tpu_parts
 from phasepoint.scale.steps.transformer import Layout, Transformer
-from phasepoint.scale.validate.steps import MODELS, STEP_FILES, find_model
+from phasepoint.scale.validate.steps import STEP_FILES
 
 A100, V5P = device_spec("NVIDIA A100-SXM4-80GB"), device_spec("TPU v5p")
 SMALL = Transformer(24, 2048, 16, 128, 16, 8192, 51_200, 1024, gated=False, causal=False)

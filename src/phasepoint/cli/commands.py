@@ -111,6 +111,12 @@ COMMANDS: tuple[Command, ...] = (
     Command("scale", "scale", "Say what larger systems will take, and how far such predictions were off."),
     Command("scale plan", "scale", "Say what larger systems will take, from one that was measured."),
     Command(
+        "scale what-if",
+        "scale",
+        "Say what each technique of a training step is worth: scale what-if train.py:step --to tpu-v3:32x32",
+        function="what_if",
+    ),
+    Command(
         "scale validate", "scale", "Hold predictions of large systems against what was published: scale validate DIR"
     ),
     Command(

@@ -112,6 +112,10 @@ def collect(
     repeats: Annotated[int, typer.Option(min=1, metavar="N", help="Runs in a round, at most.")] = 12,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the generated programs.")] = 0,
     workers: Annotated[int, typer.Option(min=1, metavar="N", help="Processes, each on a core of its own.")] = 1,
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="TPU", help="Compile for a TPU instead, with its compiler's cycles for times: tpu-v5p, …"),
+    ] = None,
     ray: RayAddress = None,
     as_json: AsJson = False,
 ) -> None:
@@ -127,10 +131,18 @@ def collect(
     words = sources or []
     references = _references([word for word in words if is_file_source(word)], programs, seed)[:limit]
     runs = [word for word in words if not is_file_source(word)]
+    if device is not None and runs:
+        raise UsageError(f"--device {device}: a recorded run has its times already; collect it without")
     if not references and not runs:
         raise UsageError("nothing to collect: give a run, FILE.py:function, or --programs zoo, generated, all, PATTERN")
     parts = []
-    if references:
+    if device is not None:
+        from phasepoint.learn.predict.tpu.harvest import collect_compiled
+        from phasepoint.learn.predict.tpu.topology import parse_topology
+
+        with progress_bar("compiling programs, in batches") as advance:
+            parts.append(collect_compiled(out, references, parse_topology(device), workers=workers, progress=advance))
+    elif references:
         with progress_bar("measuring programs, in batches") as advance:
             measured = collect_programs(
                 out,

@@ -32,8 +32,14 @@ def scale(*, as_json: AsJson = False) -> None:
 
 
 What = Annotated[
-    str | None, typer.Argument(metavar="[WHAT]", help="A training step, FILE.py:FUNCTION; left out with --benchmark.")
+    str | None,
+    typer.Argument(
+        metavar="[WHAT]",
+        help="A training step, FILE.py:FUNCTION; or a transformer: its config.json, or llama3-70b, …; left out with "
+        "--benchmark.",
+    ),
 ]
+Seq = Annotated[int | None, typer.Option("--seq", metavar="N", min=1, help="Tokens of a transformer's sequences.")]
 Benchmark = Annotated[
     str | None, typer.Option("--benchmark", metavar="NAME", help="Instead: of MLPerf Training: resnet, bert, …")
 ]
@@ -45,7 +51,13 @@ Measured = Annotated[
     str, typer.Option("--measured", metavar="TIME", help="What it took the benchmark to train: 42.2min, 3.1h, 900s.")
 ]
 To = Annotated[
-    str, typer.Option("--to", metavar="SLICE|N", help="The slice, as in tpu-v3:32x32; of a benchmark the most chips.")
+    str,
+    typer.Option(
+        "--to",
+        metavar="SLICE|N",
+        help="The slice, as in tpu-v3:32x32; for a transformer also 2*tpu-v5e:16x16, 64*B200; of a benchmark the most "
+        "chips.",
+    ),
 ]
 Batch = Annotated[
     str | None,
@@ -70,17 +82,21 @@ Price = Annotated[
 
 def plan(
     what: What = None, *, to: To, benchmark: Benchmark = None, system: System = "", chips: Chips = None,
-    measured: Measured = "", batch: Batch = None, args: Args = None, args_from: ArgsFrom = None, data: Data = "",
+    measured: Measured = "", batch: Batch = None, seq: Seq = None, args: Args = None, args_from: ArgsFrom = None,
+    data: Data = "",
     samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
     price: Price = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Say what a larger system will take: of a training step on a slice of TPUs, or of a benchmark on more chips.
+    """Say what a larger system will take: of a training step, of a transformer in its best layout, or of a benchmark.
 
     phasepoint scale plan train.py:step --args-from example --to tpu-v3:32x32 --batch 4096..65536
+    phasepoint scale plan llama3-70b --seq 8192 --to tpu-v5p:8x8x8 --batch 512..2048
     phasepoint scale plan --benchmark resnet --system tpu-v3 --chips 16 --measured 42.2min --to 1024
     """
     if (what is None) == (benchmark is None):
-        raise UsageError("give a training step, as in train.py:step, or --benchmark NAME: one of the two")
+        raise UsageError(
+            "give a training step, as in train.py:step, or --benchmark NAME, or a transformer's config.json: one"
+        )
     if benchmark is not None:
         _plan_benchmark(benchmark, system, chips, measured, to, batch, as_json=as_json)
         return
@@ -89,7 +105,10 @@ def plan(
     fails_s = _seconds("--fails", fails) if fails else HOST_FAILS_S
     hazards = Hazards(_seconds("--save", save), _seconds("--restart", restart), fails_s)
     run = None if samples is None else RunAsked(samples, _seconds("--start", start), hazards, price)
-    _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
+    if ":" in str(what) or str(what).endswith(".py"):
+        _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
+    else:
+        _plan_layouts(str(what), to, batch, seq, run, as_json=as_json)
 
 
 def _plan_benchmark(
@@ -127,9 +146,8 @@ def _plan_program(
     topology = parse_topology(to)
     asked = function_of(what, *args)
     batches = [None] if batch is None else batches_between(batch)
-    places = [int(_number("--data", part, least=0)) for part in data.split(",") if part]
     with progress_bar("compiling") as advance:
-        rows = plan_program(asked, topology, batches, data=places, run=run, progress=advance)
+        rows = plan_program(asked, topology, batches, data=_places(data), run=run, progress=advance)
     write_notes(dict.fromkeys(note for row in rows for note in row.notes))
     if as_json:
         from phasepoint.report.documents import program_plan_document
@@ -139,6 +157,69 @@ def _plan_program(
     from phasepoint.report.terminal.scale import render_program_plan
 
     render_program_plan(what, topology, rows, result_console())
+
+
+def _plan_layouts(
+    what: str, to: str, batch: str | None, seq: int | None, run: "RunAsked | None", *, as_json: bool
+) -> None:
+    from phasepoint.scale.plan.layouts import notes_of, parse_machine, plan_layouts
+    from phasepoint.scale.plan.program import batches_between
+    from phasepoint.scale.steps.hugging_face import find_transformer
+
+    if batch is None or seq is None:
+        raise UsageError("a transformer needs --seq N, tokens of a sequence, and --batch N..M, sequences of a step")
+    machine = parse_machine(to)
+    plans = plan_layouts(find_transformer(what, seq), machine, batches_between(batch), run=run)
+    write_notes(notes_of(machine))
+    if as_json:
+        from phasepoint.report.documents import layouts_document
+
+        write_document("scale plan", layouts_document(what, machine, plans))
+        return
+    from phasepoint.report.terminal.layouts import render_layouts
+
+    render_layouts(what, machine, plans, result_console())
+
+
+Step = Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="A training step.")]
+OneBatch = Annotated[
+    int | None, typer.Option("--batch", metavar="N", min=1, help="Samples of a step; left out: as the arguments have.")
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="NAME", help="A technique to leave out; again for more; left out: each of them."),
+]
+
+
+def what_if(
+    what: Step, *, to: To, without: Without = None, batch: OneBatch = None, args: Args = None,
+    args_from: ArgsFrom = None, data: Data = "", as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Say what each technique of phasepoint.scale is worth in a training step: compiled with it and without it.
+
+    phasepoint scale what-if train.py:step --args-from example --to tpu-v3:32x32 --without weight-update-sharding
+    """
+    from phasepoint.learn.predict.programs import function_of
+    from phasepoint.learn.predict.tpu.topology import parse_topology
+    from phasepoint.scale.plan.what_if import leave_out
+
+    topology = parse_topology(to)
+    asked = function_of(what, args, args_from)
+    with progress_bar("compiling") as advance:
+        whole, others = leave_out(asked, topology, batch, without or (), data=_places(data), progress=advance)
+    write_notes(dict.fromkeys(note for row in (whole, *(other.row for other in others)) for note in row.notes))
+    if as_json:
+        from phasepoint.report.documents import what_if_document
+
+        write_document("scale what-if", what_if_document(what, topology, whole, others))
+        return
+    from phasepoint.report.terminal.scale import render_what_if
+
+    render_what_if(what, topology, whole, others, result_console())
+
+
+def _places(data: str) -> list[int]:
+    return [int(_number("--data", part, least=0)) for part in data.split(",") if part]
 
 
 _TIME = re.compile(r"([0-9.]+)\s*(s|min|h|d)")

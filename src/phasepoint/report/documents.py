@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from phasepoint.replay.compact.compact import Compact, PartEstimate
     from phasepoint.replay.fast_forward import FastForward
     from phasepoint.replay.plan.plan import CheckpointList
+    from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow, Machine
     from phasepoint.scale.plan.program import ProgramRow
+    from phasepoint.scale.plan.what_if import TechniqueLeftOut
+    from phasepoint.scale.plan.whole import RunParts
     from phasepoint.scale.validate.answer import Band, FileAnswer
     from phasepoint.stack.analyses.overview import StackOverview
     from phasepoint.stack.diff.result import RunDiff
@@ -309,9 +312,57 @@ def program_plan_document(what: str, topology: "Topology", rows: "Sequence[Progr
     }
 
 
+def what_if_document(
+    what: str, topology: "Topology", whole: "ProgramRow", others: "Sequence[TechniqueLeftOut]"
+) -> dict[str, Any]:
+    """A step on a slice, and the same without each of its techniques."""
+    return {
+        "program": what,
+        "slice": topology.name,
+        "chips": topology.chips,
+        "step": _plan_fields(whole),
+        "without": [{**vars(other), "row": _plan_fields(other.row)} for other in others],
+    }
+
+
+def layouts_document(what: str, machine: "Machine", plans: "Sequence[BatchPlan]") -> dict[str, Any]:
+    """Layouts of a transformer over devices, by batch; times in ps, memory in bytes of a device."""
+    return {
+        "model": what,
+        "devices": machine.devices,
+        "device": machine.device.name,
+        "slices": machine.slices,
+        "batches": [
+            {
+                "batch": plan.batch,
+                "priced": plan.priced,
+                "fitting": plan.fitting,
+                "best": [_layout_fields(row) for row in plan.best],
+                "faster": plan.faster and _layout_fields(plan.faster),
+                "smallest": plan.smallest and _layout_fields(plan.smallest),
+            }
+            for plan in plans
+        ],
+    }
+
+
+def _layout_fields(row: "LayoutRow") -> dict[str, Any]:
+    return {
+        **vars(row),
+        "step_ps": row.step_ps,
+        "memory_bytes": row.memory_bytes,
+        "fits": row.fits,
+        "limited_by": row.limited_by,
+        "run": _run_fields(row.run),
+    }
+
+
+def _run_fields(run: "RunParts | None") -> dict[str, float] | None:
+    return None if run is None else {**vars(run), "scored": run.scored, "wall": run.wall}
+
+
 def _plan_fields(row: "ProgramRow") -> dict[str, Any]:
     fields = {name: value for name, value in vars(row).items() if name != "collectives"}
-    whole = None if row.run is None else {**vars(row.run), "scored": row.run.scored, "wall": row.run.wall}
     sent = [
         {"opcode": one.opcode, "bytes": one.bytes, "group": one.group, "executions": one.executions}
         for one in row.collectives
@@ -321,6 +372,6 @@ def _plan_fields(row: "ProgramRow") -> dict[str, Any]:
         "step_ps": row.step_ps,
         "fits": row.fits,
         "samples_per_s": row.samples_per_s,
-        "run": whole,
+        "run": _run_fields(row.run),
         "collectives": sent,
     }

@@ -1,6 +1,7 @@
 """The process that measures a batch, from inside and from outside: what it does, what it answers, how it ended.
 
-It runs as `python -m phasepoint.learn.corpus.child`, its batch as JSON on stdin. It says on stdout, a line each, what
+It runs as `python -m phasepoint.learn.corpus.child`, or as another module that serves tasks, its batch as JSON on
+stdin. It says on stdout, a line each, what
 it is about to do and what it has done: whoever started it knows by that which program killed it. All programs of the
 batch stay loaded and are measured in turns, so that a slow spell of the machine falls on one round of each, not on all
 rounds of one.
@@ -164,10 +165,14 @@ class Child:
         self.process.kill()
 
 
+MODULE = "phasepoint.learn.corpus.child"
+"""What a process runs that measures on the device that is here."""
+
+
 @contextmanager
-def child_process(task: Mapping[str, Any]) -> Iterator[Child]:
+def child_process(task: Mapping[str, Any], module: str = MODULE) -> Iterator[Child]:
     """A measuring process for a task; it is ended where it is not done."""
-    command = [sys.executable, "-m", "phasepoint.learn.corpus.child"]
+    command = [sys.executable, "-m", module]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command,
@@ -217,8 +222,8 @@ _FAILURES = (
 """What a program's own code and the compiler raise."""
 
 
-def main() -> None:
-    """Measure the batch that stdin holds."""
+def serve(run: Callable[[Mapping[str, Any], Say], None]) -> None:
+    """Run the task that stdin holds; what it says, or an error of ours, goes to stdout."""
     task = json.loads(sys.stdin.read())
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a user's program prints must not be taken for an answer
@@ -228,16 +233,20 @@ def main() -> None:
         answers.flush()
 
     try:
-        if "file" in task:
-            say(names=[spec.name for spec in file_programs(task["file"])])
-        elif "probe" in task:
-            with claim_core(task["cores"]) as core:
-                bind_core(core)
-                say(device=describe_device(prepare_jax(), cores=None if core is None else 1))
-        else:
-            _measure_batch(task, say)
+        run(task, say)
     except PhasepointError as error:
         say(error=str(error), exit_code=error.exit_code)
+
+
+def _run(task: Mapping[str, Any], say: Say) -> None:
+    if "file" in task:
+        say(names=[spec.name for spec in file_programs(task["file"])])
+    elif "probe" in task:
+        with claim_core(task["cores"]) as core:
+            bind_core(core)
+            say(device=describe_device(prepare_jax(), cores=None if core is None else 1))
+    else:
+        _measure_batch(task, say)
 
 
 def describe_device(jax: Any, *, cores: int | None) -> dict[str, Any]:
@@ -266,26 +275,26 @@ def _measure_batch(task: Mapping[str, Any], say: Say) -> None:
         loaded: dict[str, LoadedProgram] = {}
         cost = measure_span_cost()
         for name, spec in specs.items():
-            with _kept(spec, task, say, part="compiling"):
+            with kept(spec, task, say, part="compiling"):
                 loaded[name] = _load(spec, task, cost)
         gc.collect()
         gc.disable()  # a collection would fall into a measured run
         for number in range(task["rounds"]):
             for name in list(loaded):
                 if number >= task["rounds"] - task["left"][name]:
-                    with _kept(specs[name], task, say, part="measuring"):
+                    with kept(specs[name], task, say, part="measuring"):
                         _measure(loaded[name], specs[name], task, say)
 
 
 @contextmanager
-def _kept(spec: ProgramSpec, task: Mapping[str, Any], say: Say, *, part: str) -> Iterator[None]:
+def kept(spec: ProgramSpec, task: Mapping[str, Any], say: Say, *, part: str) -> Iterator[None]:
     """Say what begins; keep a failure in the corpus. What is not caught here ends the process, which tells as much."""
     say(begin=spec.name, part=part, family=spec.family, variant=spec.variant, mode=spec.mode)
     try:
         yield
     except _FAILURES as error:
         reason = f"{type(error).__name__} while {part}: {error}"[:REASON_CHARACTERS]
-        write_failed(task["out"], _head(spec, task["device"]), reason)
+        write_failed(task["out"], head_of(spec, task["device"]), reason)
         say(failed=spec.name, reason=reason)
 
 
@@ -314,7 +323,7 @@ def _measure(loaded: LoadedProgram, spec: ProgramSpec, task: Mapping[str, Any], 
     wall_ps = measured.rounds[0].wall_ps
     walls = [*(() if before is None else before.walls_ps), (int(wall_ps.min()), median_ps(wall_ps))]
     head = replace(
-        _head(spec, task["device"]),
+        head_of(spec, task["device"]),
         wall_min_ps=min(least for least, _ in walls),
         wall_median_ps=median_ps(np.array([middle for _, middle in walls], np.int64)),
         walls_ps=tuple(walls),
@@ -333,7 +342,8 @@ def _measure(loaded: LoadedProgram, spec: ProgramSpec, task: Mapping[str, Any], 
     say(round=spec.name, rounds=rounds + 1)
 
 
-def _head(spec: ProgramSpec, device: str) -> ProgramHead:
+def head_of(spec: ProgramSpec, device: str) -> ProgramHead:
+    """What is known of a program before it was measured."""
     return ProgramHead(spec.name, spec.family, spec.variant, spec.mode, device)
 
 
@@ -343,4 +353,4 @@ def write_failed(out: str | Path, head: ProgramHead, reason: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_run)

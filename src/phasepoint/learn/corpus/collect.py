@@ -14,7 +14,7 @@ from typing import Any
 
 from phasepoint.core.errors import ModelError
 from phasepoint.core.workers import map_tasks
-from phasepoint.learn.corpus.child import REASON_CHARACTERS, usable_cores, write_failed
+from phasepoint.learn.corpus.child import MODULE, REASON_CHARACTERS, usable_cores, write_failed
 from phasepoint.learn.corpus.child import child_process as _child
 from phasepoint.learn.corpus.folder import (
     HEAD,
@@ -70,6 +70,21 @@ class CollectedCorpus:
 
 
 @dataclass(frozen=True)
+class Measurer:
+    """A process that measures elsewhere than on the device that is here.
+
+    Attributes:
+        module: that it runs.
+        device: name, kind, cores and versions, for `corpus.json`.
+        settings: what it is told beside its batch; JSON.
+    """
+
+    module: str
+    device: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Batch:
     """A task for one worker.
 
@@ -81,6 +96,7 @@ class Batch:
         repeats: runs in a round, at most.
         cores: of which the worker takes one; none: any.
         device: name, as in `corpus.json`.
+        measurer: None: the device that is here.
     """
 
     out: str
@@ -90,6 +106,7 @@ class Batch:
     repeats: int
     cores: tuple[int, ...]
     device: str
+    measurer: Measurer | None = None
 
 
 def collect(
@@ -102,6 +119,7 @@ def collect(
     workers: int = 1,
     ray_address: str | None = None,
     batch: int = BATCH,
+    measurer: Measurer | None = None,
     progress: Progress | None = None,
 ) -> CollectedCorpus:
     """Measure programs into a corpus; what it holds already is not measured again.
@@ -115,6 +133,7 @@ def collect(
         workers: processes at a time on this machine.
         ray_address: a Ray cluster instead; all its machines must see `out` under the same path.
         batch: programs that one process measures in turns.
+        measurer: None: the device that is here.
         progress: called with batches done and batches in all.
 
     Raises:
@@ -123,7 +142,8 @@ def collect(
     """
     folder = Path(out).absolute()
     chosen = tuple(usable_cores() if cores is None else cores)
-    device = ensure_head(folder, _device(chosen), {"rounds": rounds, "repeats": repeats})
+    found_device = _device(chosen) if measurer is None else measurer.device
+    device = ensure_head(folder, found_device, {"rounds": rounds, "repeats": repeats})
     left = {one.name: rounds_left(folder, one.name, rounds) for one in programs}
     todo = [one for one in programs if left[one.name]]
     batches = [
@@ -135,6 +155,7 @@ def collect(
             repeats,
             chosen,
             device,
+            measurer,
         )
         for part in (todo[i : i + batch] for i in range(0, len(todo), batch))
     ]
@@ -265,9 +286,10 @@ def _run_child(batch: Batch, names: Sequence[str], left: dict[str, int], failed:
         "repeats": batch.repeats,
         "cores": batch.cores,
         "device": batch.device,
+        **({} if batch.measurer is None else batch.measurer.settings),
     }
     head, part = None, ""
-    with _child(task) as child:
+    with _child(task, MODULE if batch.measurer is None else batch.measurer.module) as child:
         for answer in child.answers():
             if "begin" in answer:
                 part = answer["part"]

@@ -15,7 +15,9 @@ from phasepoint.report.tables import Table, TableColumn
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 from phasepoint.scale.plan.benchmark import MeasuredSystem, PlanRow
+from phasepoint.scale.plan.layouts import LayoutRow
 from phasepoint.scale.plan.program import ProgramRow
+from phasepoint.scale.plan.what_if import TechniqueLeftOut
 from phasepoint.scale.validate.answer import Band, FileAnswer
 from phasepoint.scale.validate.rests import ConstantSet
 
@@ -107,6 +109,49 @@ def render_program_plan(what: str, topology: Topology, rows: Sequence[ProgramRow
         TableColumn("memory", lambda row: format_bytes(row.memory_bytes), is_figure=True),
         TableColumn("of", lambda row: format_bytes(row.limit_bytes), is_figure=True),
     ]
+    columns += run_columns(rows)
+    console.print(grid(Table(tuple(columns), rows)))
+
+
+def render_what_if(
+    what: str, topology: Topology, whole: ProgramRow, others: Sequence[TechniqueLeftOut], console: Console
+) -> None:
+    """Print a step as it is, and without each technique that it uses."""
+    used = [other for other in others if other.is_used]
+    console.print(
+        Text(
+            f"{printable(what)} on {topology.name} ({format_count(topology.chips)} chips), batch "
+            f"{format_count(whole.batch)}: {_time_or_problem(whole)} as it is",
+            style="bold",
+        )
+    )
+    columns = (
+        TableColumn("without", lambda other: other.technique),
+        TableColumn("step", lambda other: _time_or_problem(other.row), is_figure=True),
+        TableColumn("kernels", lambda other: format_ps(other.row.compute_ps), is_figure=True),
+        TableColumn("links", lambda other: format_ps(other.row.exposed_ps), is_figure=True),
+        TableColumn("memory", lambda other: format_bytes(other.row.memory_bytes), is_figure=True),
+        TableColumn("it saves", partial(_saved, whole), is_figure=True),
+        TableColumn("without it", lambda other: other.does),
+    )
+    if used:
+        console.print(grid(Table(columns, used)))
+    unused = [other.technique for other in others if not other.is_used]
+    if unused:
+        console.print(Text(f"The step is the same without {', '.join(unused)}: it does not use them."))
+
+
+def _time_or_problem(row: ProgramRow) -> str:
+    return format_ps(row.step_ps) if row.fits else row.problem
+
+
+def _saved(whole: ProgramRow, other: TechniqueLeftOut) -> str:
+    return f"{other.row.step_ps / whole.step_ps - 1:+.1%}" if whole.fits and other.row.fits else "–"
+
+
+def run_columns(rows: Sequence[ProgramRow | LayoutRow]) -> list[TableColumn]:
+    """The parts of whole runs and their cost; none where no row has them."""
+    columns = []
     if any(row.run is not None for row in rows):
         columns += [
             TableColumn(name, partial(_run_part, name), is_figure=True)
@@ -114,10 +159,10 @@ def render_program_plan(what: str, topology: Topology, rows: Sequence[ProgramRow
         ]
     if any(row.cost is not None for row in rows):
         columns.append(TableColumn("cost", lambda row: "" if row.cost is None else f"{row.cost:,.0f}", is_figure=True))
-    console.print(grid(Table(tuple(columns), rows)))
+    return columns
 
 
-def _run_part(name: str, row: ProgramRow) -> str:
+def _run_part(name: str, row: ProgramRow | LayoutRow) -> str:
     return "" if row.run is None else format_ps(round(getattr(row.run, name) * PS_PER_S))
 
 

@@ -20,6 +20,7 @@ from phasepoint.learn.predict.tpu.compile import (
     SpreadStep,
     compile_function_for,
     has_compiler,
+    left_out,
 )
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.scale.plan.benchmark import CHIPS_A_HOST, sizes
@@ -94,6 +95,7 @@ def plan_program(
     batches: Sequence[int | None],
     *,
     data: Sequence[int] = (),
+    without: Sequence[str] = (),
     run: RunAsked | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ProgramRow]:
@@ -104,6 +106,7 @@ def plan_program(
         topology: the slice.
         batches: samples of a step; None: as the arguments have them.
         data: places of the arguments that are batches; none: those that the step does not return.
+        without: techniques of `phasepoint.scale` that the step does without, by name.
         run: that the step is part of.
         progress: called with (batches done, batches in all).
 
@@ -114,7 +117,7 @@ def plan_program(
     """
     rows = []
     for number, batch in enumerate(batches, start=1):
-        row = _plan_row(asked, topology, SpreadStep(batch, tuple(data)))
+        row = _plan_row(asked, topology, SpreadStep(batch, tuple(data), tuple(without)))
         if run is not None and row.fits:
             parts = run.with_steps(row.step_ps / PS_PER_S, row.batch, hosts_of(topology))
             row = replace(row, run=parts, cost=run.cost(parts, topology.chips))
@@ -176,7 +179,10 @@ def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> Pr
     spec = device_spec(device)
     assert spec is not None  # axes_of has looked
     where = f"{asked.path.name}:{asked.name}"
-    with python_function(asked.path, asked.name, args=asked.args, args_from=asked.args_from) as (function, values):
+    with (
+        left_out(spread.without),
+        python_function(asked.path, asked.name, args=asked.args, args_from=asked.args_from) as (function, values),
+    ):
         shapes, batch, gradient = share_of_one(function, values, devices, batch=spread.batch, data=spread.data)
         compiled = lower_function(function, shapes, where).compile()
     (estimate,) = predict_programs([program_of_executable(compiled, where)], device)

@@ -7,10 +7,7 @@ Megatron-LM", 2021; Korthikanti et al., "Reducing Activation Recomputation in La
 from phasepoint.core.errors import UsageError
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.scale.steps.constants import Part, Parts
-from phasepoint.scale.steps.transformer import Layout, Transformer
-
-BF16_BYTES = 2
-"""Of an element of bf16."""
+from phasepoint.scale.steps.transformer import BF16_BYTES, Layout, Transformer
 
 NETWORK_BYTES_PER_S = 25e9
 """Of one GPU to another node: HDR InfiniBand, 200 Gbit/s a GPU, as in the clusters that were measured. What a cluster
@@ -48,6 +45,13 @@ GPU_PARTS = (
 written in a layer, links at some 60 %."""
 
 
+def weights_of_one(model: Transformer, layout: Layout) -> float:
+    """Weights of the model that one device holds: of the first stage, with the embedding."""
+    dense, experts = model.layer_weights
+    embedding = model.vocab * model.dim * (2 if layout.pipeline == 1 and model.gated else 1)
+    return (dense / layout.pipeline + embedding) / layout.tensor + experts / layout.pipeline / layout.expert
+
+
 def gpu_parts(model: Transformer, layout: Layout, device: DeviceSpec, *, keeps_scores: bool = False) -> Parts:
     """What a step would take at the peak, part by part, on its slowest device.
 
@@ -72,9 +76,7 @@ def gpu_parts(model: Transformer, layout: Layout, device: DeviceSpec, *, keeps_s
     products = slots * 6 * tokens * model.active_weights / stages / tensor / peak
     seen = 0.5 if model.causal else 1.0
     moe_rows = rows * (model.layers - model.dense_layers) / model.layers
-    dense, experts = model.layer_weights
-    embedding = model.vocab * model.dim * (2 if stages == 1 and model.gated else 1)
-    own = (dense + embedding * stages) / stages / tensor + experts / stages / layout.expert
+    own = weights_of_one(model, layout)
     logit_slots = slots if stages == 1 else layout.micro_batches
     ring = 2 * (tensor - 1) / tensor * stream
     replica_ring = 2 * (layout.data - 1) / layout.data * own * BF16_BYTES

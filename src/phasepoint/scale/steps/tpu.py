@@ -10,10 +10,7 @@ import math
 from phasepoint.core.errors import UsageError
 from phasepoint.devices.specs import DeviceSpec
 from phasepoint.scale.steps.constants import Part, Parts
-from phasepoint.scale.steps.transformer import Transformer
-
-BF16_BYTES = 2
-"""Of an element of bf16."""
+from phasepoint.scale.steps.transformer import BF16_BYTES, Transformer
 
 SLICE_NETWORK_BYTES_PER_S = 3e9
 """Of one chip to another slice: 100 to 200 Gbit/s for a host of four to eight chips. What a pod has beside that is in

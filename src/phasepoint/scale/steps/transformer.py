@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from phasepoint.core.errors import UsageError
 
+BF16_BYTES = 2
+"""Of an element of bf16."""
+
 
 @dataclass(frozen=True)
 class Experts:
@@ -30,7 +33,7 @@ class LatentAttention:
     """Attention through compressed queries and keys (DeepSeek-V2, 2024, section 2.1).
 
     Attributes:
-        query_rank: width of the compressed queries.
+        query_rank: width of the compressed queries; 0 where they are not compressed (DeepSeek-V2-Lite).
         key_rank: width of the compressed keys and values.
         plain_dim: of a head's queries and keys, without positions.
         rotary_dim: of a head's queries and keys, with positions.
@@ -82,7 +85,8 @@ class Transformer:
         if self.latent is None:
             return self.dim * self.head_dim * (2 * self.heads + 2 * self.key_heads)
         latent = self.latent
-        query = latent.query_rank * (self.dim + self.heads * (latent.plain_dim + latent.rotary_dim))
+        queries = self.heads * (latent.plain_dim + latent.rotary_dim)
+        query = latent.query_rank * (self.dim + queries) if latent.query_rank else self.dim * queries
         key = self.dim * (latent.key_rank + latent.rotary_dim)
         value = latent.key_rank * self.heads * (latent.plain_dim + latent.value_dim)
         return query + key + value + self.heads * latent.value_dim * self.dim

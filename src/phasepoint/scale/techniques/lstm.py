@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from phasepoint.scale.techniques.left_out import is_used
+
 
 def lstm(
     inputs: Any,
@@ -43,6 +45,7 @@ def lstm(
         >>> states.shape
         (3, 2, 4)
     """
+    hoist = hoist and is_used("lstm-projection")
     units = hidden_weights.shape[0]
     if carry is None:
         zeros = jnp.zeros((inputs.shape[1], units), inputs.dtype)

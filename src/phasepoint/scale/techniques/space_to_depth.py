@@ -13,6 +13,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from phasepoint.scale.techniques.left_out import is_used
+
 
 def space_to_depth(images: Any, block: int) -> Any:
     """[n, rows, columns, channels] → [n, rows / block, columns / block, block² · channels].
@@ -50,6 +52,9 @@ def space_to_depth_conv(images: Any, kernel: Any, *, stride: int = 2, padding: S
         >>> space_to_depth_conv(jnp.ones((1, 16, 16, 3)), kernel, padding=((3, 3), (3, 3))).shape
         (1, 8, 8, 8)
     """
+    if not is_used("space-to-depth"):
+        plain = [stride, stride], list(padding)
+        return lax.conv_general_dilated(images, kernel, *plain, dimension_numbers=("NHWC", "HWIO", "NHWC"))
     height, width, channels, features = kernel.shape
     fronts, pads, sizes = [], [], []
     for length, size, (before, after) in zip(images.shape[1:3], (height, width), padding, strict=True):

@@ -18,6 +18,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from phasepoint.scale.techniques.left_out import is_used
+
 LEAST_LENGTH = 8
 """A choice: the windows of convolutions, which come first, are shorter."""
 
@@ -55,6 +57,8 @@ def shard_weight_update(
         >>> updates["w"].shape
         (4, 4)
     """
+    if not is_used("weight-update-sharding"):
+        return optax.with_extra_args_support(optimizer)
     fine, names = _fine_mesh(mesh, [axis] if isinstance(axis, str) else list(axis))
     sizes = [fine.shape[name] for name in names]
 

@@ -17,7 +17,7 @@ from typing import Any
 from phasepoint.core.errors import ModelError, PhasepointError
 from phasepoint.learn.predict.hlo import lower_function
 from phasepoint.learn.predict.programs import python_function
-from phasepoint.learn.predict.tpu.compile import keep_file
+from phasepoint.learn.predict.tpu.compile import keep_file, left_out
 from phasepoint.learn.predict.tpu.spread import devices_of_slice, spread_over
 
 
@@ -26,25 +26,18 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
 
     Args:
         request: `file`, `name`, `args`, `args_from`, of the slice `topology`, `host`, `config`, and `spread`: None for
-            the first of its devices, else for all of them `batch` and `data`.
+            the first of its devices, else for all of them `batch`, `data` and `without`.
         cache: folder of what was compiled.
 
     Returns:
         `key` of the compiled program in the folder, `compile_s`, 0 where it was there, the `batch` of a spread step,
         and the user's files that it came from, `sources`.
     """
-    from jax.experimental import topologies
-
-    topology = topologies.get_topology_desc(
-        platform="tpu",
-        topology_name=request["topology"],
-        chips_per_host_bounds=tuple(request["host"]),
-        **({"chip_config_name": "megacore"} if request["config"] == "megacore" else {}),
-    )
     where = Path(request["file"])
     spread = request["spread"]
-    devices = topology.devices if spread is not None else topology.devices[:1]
+    devices = slice_devices(request) if spread is not None else slice_devices(request)[:1]
     with (
+        left_out([] if spread is None else spread["without"]),
         devices_of_slice(devices),
         python_function(where, request["name"], args=request["args"], args_from=request["args_from"]) as (
             function,
@@ -52,7 +45,7 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
         ),
     ):
         places, batch = (
-            (_on_device(values, devices[0]), None)
+            (on_device(values, devices[0]), None)
             if spread is None
             else spread_over(function, values, devices, batch=spread["batch"], data=spread["data"])
         )
@@ -77,7 +70,20 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     return {"key": key, "compile_s": seconds, "batch": batch, "sources": sources}
 
 
-def _on_device(values: Any, device: Any) -> Any:
+def slice_devices(request: Mapping[str, Any]) -> list[Any]:
+    """The devices of the slice that a request names by `topology`, `host` and `config`."""
+    from jax.experimental import topologies
+
+    described = topologies.get_topology_desc(
+        platform="tpu",
+        topology_name=request["topology"],
+        chips_per_host_bounds=tuple(request["host"]),
+        **({"chip_config_name": "megacore"} if request["config"] == "megacore" else {}),
+    )
+    return list(described.devices)
+
+
+def on_device(values: Any, device: Any) -> Any:
     """Shapes and types of arguments that lie on a device."""
     import jax
     from jax.sharding import SingleDeviceSharding
@@ -87,14 +93,19 @@ def _on_device(values: Any, device: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), shapes)
 
 
-def _versions() -> list[str]:
-    found = []
+def compiler_versions() -> dict[str, str]:
+    """Of JAX and the compiler; `?` where it is no installed package."""
+    found = {}
     for name in ("jax", "jaxlib", "libtpu"):
         try:
-            found.append(f"{name} {version(name)}")
+            found[name] = version(name)
         except PackageNotFoundError:
-            found.append(f"{name} ?")
+            found[name] = "?"
     return found
+
+
+def _versions() -> list[str]:
+    return [" ".join(pair) for pair in compiler_versions().items()]
 
 
 def _sources(where: Path) -> list[tuple[str, int, int]]:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version as installed_version
 from importlib.util import find_spec
@@ -32,6 +33,9 @@ MOST_S = 600.0
 
 MOST_BYTES = 12 << 30
 """Of a compilation's own memory: the largest that were tried took 2 GiB. A choice."""
+
+LEFT_OUT = "PHASEPOINT_WITHOUT"
+"""Environment variable: the techniques of `phasepoint.scale` that are left out, with commas between them."""
 
 _LOOK_S = 0.1
 """Between two looks at the process, a choice: short beside a compilation, which takes seconds."""
@@ -61,10 +65,12 @@ class SpreadStep:
     Attributes:
         batch: samples of a step, all devices together; None: as the arguments have them.
         data: places of the arguments that are batches, from 0; none: those that the function does not return.
+        without: techniques of `phasepoint.scale` that the step does without, by name.
     """
 
     batch: int | None = None
     data: tuple[int, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,20 @@ def _library() -> Path | None:
     return library if library is not None and library.is_file() else None
 
 
+@contextmanager
+def left_out(names: Sequence[str]) -> Iterator[None]:
+    """While it lasts, these techniques of `phasepoint.scale` are left out of what is traced."""
+    before = os.environ.get(LEFT_OUT)
+    os.environ[LEFT_OUT] = ",".join(names)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[LEFT_OUT]
+        else:
+            os.environ[LEFT_OUT] = before
+
+
 def cache_folder() -> Path:
     """Where compiled programs are kept: `phasepoint/tpu` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phasepoint" / "tpu"
@@ -128,9 +148,7 @@ def compile_function_for(
         UsageError: no such file or function, arguments that are missing.
         ModelError: the function raises, or the compiler refuses it, takes too long or too much memory.
     """
-    library = _library()
-    if library is None:
-        raise MissingExtraError("compiling for a TPU needs its compiler: pip install 'phasepoint[tpu]'")
+    library = compiler_library()
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     request = {
@@ -138,9 +156,7 @@ def compile_function_for(
         "name": asked.name,
         "args": asked.args,
         "args_from": asked.args_from,
-        "topology": topology.name,
-        "config": topology.generation.config,
-        "host": _host_bounds(topology),
+        **slice_request(topology),
         "spread": None if spread is None else asdict(spread),
     }
     memo = cache / f"asked-{_hash_of(request, library)}.json"
@@ -187,6 +203,35 @@ def keep_file(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
+def compiler_library() -> Path:
+    """The compiler.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    library = _library()
+    if library is None:
+        raise MissingExtraError("compiling for a TPU needs its compiler: pip install 'phasepoint[tpu]'")
+    return library
+
+
+def compiler_environment(library: Path) -> dict[str, str]:
+    """Environment variables of a process that compiles, to be set before it starts JAX."""
+    return {
+        "JAX_PLATFORMS": "cpu",
+        "TPU_LIBRARY_PATH": str(library),
+        "TPU_SKIP_MDS_QUERY": "1",  # no metadata server to ask: this is no TPU machine
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_WORKER_ID": "0",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # it locks the machine's TPU, of which there is none
+    }
+
+
+def slice_request(topology: Topology) -> dict[str, Any]:
+    """A slice as the process that compiles is asked for it."""
+    return {"topology": topology.name, "config": topology.generation.config, "host": _host_bounds(topology)}
+
+
 def _host_bounds(topology: Topology) -> list[int]:
     """Chips of a host along three axes; 2×2 where the slice can be divided so."""
     shape = [*topology.shape, 1, 1][:3]
@@ -196,14 +241,7 @@ def _host_bounds(topology: Topology) -> list[int]:
 def _run(
     request: Mapping[str, Any], cache: Path, library: Path, answer: Path, limits: tuple[float, int]
 ) -> dict[str, Any]:
-    environ = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "TPU_LIBRARY_PATH": str(library),
-        "TPU_SKIP_MDS_QUERY": "1",  # no metadata server to ask: this is no TPU machine
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "TPU_WORKER_ID": "0",
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # it locks the machine's TPU, of which there is none
-    }
+    environ = os.environ | compiler_environment(library)
     command = [sys.executable, "-m", "phasepoint.learn.predict.tpu.child", str(cache)]
     log = answer.with_suffix(".log")
     with (
