@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -104,7 +105,7 @@ PEERS = {
 
 
 def main():
-    from tune_pipelines import PIPELINES, network
+    from tune_pipelines import PIPELINES, network, watch_memory
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=PIPELINES)
@@ -116,6 +117,7 @@ def main():
     data = pipeline.data()
     batches = PEERS[args.peer](pipeline, data)
     train = network() if pipeline.body_s is None else None
+    threading.Thread(target=watch_memory, args=({"bytes": 0}, threading.Event()), daemon=True).start()
     began, asked = None, []
     for batch in batches:
         began = began or time.perf_counter()

@@ -401,7 +401,7 @@ def run_pipeline(
         allow = [Effect.RANDOM_NUMBERS] if pipeline.draws else []
         loader = pp.tune.loader(make_loader, memory=limit, allow=allow, seed=seed)
     ended = threading.Event()
-    threading.Thread(target=_watch, args=(most, ended), daemon=True).start()
+    threading.Thread(target=watch_memory, args=(most, ended), daemon=True).start()
     began, asked = time.perf_counter(), []
     while not ended.is_set():
         for batch in loader:
@@ -433,7 +433,8 @@ def _wait(seconds, _batch):
     time.sleep(seconds)
 
 
-def _watch(most, ended):
+def watch_memory(most, ended):
+    """What the process tree has at most; the peers run beside it too, since reading it costs."""
     from phasepoint.tune.limits import tree_bytes
 
     while not ended.wait(0.25):
