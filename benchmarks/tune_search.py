@@ -74,7 +74,8 @@ def sample_ns(folder, model, setting):
 def measure(model, *, repeats, seed):
     folder = Path(tempfile.mkdtemp(prefix="phasepoint-search-"))
     size = write_space(folder / "space.toml", model, 1)
-    subprocess.run([sys.executable, JOBS, folder / "run", "--model", model], check=True, capture_output=True)
+    command = [sys.executable, JOBS, folder / "run", "--model", model, "--capture"]
+    subprocess.run(command, check=True, capture_output=True)
     grid = run_search(folder, model, size, seed)
     found = run_search(folder, model, size // PART, seed)
     best = max((one for one in grid["trials"] if one["gain"] is not None), key=lambda one: one["gain"])["knobs"]

@@ -203,6 +203,25 @@ def test_a_transformer_is_laid_out(phasepoint, monkeypatch):
     assert "no step was measured on H100 SXM5" in many.err
 
 
+def test_a_plan_is_a_page(phasepoint, tmp_path):
+    page = tmp_path / "plan.html"
+    words = ("scale", "plan", "llama3-8b", "--seq", "8192", "--to", "64*B200", "--batch", "128,256", "-o", str(page))
+    done = phasepoint(*words)
+    assert done.code == 0
+    assert f"wrote {page}" in done.out
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "Content-Security-Policy" in text
+    assert "<script" not in text
+    assert text.count("<svg") >= 3
+    found = json.loads(phasepoint(*words, "--force", "--json").out)
+    best = max((row for plan in found["batches"] for row in plan["best"]), key=lambda row: row["tokens_per_s"])
+    assert f"{best['tokens_per_s']:,.0f} tokens/s" in text
+    again = phasepoint(*words)
+    assert again.code != 0
+    assert "exists already" in again.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

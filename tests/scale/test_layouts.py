@@ -6,7 +6,15 @@ from itertools import product
 import pytest
 
 from phasepoint.core.errors import UsageError
-from phasepoint.scale.plan.layouts import divisors, gpu_layouts, notes_of, parse_machine, plan_layouts, tpu_layouts
+from phasepoint.scale.plan.layouts import (
+    divisors,
+    gpu_layouts,
+    notes_of,
+    parse_machine,
+    plan_layouts,
+    plan_sizes,
+    tpu_layouts,
+)
 from phasepoint.scale.plan.whole import Hazards, RunAsked
 from phasepoint.scale.steps.constants import shipped_constants, step_s
 from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts
@@ -221,3 +229,15 @@ def test_notes_say_where_constants_are_from():
     assert "no step was measured on H100 SXM5" in notes_of(parse_machine("8*H100 SXM5"))[0]
     assert "between nodes" in notes_of(parse_machine("16*B200"))[0]
     assert divisors(12, 6) == [1, 2, 3, 4, 6]
+
+
+def test_sizes_are_halved_as_long_as_a_layout_fits():
+    machine = parse_machine("2*tpu-v5p:8x8x4")
+    sizes = plan_sizes(MODELS["llama3-70b"], machine, 512)
+    assert [devices for devices, _ in sizes] == sorted({devices for devices, _ in sizes})
+    assert sizes[-1][0] == 512
+    assert all(row.fits for _, row in sizes)
+    for devices, row in sizes:
+        if devices == 256:  # one slice
+            (plan,) = plan_layouts(MODELS["llama3-70b"], parse_machine("tpu-v5p:8x8x4"), [512])
+            assert row.step_ps == plan.best[0].step_ps

@@ -58,3 +58,12 @@ def test_a_watch_is_full_before_its_limit():
         states.append(watch.is_full)
     assert states == [False, False, True]
     assert watch.most_bytes == 951
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, ProcessLookupError])
+def test_a_process_that_ends_while_it_is_looked_at_has_no_children(monkeypatch, error):
+    def gone(_):
+        raise error
+
+    monkeypatch.setattr(os, "listdir", gone)
+    assert list(process_tree(1)) == [1]

@@ -19,6 +19,8 @@ from torch_loader_fixtures import nothing_is_left_running, short_looks  # noqa: 
 from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
 import phasepoint as pp  # noqa: E402
+from phasepoint.tune import choose  # noqa: E402
+from phasepoint.tune.journal import TuneState  # noqa: E402
 from phasepoint.tune.limits import tree_bytes  # noqa: E402
 from phasepoint.tune.live import tuner  # noqa: E402
 
@@ -33,6 +35,40 @@ def test_a_loop_that_waits_for_its_loader_gets_workers_and_sees_the_same():
     assert loader.verdict == "tuned", loader.reason
     assert loader.state.chosen["num_workers"] >= 1
     assert loader.state.chosen != loader.state.as_written
+
+
+class LateSlow(SlowSamples):
+    """Samples that take little at first, and then much: a store that has gone away."""
+
+    def __getitem__(self, index):
+        self.sample_s = 0.0003 if index < 8 * 120 else 0.012
+        return super().__getitem__(index)
+
+
+def test_when_the_bottleneck_moves_the_job_gets_its_own_workers_back(monkeypatch):
+    """One worker was enough for the first batches, two are what the job is written with."""
+    went_back, go_back = [], TuneState.go_back
+
+    def noted(state, steps):
+        went_back.append(steps)
+        go_back(state, steps)
+
+    monkeypatch.setattr(TuneState, "go_back", noted)
+    monkeypatch.setattr(choose, "LEAST_PREDICTED_GAIN", 0.5)  # nothing to try before
+    data = LateSlow(8 * 240)
+    make_loader = torch_factory(data, shuffle=False)
+
+    def written(**knobs):
+        return make_loader(**{"num_workers": 2, **knobs})
+
+    seed()
+    plain = train(written(), body_s=0.04)
+    seed()
+    loader = pp.tune.loader(written, cpus=4)
+    loader._tuner.setting = {**loader._tuner.setting, "num_workers": 1}
+    assert train(loader, body_s=0.04) == plain
+    assert len(went_back) == 1
+    assert 120 <= went_back[0] < 200
 
 
 def test_order_and_random_numbers_are_kept_over_epochs_and_samplers():

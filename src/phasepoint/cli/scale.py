@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phasepoint.cli.console import result_console, write_document, write_notes
+from phasepoint.cli.console import check_output, result_console, write_document, write_notes, write_text
 from phasepoint.cli.opening import progress_bar
-from phasepoint.cli.options import Args, ArgsFrom, AsJson
+from phasepoint.cli.options import Args, ArgsFrom, AsJson, Force
 from phasepoint.core.errors import UsageError
+from phasepoint.core.units import format_bytes
 
 if TYPE_CHECKING:
     from phasepoint.scale.plan.whole import RunAsked
@@ -75,6 +76,9 @@ Restart = Annotated[str, typer.Option("--restart", metavar="TIME", help="From a 
 Fails = Annotated[
     str, typer.Option("--fails", metavar="TIME", help="Between two failures of one host; left out: 264d (Llama 3).")
 ]
+PlanPage = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan of a transformer as a page, too.")
+]
 Price = Annotated[
     float | None, typer.Option("--price", metavar="X", min=0, help="Of a chip for an hour: gives the cost of runs.")
 ]
@@ -85,12 +89,12 @@ def plan(
     measured: Measured = "", batch: Batch = None, seq: Seq = None, args: Args = None, args_from: ArgsFrom = None,
     data: Data = "",
     samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
-    price: Price = None, as_json: AsJson = False,
+    price: Price = None, output: PlanPage = None, force: Force = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what a larger system will take: of a training step, of a transformer in its best layout, or of a benchmark.
 
     phasepoint scale plan train.py:step --args-from example --to tpu-v3:32x32 --batch 4096..65536
-    phasepoint scale plan llama3-70b --seq 8192 --to tpu-v5p:8x8x8 --batch 512..2048
+    phasepoint scale plan llama3-70b --seq 8192 --to tpu-v5p:8x8x8 --batch 512..2048 -o plan.html
     phasepoint scale plan --benchmark resnet --system tpu-v3 --chips 16 --measured 42.2min --to 1024
     """
     if (what is None) == (benchmark is None):
@@ -108,7 +112,7 @@ def plan(
     if ":" in str(what) or str(what).endswith(".py"):
         _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
     else:
-        _plan_layouts(str(what), to, batch, seq, run, as_json=as_json)
+        _plan_layouts(str(what), to, (batch, seq), run, (output, force), as_json=as_json)
 
 
 def _plan_benchmark(
@@ -160,17 +164,28 @@ def _plan_program(
 
 
 def _plan_layouts(
-    what: str, to: str, batch: str | None, seq: int | None, run: "RunAsked | None", *, as_json: bool
-) -> None:
-    from phasepoint.scale.plan.layouts import notes_of, parse_machine, plan_layouts
+    what: str, to: str, sequences: tuple[str | None, int | None], run: "RunAsked | None",
+    page: tuple[Path | None, bool], *, as_json: bool,
+) -> None:  # fmt: skip
+    from phasepoint.scale.plan.layouts import notes_of, parse_machine, plan_layouts, plan_sizes
     from phasepoint.scale.plan.program import batches_between
     from phasepoint.scale.steps.hugging_face import find_transformer
 
+    (batch, seq), (output, force) = sequences, page
     if batch is None or seq is None:
         raise UsageError("a transformer needs --seq N, tokens of a sequence, and --batch N..M, sequences of a step")
-    machine = parse_machine(to)
-    plans = plan_layouts(find_transformer(what, seq), machine, batches_between(batch), run=run)
-    write_notes(notes_of(machine))
+    if output is not None:
+        check_output(output, force=force)
+    model, machine = find_transformer(what, seq), parse_machine(to)
+    plans, notes = plan_layouts(model, machine, batches_between(batch), run=run), notes_of(machine)
+    write_notes(notes)
+    written: list[tuple[Path, int]] = []
+    if output is not None:
+        from phasepoint.report.html.layouts import layouts_html
+
+        best = max((row for plan in plans for row in plan.best), key=lambda row: row.tokens_per_s, default=None)
+        sizes = [] if best is None else plan_sizes(model, machine, best.batch, run=run)
+        written.append((output, write_text(output, [layouts_html(what, machine, plans, sizes, notes)], force=force)))
     if as_json:
         from phasepoint.report.documents import layouts_document
 
@@ -179,6 +194,8 @@ def _plan_layouts(
     from phasepoint.report.terminal.layouts import render_layouts
 
     render_layouts(what, machine, plans, result_console())
+    for path, size_bytes in written:
+        typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
 
 
 Step = Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="A training step.")]

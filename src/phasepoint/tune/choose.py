@@ -13,6 +13,10 @@ LEAST_PREDICTED_GAIN = 0.03
 AS_FAST = 0.01
 """A choice: settings within that of the fastest are taken for as fast, and the cheapest of them is tried."""
 
+ROOM = 0.02
+"""A choice: fewer workers than the job is written with are tried where they win that much more than as many: what
+they would save is little, and a store that becomes slower later finds them too few."""
+
 NEAR = 0.1
 """A choice: the least number of workers that comes within that of the best is looked at in all its settings, and so is
 the least that is as fast."""
@@ -37,9 +41,10 @@ class Proposal:
 
 
 def _forecasts(
-    times: PipelineTimes, settings: Sequence[tuple[Setting, Width]], here: Width
+    times: PipelineTimes, settings: Sequence[tuple[Setting, Width]], always: set[int]
 ) -> list[tuple[Setting, Width, Forecast]]:
-    """What settings should give, of the least numbers of workers that come near the best, results kept and not.
+    """What settings should give, of the least numbers of workers that come near the best, results kept and not, and
+    of those that are `always` looked at.
 
     A forecast takes 1 to 2 ms in the loop's own thread, and a machine of many cores has hundreds of settings. More
     workers are taken to be no slower, within what the cores allow.
@@ -49,7 +54,7 @@ def _forecasts(
         groups.setdefault(place.caches, {}).setdefault(place.workers, []).append(place)
     found = [_Group(times, [places for _, places in sorted(group.items())]) for group in groups.values()]
     best = max((group.best for group in found), default=0.0)
-    near = {here.workers}
+    near = set(always)
     for group in found:
         near.update(group.least((1 - NEAR) * best), group.least((1 - AS_FAST) * best))
     known = {place: forecast(times, place) for place in {place for _, place in settings if place.workers in near}}
@@ -110,6 +115,7 @@ def propose(
     width: Callable[[Setting], Width],
     measured_steps_per_s: float,
     corrections: Mapping[int, float],
+    written_workers: int = 0,
 ) -> list[Proposal]:
     """Settings that should be faster, the most promising first.
 
@@ -120,19 +126,28 @@ def propose(
         width: what a setting means for the pipeline.
         measured_steps_per_s: of the setting in force.
         corrections: measured over predicted speed, by number of workers, of what was tried.
+        written_workers: that the job has without tuning.
     """
     here = width(current)
     correction = measured_steps_per_s / forecast(times, here).steps_per_s
     known = {**corrections, here.workers: correction}
     rows: list[Proposal] = []
-    for setting, place, made in _forecasts(times, [(setting, width(setting)) for setting in settings], here):
+    widths = [(setting, width(setting)) for setting in settings]
+    for setting, place, made in _forecasts(times, widths, {here.workers, written_workers}):
         if place == here:
             continue  # as fast, as far as the model can tell
         nearest = min(known, key=lambda workers: abs(workers - place.workers))
         factor = known[nearest] if place.workers or not here.workers else 1.0
         steps_per_s = min(made.steps_per_s * factor, max(times.ceiling_steps_per_s, measured_steps_per_s))
         rows.append(Proposal(setting, steps_per_s / measured_steps_per_s - 1, made.steps_per_s))
+
+    def has_room(row: Proposal) -> bool:
+        return width(row.setting).workers >= written_workers
+
     best = max((row.gain for row in rows), default=0.0)
     near = [row for row in rows if 1 + row.gain >= (1 - AS_FAST) * (1 + best)]
+    roomy = [row for row in rows if 1 + row.gain >= (1 - ROOM) * (1 + best) and has_room(row)]
+    first = roomy if near and not has_room(near[0]) else []
     rest = sorted((row for row in rows if row not in near), key=lambda row: -row.gain)
-    return [row for row in [*near, *rest] if row.setting != current and row.gain >= LEAST_PREDICTED_GAIN]
+    ranked = [*first, *(row for row in [*near, *rest] if row not in first)]
+    return [row for row in ranked if row.setting != current and row.gain >= LEAST_PREDICTED_GAIN]

@@ -148,6 +148,7 @@ class TuneState:
     spent_ns: int = 0
     _logs: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     _wins: list[tuple[int, float]] = field(default_factory=list)
+    _won_before_ns: float = 0.0
     _ceiling: float | None = None
     _limited_by: str | None = None
     _speed: float | None = None
@@ -171,6 +172,11 @@ class TuneState:
         self.chosen, self._logs, self._wins = dict(self.as_written), [0.0, 0.0, 0.0], []
         self.settle(TuneVerdict.UNDECIDED, f"{reason}; the loader is as written again")
 
+    def go_back(self, steps: int) -> None:
+        """What was chosen wins nothing any more, so many steps after the begin."""
+        self._won_before_ns = self.won_ns(steps)
+        self.fall_back("the bottleneck has moved")
+
     def take_in(self, end: TrialEnd, *, step_ns: float, at_step: int) -> None:
         """A trial has ended."""
         self.spent_ns += end.spent_ns
@@ -184,7 +190,7 @@ class TuneState:
 
     def won_ns(self, steps: int) -> float:
         """What accepted settings have saved in so many steps of the loop."""
-        return sum((steps - since) * saved_ns for since, saved_ns in self._wins)
+        return self._won_before_ns + sum((steps - since) * saved_ns for since, saved_ns in self._wins)
 
     def row(self, step: int, at_ns: int, *, steps: int) -> Row:
         """As a row of `tunings`."""

@@ -100,10 +100,14 @@ def limit_data(more_bytes: int) -> None:
 
 
 def process_tree(pid: int) -> Iterator[int]:
-    """A process and its descendants."""
+    """A process and its descendants; one may end while it is looked at."""
     yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _first_line(children).split():
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - a few times a second
+    except OSError:
+        return
+    for thread in threads:
+        for child in _first_line(f"/proc/{pid}/task/{thread}/children").split():
             yield from process_tree(int(child))
 
 

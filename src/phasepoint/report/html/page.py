@@ -56,7 +56,6 @@ def summary_html(
         fast_forward: of the same run (`replay.fast_forward.build_fast_forward`); without it the page has no replays.
         tuning: of the same run (`tune.outcome.build_tuning`); None where nothing was tuned.
     """
-    style, script = _resource("page.css"), _resource("page.js")
     sections: list[Content] = [
         head_section(summary, findings_section(summary, findings)),
         timeline_section(summary, timeline),
@@ -73,17 +72,21 @@ def summary_html(
         environment_section(summary),
     ]
     footer = element("footer", f"Phasepoint {version('phasepoint')} · summary version {summary.version}")
-    body = join([element("main", *sections), footer])
     data = element(
         "script", Markup(script_data(summary, timeline, details, overview)), type="application/json", id="data"
     )
+    return page_html(summary.run, join([element("main", *sections), footer]), data)
+
+
+def page_html(title: str, body: Markup, data: Markup | None = None) -> str:
+    """A page; without `data` it runs no script."""
+    style, script = _resource("page.css"), _resource("page.js") if data is not None else ""
     return _PAGE.format(
         policy=escape(_policy(style, script)),
-        title=escape(f"{summary.run} · Phasepoint"),
+        title=escape(f"{title} · Phasepoint"),
         style=style,
         body=body.html,
-        data=data.html,
-        script=script,
+        data="" if data is None else f"{data.html}\n<script>{script}</script>",
     )
 
 
@@ -101,7 +104,6 @@ _PAGE = """<!doctype html>
 <body>
 {body}
 {data}
-<script>{script}</script>
 </body>
 </html>
 """

@@ -12,10 +12,10 @@ from rich.text import Text
 from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.plans import run_columns
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 from phasepoint.scale.plan.benchmark import MeasuredSystem, PlanRow
-from phasepoint.scale.plan.layouts import LayoutRow
 from phasepoint.scale.plan.program import ProgramRow
 from phasepoint.scale.plan.what_if import TechniqueLeftOut
 from phasepoint.scale.validate.answer import Band, FileAnswer
@@ -147,23 +147,6 @@ def _time_or_problem(row: ProgramRow) -> str:
 
 def _saved(whole: ProgramRow, other: TechniqueLeftOut) -> str:
     return f"{other.row.step_ps / whole.step_ps - 1:+.1%}" if whole.fits and other.row.fits else "–"
-
-
-def run_columns(rows: Sequence[ProgramRow | LayoutRow]) -> list[TableColumn]:
-    """The parts of whole runs and their cost; none where no row has them."""
-    columns = []
-    if any(row.run is not None for row in rows):
-        columns += [
-            TableColumn(name, partial(_run_part, name), is_figure=True)
-            for name in ("starting", "steps", "saving", "lost", "wall")
-        ]
-    if any(row.cost is not None for row in rows):
-        columns.append(TableColumn("cost", lambda row: "" if row.cost is None else f"{row.cost:,.0f}", is_figure=True))
-    return columns
-
-
-def _run_part(name: str, row: ProgramRow | LayoutRow) -> str:
-    return "" if row.run is None else format_ps(round(getattr(row.run, name) * PS_PER_S))
 
 
 _LIMITS = {

@@ -225,6 +225,33 @@ def plan_layouts(
     return plans
 
 
+def plan_sizes(
+    model: Transformer, machine: Machine, batch: int, *, run: RunAsked | None = None
+) -> list[tuple[int, LayoutRow]]:
+    """The best layout of one batch on all devices, on half of them, on a quarter, …: how a job scales.
+
+    Args:
+        model: the transformer.
+        machine: the devices; slices are halved first, then the chips of the last one.
+        batch: sequences of a step.
+        run: that the step is part of.
+
+    Returns:
+        numbers of devices with their layouts, the fewest first; those on which no layout fits are left out.
+    """
+    found: list[tuple[int, LayoutRow]] = []
+    while True:
+        try:
+            (plan,) = plan_layouts(model, machine, [batch], top=1, run=run)
+        except UsageError:  # fewer sequences than groups of devices
+            plan = None
+        if plan is not None and plan.best:
+            found.append((machine.devices, plan.best[0]))
+        if machine.devices % 2 or (machine.slices > 1 and machine.slices % 2):
+            return found[::-1]
+        machine = replace(machine, devices=machine.devices // 2, slices=max(machine.slices // 2, 1))
+
+
 def divisors(number: int, most: int) -> list[int]:
     """Its divisors up to a number.
 

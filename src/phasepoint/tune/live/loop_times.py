@@ -26,6 +26,8 @@ _LEAST_SPREAD, _MOST_SPREAD = 0.02, 0.5  # steps that seem not to scatter at all
 
 _LEAST_RECEIVES = 5  # batches that were ready, before what taking them over took is believed
 
+_FRESH = 16  # batches that show that those before are old
+
 _KEPT_STARTS = 8  # of the last epochs
 
 
@@ -122,6 +124,13 @@ class LoopTimes:
         waits_ns, bodies_ns = sum(self.waits_ns), sum(self.bodies_ns)
         return waits_ns / max(waits_ns + bodies_ns, 1)
 
+    def usual_wait_ratio(self, steps: int) -> float:
+        """The median wait of the last so many steps over the median step; 0 where there were fewer."""
+        if len(self.waits_ns) < steps or len(self.bodies_ns) < steps:
+            return 0.0
+        wait_ns, body_ns = (median(list(kept)[-steps:]) for kept in (self.waits_ns, self.bodies_ns))
+        return wait_ns / max(wait_ns + body_ns, 1)
+
     def pipeline(self, width: Width, *, cpus: float, epoch_steps: float = math.inf) -> PipelineTimes | None:
         """What the model needs, as it would be with a core for everybody; None where no batch was timed.
 
@@ -134,6 +143,7 @@ class LoopTimes:
         in_loop = not width.workers
         if not self.batches or not self.bodies_ns:
             return None
+        self._leave_old_batches()
         delay_ns = self.delay_ns
         batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
         process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
@@ -151,6 +161,14 @@ class LoopTimes:
             saved_ns=max(self._mean_of(lambda kept: kept.made_ns - kept.kept_ns), 0.0),
             cache_bytes=self._mean_of(lambda kept: kept.size_bytes),
         )
+
+    def _leave_old_batches(self) -> None:
+        """Where the last batches take twice as long as those before, or half, only they say what the next ones take."""
+        walls_ns = [batch.wall_ns for batch in self.batches]
+        before, last = walls_ns[:-_FRESH], walls_ns[-_FRESH:]
+        if len(before) >= _FRESH and not 0.5 <= median(last) / max(median(before), 1) <= 2:
+            for _ in before:
+                self.batches.popleft()
 
     def _mean_of(self, value: Callable[[Cacheable], int]) -> float:
         """Of what can be kept of the batches."""

@@ -132,6 +132,7 @@ class Search:
             width=self.source.width,
             measured_steps_per_s=measured,
             corrections=self._corrections,
+            written_workers=self.source.width(self.source.as_written).workers,
         )
         return proposals[0] if proposals else None
 

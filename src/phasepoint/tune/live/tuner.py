@@ -47,6 +47,10 @@ half a second, and by 1 % over three."""
 CHANGED_WAIT = 0.05
 """Share of the time by which the wait must have grown since the last judgement, so that the search is opened again."""
 
+JUMPED_WAIT, JUMPED_STEPS, JUMPED_S = 0.25, 16, 1.0
+"""A choice: where the usual wait of the last steps has grown by so much, and is so for a second, no more is looked at:
+that is five times what it scatters by over one. A single long wait, as an epoch begins with, does not count."""
+
 TOLD_S = 1.0
 """Between two rows of the state at the ends of epochs, where nothing else has changed."""
 
@@ -124,6 +128,8 @@ class Tuner:
     _trial: LoaderTrial | None = None
     _trials: int = 0
     _is_resting: bool = False
+    _has_moved: bool = False
+    _jumped_ns: int | None = None
     _rest_wait: float = 0.0
     _steps: int = 0
     _look_ns: float = field(default_factory=lambda: LOOK_S * NS_PER_S)
@@ -427,6 +433,8 @@ class Tuner:
         if pipeline is None:
             self._rest("no batch could be timed")
             return
+        if self._goes_back(epoch, pipeline):
+            return
         measured = NS_PER_S / times.step_ns
         limited_by = forecast(pipeline, width).limited_by
         self.state.measured(measured, pipeline.ceiling_steps_per_s, limited_by, times.wait_ratio)
@@ -463,13 +471,44 @@ class Tuner:
     def _look_again(self) -> None:
         """Whether the bottleneck has moved since the search ended."""
         times = self.times
-        if times.steps < LOOK_STEPS or times.elapsed_ns < self._look_ns:
+        has_jumped = self._has_jumped()
+        if not has_jumped and (times.steps < LOOK_STEPS or times.elapsed_ns < self._look_ns):
             return
-        if times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
+        if has_jumped or times.wait_ratio > max(LEAST_WAIT, self._rest_wait + CHANGED_WAIT):
             self._is_resting, self._by_epochs = False, None  # one that has not begun
             self._look_ns *= 2
+            self._has_moved, self._jumped_ns = True, None
             self.search.reopen()
         times.restart()
+
+    def _has_jumped(self) -> bool:
+        """Whether the loop waits far longer than when it came to rest, and has done so for a second."""
+        if self.times.steps % (JUMPED_STEPS // 2):
+            return False
+        if self.times.usual_wait_ratio(JUMPED_STEPS) <= self._rest_wait + JUMPED_WAIT:
+            self._jumped_ns = None
+            return False
+        self._jumped_ns = self._jumped_ns or self.now_ns()
+        return self.now_ns() - self._jumped_ns >= JUMPED_S * NS_PER_S
+
+    def _goes_back(self, epoch: LoaderPass, pipeline: PipelineTimes) -> bool:
+        """After the bottleneck has moved: back to what the job had, where that should be faster now."""
+        has_moved, self._has_moved = self._has_moved, False
+        written = self.source.as_written
+        if not has_moved or self.setting == written or not self.source.can_repeat:
+            return False
+        here, back = (forecast(pipeline, self.source.width(one)).steps_per_s for one in (self.setting, written))
+        if back < (1 + CHANGED_WAIT) * here or self.search.waits_for_epoch(self.setting, written):
+            return False
+        self.source.let_go(self.setting, written)
+        self.setting = dict(written)
+        self.state.go_back(self._steps)
+        self._reopen(epoch)
+        self._watch_on()
+        self._tell()
+        self.times.batches.clear()
+        self.times.restart()
+        return True
 
     def _rest(self, reason: str, verdict: TuneVerdict = TuneVerdict.NOTHING) -> None:
         """The search ends; what was tuned in it stays so."""
