@@ -1,6 +1,7 @@
 """Layouts of transformers: what configs describe, what memory holds, and that no layout is faster than the one told."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -96,13 +97,20 @@ def test_files_that_are_no_config(tmp_path, text, message):
 
 
 def test_a_layer_keeps_what_the_paper_says():
-    """Korthikanti et al., 2022, equations 1 and 2: s b h (34 + 5 a s / h), and s b h (10 + 24 / t + 5 a s / (h t))."""
+    """Korthikanti et al., 2022, equations 1 and 4: s b h / t (34 + 5 a s / h), with sequence parallelism."""
     dim, heads, seq = GPT.dim, GPT.heads, GPT.seq
     for tensor, micro in product((1, 2, 8), (1, 4)):
         layout = Layout(tensor, tensor=tensor, micro_batch=micro)
         kept = gpu_memory(GPT, layout, keeps_scores=True)["kept for the backward pass"]
-        expected = seq * micro * dim * (10 + 24 / tensor + 5 * heads * seq / (dim * tensor))
+        expected = seq * micro * dim / tensor * (34 + 5 * heads * seq / dim)
         assert kept == pytest.approx(GPT.layers * expected)
+
+
+def test_where_it_is_done_again_a_layer_keeps_what_goes_into_it():
+    layout = Layout(2, tensor=2, micro_batch=4)
+    again, kept = gpu_memory(GPT, layout, recomputes=True), gpu_memory(GPT, layout)
+    assert again["kept for the backward pass"] == GPT.layers * 4 * GPT.seq * GPT.dim * 2 / 2
+    assert again["a layer's backward pass"] == pytest.approx(kept["kept for the backward pass"] / GPT.layers)
 
 
 def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():
@@ -147,12 +155,14 @@ def test_no_legal_layout_of_gpus_is_faster():
         if sum(gpu_memory(GPT, layout).values()) <= machine.memory_bytes:
             seconds = step_s(gpu_parts(GPT, layout, machine.device), constants, GPU_PARTS)
             best = min(best or (seconds, layout), (seconds, layout), key=lambda pair: pair[0])
-    (plan,) = plan_layouts(GPT, machine, [batch])
-    told = plan.best[0]
+    (plan,) = plan_layouts(GPT, machine, [batch], top=1000)
+    told = min(plan.best, key=lambda row: row.step_ps)
     assert told.step_ps == pytest.approx(best[0] * 1e12, rel=1e-9)
     assert told.layout["tensor"] == best[1].tensor
     assert told.layout["pipeline"] == best[1].pipeline
     assert told.layout["micro-batch"] == best[1].micro_batch
+    assert told.layout["recompute"] == "no"
+    assert plan.best[0].step_ps <= 1.01 * told.step_ps
 
 
 def test_a_row_closes():
@@ -165,8 +175,11 @@ def test_a_row_closes():
             assert row.tokens_per_s == pytest.approx(512 * model.seq * 1e12 / row.step_ps)
             assert 0.05 < row.utilization < 0.95
             assert row.limited_by in row.parts_ps
-        steps = [row.step_ps for row in plan.best]
-        assert steps == sorted(steps)
+        assert (
+            max(row.step_ps for row in plan.best)
+            >= plan.best[0].step_ps
+            >= 0.99 * min(row.step_ps for row in plan.best)
+        )
         assert plan.fitting <= plan.priced
 
 
@@ -181,6 +194,18 @@ def test_a_faster_layout_that_lacks_memory_is_told():
     (plan,) = plan_layouts(MODELS["llama2-7b"], parse_machine("tpu-v5e:4x4"), [16])
     assert plan.faster.step_ps < plan.best[0].step_ps
     assert not plan.faster.fits
+
+
+def test_stages_need_not_divide_the_layers():
+    """126 layers in 16 stages of eight, as Llama 3's largest model was trained: two places stay empty."""
+    machine, model = parse_machine("2048*H100 SXM5"), MODELS["llama3-405b"]
+
+    def staged(model):
+        (plan,) = plan_layouts(model, machine, [2048], top=10_000)
+        return {str(row.layout): row.step_ps for row in plan.best if row.layout["pipeline"] == 16}
+
+    assert staged(model)
+    assert staged(model) == staged(replace(model, layers=128))
 
 
 def test_groups_of_chips_have_whole_sequences():

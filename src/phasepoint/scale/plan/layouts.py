@@ -2,7 +2,8 @@
 
 On TPUs the weights are divided within a slice (FSDP), matrices among `tensor` chips, and the batch among slices; the
 forward pass is done again in part, in full or not at all. On GPUs matrices are divided among `tensor` devices, layers
-among `pipeline` stages, experts among `expert` devices, and the rest are replicas that add up their gradients.
+among `pipeline` stages, experts among `expert` devices, and the rest are replicas that add up their gradients; the
+forward pass is done again or not.
 """
 
 import math
@@ -27,8 +28,25 @@ USEFUL = frozenset({"products", "attention", "logits"})
 WITHIN_90 = 1.645 * math.sqrt(math.pi / 2)
 """Half a 90 % interval of a normal error over the mean of its size."""
 
-NOT_MEASURED_RATIO = 1.5
-"""How far a step on a GPU may be off of which no step was measured: its constants are another's. An assumption."""
+NOT_MEASURED_RATIO = 3.0
+"""How far a step on GPUs may be off of which none was measured: its constants are those of eight B200. Llama 3 405B on
+8,192 H100 took 12 s ("The Llama 3 Herd of Models", 2024, table 4: 430 TFLOP/s a GPU); this says 35 s, in the layout that
+was used there. Stages that take turns in smaller parts, and what else is newer than the constants, is not in it."""
+
+MOST_TENSOR = 16
+"""Chips of a TPU that share a matrix: no step with more of them was measured. A choice."""
+
+AS_FAST = 0.01
+"""A choice: of layouts within that of the fastest, the one that divides least comes first."""
+
+MOST_IDLE = 0.15
+"""A choice: of the layers that stages could hold, where their number does not divide the model's."""
+
+_OF_FORWARD = frozenset({"products", "products, few rows", "products, few columns", "attention", "scores"}) | {
+    "norms", "activations", "weights", "routing", "starts", "tensor links", "tensor hops", "tensor calls",
+    "tensor network", "expert links",
+}  # fmt: skip
+"""Parts of a step on GPUs that a forward pass has, a third of them: what is done again where it is recomputed."""
 
 _REMATS = ("none", "minimal", "full")
 _MICRO_BATCHES = (1, 2, 4, 8, 16)
@@ -205,7 +223,7 @@ def plan_layouts(
         if not rows:
             continue
         rows.sort(key=lambda row: row.step_ps)
-        fitting = [row for row in rows if row.fits]
+        fitting = _simplest_first([row for row in rows if row.fits])
         best = tuple(fitting[:top])
         if run is not None:
             whole = [run.with_steps(row.step_ps / PS_PER_S, batch, machine.hosts) for row in best]
@@ -213,7 +231,7 @@ def plan_layouts(
                 replace(row, run=parts, cost=run.cost(parts, machine.devices))
                 for row, parts in zip(best, whole, strict=True)
             )
-        faster = rows[0] if fitting and rows[0] is not fitting[0] else None
+        faster = rows[0] if fitting and not rows[0].fits else None
         smallest = None if fitting else min(rows, key=lambda row: row.memory_bytes)
         plans.append(BatchPlan(batch, len(rows), len(fitting), best, faster, smallest))
     if not plans:
@@ -223,6 +241,18 @@ def plan_layouts(
             f"as they can be ({model.heads} heads), each group of devices needs at least one sequence"
         )
     return plans
+
+
+def _simplest_first(rows: list[LayoutRow]) -> list[LayoutRow]:
+    """Of those that are as fast as the fastest, the one that divides matrices and layers least first."""
+    if not rows:
+        return rows
+
+    def divided(row: LayoutRow) -> int:
+        return math.prod(value for value in row.layout.values() if isinstance(value, int))
+
+    as_fast = [row for row in rows if row.step_ps <= (1 + AS_FAST) * rows[0].step_ps]
+    return [*sorted(as_fast, key=divided), *rows[len(as_fast) :]]
 
 
 def plan_sizes(
@@ -272,7 +302,7 @@ def _powers(most: int) -> list[int]:
 def tpu_layouts(model: Transformer, machine: Machine, batch: int) -> Iterable[dict[str, int | str]]:
     """Layouts that chips can have: each group of chips that share matrices has at least one whole sequence."""
     in_slice = machine.devices // machine.slices
-    for tensor in _powers(min(model.heads, in_slice)):
+    for tensor in _powers(min(model.heads, in_slice, MOST_TENSOR)):
         if in_slice % tensor or model.heads % tensor or batch * tensor % machine.devices:
             continue
         for remat in _REMATS:
@@ -311,9 +341,10 @@ def gpu_layouts(model: Transformer, machine: Machine, batch: int) -> Iterable[di
     """Layouts that GPUs can have; matrices are shared within a node."""
     experts = 1 if model.experts is None else model.experts.count
     for tensor in _powers(min(model.key_heads, machine.node, machine.devices)):
-        for pipeline in divisors(model.layers, machine.devices // tensor):
+        for pipeline in divisors(machine.devices // tensor, model.layers):
             replicas, left = divmod(machine.devices, tensor * pipeline)
-            if left or model.heads % tensor or batch % replicas:
+            idle = pipeline * -(-model.layers // pipeline) / model.layers - 1
+            if left or model.heads % tensor or batch % replicas or idle > MOST_IDLE:
                 continue
             for expert in _powers(min(experts, machine.devices // pipeline, machine.node)):
                 if experts % expert or machine.devices // pipeline % expert:
@@ -321,7 +352,8 @@ def gpu_layouts(model: Transformer, machine: Machine, batch: int) -> Iterable[di
                 for micro in _MICRO_BATCHES:
                     if batch // replicas % micro == 0:
                         spread: dict[str, int | str] = {"tensor": tensor, "pipeline": pipeline, "data": replicas}
-                        yield spread | ({"expert": expert} if experts > 1 else {}) | {"micro-batch": micro}
+                        spread |= ({"expert": expert} if experts > 1 else {}) | {"micro-batch": micro}
+                        yield from (spread | {"recompute": again} for again in ("no", "full"))
 
 
 def _gpu_row(model: Transformer, machine: Machine, batch: int, layout: Mapping[str, int | str]) -> LayoutRow:
@@ -338,9 +370,15 @@ def _gpu_row(model: Transformer, machine: Machine, batch: int, layout: Mapping[s
     )
     constants, ratio = _constants("Megatron on 8 B200")
     is_measured = "B200" in machine.device.name and machine.devices <= machine.node
+    # The slowest stage sets the pace: all stages are taken to have as many layers as it has.
+    padded = replace(model, layers=placed.pipeline * -(-model.layers // placed.pipeline))
+    recomputes = layout["recompute"] == "full"
+    parts = gpu_parts(padded, placed, machine.device)
+    if recomputes:
+        parts = {name: seconds * (4 / 3 if name in _OF_FORWARD else 1) for name, seconds in parts.items()}
     priced = _Priced(
-        gpu_parts(model, placed, machine.device),
-        gpu_memory(model, placed),
+        parts,
+        gpu_memory(padded, placed, recomputes=recomputes),
         GPU_PARTS,
         constants,
         ratio if is_measured else NOT_MEASURED_RATIO,
@@ -398,7 +436,5 @@ def notes_of(machine: Machine) -> list[str]:
     if not machine.node or ("B200" in machine.device.name and machine.devices <= machine.node):
         return []
     if "B200" in machine.device.name:
-        return ["the constants are of eight B200; links between nodes are InfiniBand's: a factor of 1.5 either way"]
-    return [
-        f"no step was measured on {machine.device.name}: the constants are of eight B200, a factor of 1.5 either way"
-    ]
+        return ["the constants are of eight B200; links between nodes are InfiniBand's: a factor of 3 either way"]
+    return [f"no step was measured on {machine.device.name}: the constants are of eight B200, a factor of 3 either way"]

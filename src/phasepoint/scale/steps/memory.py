@@ -1,7 +1,7 @@
 """The memory that a transformer's training step needs on one device, in closed form, part by part.
 
-Sources: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4 (what a
-layer keeps for its backward pass: 10 + 24 / t bytes for each token and dimension, t devices sharing its matrices);
+Sources: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, equation 4 (a
+layer keeps 34 / t bytes for each token and dimension, t devices sharing matrices and sequence);
 Rajbhandari et al., "ZeRO", 2020, section 3 (bytes of weights, gradients and an optimizer with two moments).
 """
 
@@ -56,30 +56,33 @@ def tpu_memory(
     }
 
 
-def gpu_memory(model: Transformer, layout: Layout, *, keeps_scores: bool = False) -> Memory:
+def gpu_memory(model: Transformer, layout: Layout, *, keeps_scores: bool = False, recomputes: bool = False) -> Memory:
     """Bytes of a step on a GPU of the first stage as Megatron lays it out, its optimizer divided among replicas.
 
-    The first stage holds as many micro-batches as there are stages, the most of all (1F1B). The backward pass keeps
-    everything; nothing is done again.
+    The first stage holds as many micro-batches as there are stages, the most of all (1F1B). Devices that share matrices
+    share the sequence as well, outside of them.
 
     Args:
         model: the transformer.
         layout: its place on the devices.
         keeps_scores: whether attention keeps its scores (before FlashAttention).
+        recomputes: whether the forward pass of each layer is done again, so that only what goes into it is kept.
     """
     own, tensor = weights_of_one(model, layout), layout.tensor
     tokens = layout.micro_batch * model.seq
     heads = model.attention_width + 2 * model.key_heads * model.head_dim
     divided = 2 * heads + (8 if model.gated else 4) * model.active_mlp_dim
     scores = 5 * model.heads * model.seq if keeps_scores else 0
-    layer = tokens * (10 * model.dim + (divided + scores) / tensor)
+    layer = tokens * (10 * model.dim + divided + scores) / tensor
+    kept = BF16_BYTES * tokens * model.dim / tensor if recomputes else layer
     in_flight = min(layout.pipeline, layout.micro_batches)
     logits = tokens * model.vocab / tensor * (BF16_BYTES + F32_BYTES) if layout.pipeline == 1 else 0.0
     return {
         "weights": own * BF16_BYTES,
         "optimizer": own * (F32_BYTES + MOMENTS_BYTES) / layout.data,
         "gradients": own * F32_BYTES,
-        "kept for the backward pass": model.layers / layout.pipeline * in_flight * layer,
+        "kept for the backward pass": model.layers / layout.pipeline * in_flight * kept,
+        "a layer's backward pass": layer if recomputes else 0.0,
         "logits": logits,
         "runtime": RUNTIME_BYTES["gpu"],
     }
