@@ -24,9 +24,9 @@ def test_every_exit_code_is_documented_once():
 
 def test_every_command_and_its_json_is_documented():
     rows = TEXT.partition("Rules that hold")[0]
-    commands = re.findall(r"^\| `((?:stack|replay|learn|tune|scale|bench) [a-z]+|\w+)", rows, re.M)
+    commands = re.findall(r"^\| `((?:stack|replay|learn|tune|scale|bench) [a-z-]+|\w+)", rows, re.M)
     assert sorted(commands) == sorted(command.name for command in COMMANDS)
-    kinds = re.findall(r"^\| `([\w ]+)` \|", TEXT.partition("## JSON")[2].partition("## SQL")[0], re.M)
+    kinds = re.findall(r"^\| `([\w -]+)` \|", TEXT.partition("## JSON")[2].partition("## SQL")[0], re.M)
     assert sorted(kinds) == sorted(command.name for command in COMMANDS)
 
 
