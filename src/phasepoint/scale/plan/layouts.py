@@ -31,7 +31,7 @@ WITHIN_90 = 1.645 * math.sqrt(math.pi / 2)
 NOT_MEASURED_RATIO = 3.0
 """How far a step on GPUs may be off of which none was measured: its constants are those of eight B200. Llama 3 405B on
 8,192 H100 took 12 s ("The Llama 3 Herd of Models", 2024, table 4: 430 TFLOP/s a GPU); this says 35 s, in the layout
-that was used there. Stages that take turns in smaller parts, and what else is newer than the constants, is not in it."""
+that was used there. Stages that take turns in smaller parts, and what else is newer than the constants, are missing."""
 
 MOST_TENSOR = 16
 """Chips of a TPU that share a matrix: no step with more of them was measured. A choice."""
