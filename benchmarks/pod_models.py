@@ -19,6 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from phasepoint.scale import lars, shard_weight_update, warmup_then_decay
 
 BF16 = jnp.bfloat16
+MESH = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
 
 
 # ResNet-50
@@ -42,14 +43,15 @@ def resnet_shapes():
     return {**shapes, "head": {"kernel": (2048, 1001), "bias": (1001,)}}
 
 
-def conv_norm(layer, x, stride=1, act=True):
+def conv_norm(layer, x, stride=1, act=True, padding="SAME"):
+    """A convolution whose results each replica normalises by its own examples, as MLPerf's large batches are."""
     x = lax.conv_general_dilated(
-        x, layer["kernel"].astype(BF16), (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        x, layer["kernel"].astype(BF16), (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    wide = x.astype(jnp.float32)
-    mean, square = wide.mean((0, 1, 2)), jnp.square(wide).mean((0, 1, 2))
+    own = x.astype(jnp.float32).reshape(MESH.size, -1, *x.shape[1:])
+    mean, square = own.mean((1, 2, 3), keepdims=True), jnp.square(own).mean((1, 2, 3), keepdims=True)
     factor = layer["scale"] * lax.rsqrt(square - mean**2 + 1e-5)
-    x = (wide * factor + (layer["bias"] - mean * factor)).astype(BF16)
+    x = (own * factor + (layer["bias"] - mean * factor)).astype(BF16).reshape(x.shape)
     return jax.nn.relu(x) if act else x
 
 
@@ -160,7 +162,6 @@ def sharded_args(shapes, inner, optimizer, mesh, *batch):
     return weights, state, *batch
 
 
-MESH = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
 LARS = lars(warmup_then_decay(31.2, 5 * 40, 72 * 40), weight_decay=1e-4)
 ADAM = optax.adam(1e-3, b2=0.98)
 resnet, transformer = step_of(resnet_loss, LARS), step_of(transformer_loss, ADAM)
