@@ -182,9 +182,10 @@ def _plan_layouts(
     written: list[tuple[Path, int]] = []
     if output is not None:
         from phasepoint.report.html.layouts import layouts_html
+        from phasepoint.report.words.layouts import fastest
 
-        best = max((row for plan in plans for row in plan.best), key=lambda row: row.tokens_per_s, default=None)
-        sizes = [] if best is None else plan_sizes(model, machine, best.batch, run=run)
+        rows = [row for plan in plans for row in plan.best]
+        sizes = plan_sizes(model, machine, fastest(rows).batch, run=run) if rows else []
         written.append((output, write_text(output, [layouts_html(what, machine, plans, sizes, notes)], force=force)))
     if as_json:
         from phasepoint.report.documents import layouts_document
