@@ -61,7 +61,7 @@ def change_predicted(*, change: str, folder: str, device: str, small: bool) -> d
     from phasepoint.sources.ingest.opened import open_run
 
     analysis, _ = _base(folder, device=device, small=small)
-    plan = _plan(analysis, SMALL_REPLAYED_STEPS if small else REPLAYED_STEPS)
+    plan = _whole(analysis) if small else _plan(analysis, REPLAYED_STEPS)
     runs = []
     for of in (change,) if small else (change, "none"):
         words = _words(folder, device=device, small=small, change=of)
@@ -113,6 +113,14 @@ def _plan(analysis: Any, steps: int) -> Any:
         return plan_replay(analysis, longest, steps=steps)
     except PhasepointError:
         return plan_replay(analysis, longest, steps=steps, from_start=True)
+
+
+def _whole(analysis: Any) -> Any:
+    """A small job from its start to its end: from a checkpoint on it may have no step but the captured ones."""
+    plan = _plan(analysis, SMALL_REPLAYED_STEPS)
+    last = SMALL_STEPS - 1
+    plan = replace(plan, target_first=SMALL_STEPS - SMALL_REPLAYED_STEPS, target_last=last, last_step=last)
+    return replace(plan, checkpoint=None, checkpoint_step=None, first_step=0)
 
 
 def _words(folder: str, *, device: str, small: bool, change: str = "none", out: str = "base") -> list[str]:
