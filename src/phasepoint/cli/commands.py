@@ -122,8 +122,21 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "bench",
         "answers.bench",
-        "Say what models take on devices that few of them were measured on, and how far off that is.",
+        "Measure models on devices, and say what ten of them tell of all the others.",
     ),
+    Command("bench run", "answers.bench", "Measure models on this machine: bench run --quick --out runs/bench"),
+    Command(
+        "bench fingerprint",
+        "answers.bench",
+        "Measure ten models and predict the others: bench fingerprint --like DIR --like DIR --out DIR",
+    ),
+    Command(
+        "bench fleet",
+        "answers.bench",
+        "Measure models on every machine of a Ray cluster: bench fleet --ray auto --out DIR",
+    ),
+    Command("bench compare", "answers.bench", "Hold suites against each other: bench compare DIR DIR …"),
+    Command("bench report", "answers.bench", "Print what a suite measured, and write it as a page: bench report DIR"),
     Command(
         "bench validate", "answers.bench", "Take each device of a file for a new one, and compare: bench validate DIR"
     ),

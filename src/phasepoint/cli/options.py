@@ -1,10 +1,12 @@
-"""Arguments and options that several commands share, declared once."""
+"""Arguments and options that several commands share, declared once; what is read in the same way wherever it stands."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from phasepoint.core.errors import UsageError
 from phasepoint.phases.detection import table
 
 RunPath = Annotated[str, typer.Argument(metavar="RUN", help="The run: a folder, or a URL such as gs://… or s3://…")]
@@ -37,3 +39,21 @@ ArgsFrom = Annotated[
     str | None,
     typer.Option("--args-from", metavar="NAME", help="Where the file holds the function's arguments, or makes them."),
 ]
+
+_TIME = re.compile(r"([0-9.]+)\s*(s|m|min|h|d)")
+_UNITS_S = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds_of(option: str, text: str) -> float:
+    """A time with its unit, as `42.2min`, in seconds.
+
+    Raises:
+        UsageError: it is none.
+    """
+    match = _TIME.fullmatch(text.strip())
+    try:
+        return float(match[1]) * _UNITS_S[match[2]] if match is not None else float("")
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {text!r} is no time; expected a number with s, min, h or d, as in 42.2min"
+        ) from error

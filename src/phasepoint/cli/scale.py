@@ -1,7 +1,6 @@
 """`phasepoint scale`: what takes a job to a pod, and how far predictions of that are off."""
 
 import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +8,7 @@ import typer
 
 from phasepoint.cli.console import check_output, result_console, write_document, write_notes, write_text
 from phasepoint.cli.opening import progress_bar
-from phasepoint.cli.options import Args, ArgsFrom, AsJson, Force
+from phasepoint.cli.options import Args, ArgsFrom, AsJson, Force, seconds_of
 from phasepoint.core.errors import UsageError
 from phasepoint.core.units import format_bytes
 
@@ -106,9 +105,9 @@ def plan(
         return
     from phasepoint.scale.plan.whole import HOST_FAILS_S, Hazards, RunAsked
 
-    fails_s = _seconds("--fails", fails) if fails else HOST_FAILS_S
-    hazards = Hazards(_seconds("--save", save), _seconds("--restart", restart), fails_s)
-    run = None if samples is None else RunAsked(samples, _seconds("--start", start), hazards, price)
+    fails_s = seconds_of("--fails", fails) if fails else HOST_FAILS_S
+    hazards = Hazards(seconds_of("--save", save), seconds_of("--restart", restart), fails_s)
+    run = None if samples is None else RunAsked(samples, seconds_of("--start", start), hazards, price)
     if ":" in str(what) or str(what).endswith(".py"):
         _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
     else:
@@ -127,7 +126,7 @@ def _plan_benchmark(
         benchmark,
         system,
         chips,
-        _seconds("--measured", measured) / 60,
+        seconds_of("--measured", measured) / 60,
         None if batch is None else _number("--batch", batch, least=1),
     )
     filled, rows = plan_benchmark(shipped_scaling(), start, int(_number("--to", to, least=2)))
@@ -238,20 +237,6 @@ def what_if(
 
 def _places(data: str) -> list[int]:
     return [int(_number("--data", part, least=0)) for part in data.split(",") if part]
-
-
-_TIME = re.compile(r"([0-9.]+)\s*(s|min|h|d)")
-_UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-def _seconds(option: str, text: str) -> float:
-    match = _TIME.fullmatch(text.strip())
-    try:
-        return float(match[1]) * _UNITS_S[match[2]] if match is not None else float("")
-    except ValueError as error:
-        raise UsageError(
-            f"{option} {text!r} is no time; expected a number with s, min, h or d, as in 42.2min"
-        ) from error
 
 
 def _number(option: str, text: str, *, least: int) -> float:

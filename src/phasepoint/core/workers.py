@@ -217,14 +217,115 @@ def machines(ray_address: str | None) -> Iterator[int]:
     if ray_address is None:
         yield 1
         return
+    with cluster(ray_address) as found:
+        yield len(found)
+
+
+@dataclass(frozen=True)
+class ClusterMachine:
+    """A machine of a Ray cluster that takes tasks.
+
+    Attributes:
+        node_id: Ray's name for it.
+        host: its own.
+        cpus: that tasks may use.
+    """
+
+    node_id: str
+    host: str
+    cpus: float
+
+
+@contextmanager
+def cluster(ray_address: str) -> Iterator[Sequence[ClusterMachine]]:
+    """The machines of a Ray cluster by their names; the connection to it is kept.
+
+    Raises:
+        WorkerError: the cluster cannot be reached.
+        MissingExtraError: Ray is not installed.
+    """
     with _connected(ray_address) as ray:
-        yield len(_cpus_of_nodes(ray))
+        yield _machines_of(ray)
 
 
-def _cpus_of_nodes(ray: Any) -> list[float]:
-    """Of those that take tasks."""
-    nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
-    return [cpus for cpus in nodes if cpus]
+def _machines_of(ray: Any) -> list[ClusterMachine]:
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0.0)]
+    found = [ClusterMachine(node["NodeID"], node["NodeManagerHostname"], node["Resources"]["CPU"]) for node in nodes]
+    return sorted(found, key=lambda machine: (machine.host, machine.node_id))
+
+
+def each_on_machines(
+    function: Callable[[Task], Result], tasks: Sequence[tuple[ClusterMachine, Task]], ray_address: str
+) -> Iterator[tuple[int, Result | PhasepointError]]:
+    """Call a function for tasks on machines that are given, on each machine one at a time, in their order.
+
+    Args:
+        function: of a module, as are its arguments and results.
+        tasks: `[n]` machines and what they shall do.
+        ray_address: the cluster.
+
+    Yields:
+        The number of a task that is done, and its result, or the error: the function's own, or a `WorkerError` where
+        the machine is gone or what works there died `MAX_TRIES` times.
+    """
+    with _connected(ray_address) as ray:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        def attempt(task: Task) -> Result | PhasepointError:
+            return _attempt(function, task)
+
+        remote = ray.remote(max_retries=MAX_TRIES - 1)(attempt)
+        left = {machine.node_id: deque[int]() for machine, _ in tasks}
+        for number, (machine, _) in enumerate(tasks):
+            left[machine.node_id].append(number)
+        running: dict[Any, int] = {}
+
+        def begin(node_id: str) -> None:
+            if left[node_id]:
+                number = left[node_id].popleft()
+                machine, task = tasks[number]
+                only_there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+                options = {"num_cpus": machine.cpus, "scheduling_strategy": only_there}
+                running[remote.options(**options).remote(task)] = number
+
+        for node_id in left:
+            begin(node_id)
+        try:
+            while running:
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_S)
+                alive = {machine.node_id for machine in _machines_of(ray)}
+                for reference in [*ready, *(one for one, number in running.items() if _is_gone(tasks[number], alive))]:
+                    if reference not in running:  # ready, and its machine gone
+                        continue
+                    number = running.pop(reference)
+                    node_id = tasks[number][0].node_id
+                    if node_id in alive:
+                        yield number, _answer_or_error(ray, reference)
+                        begin(node_id)
+                        continue
+                    for lost in (number, *left[node_id]):
+                        yield lost, WorkerError(f"{tasks[lost][0].host} is gone from the Ray cluster")
+                    left[node_id].clear()
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+
+LOOK_S = 2.0
+"""Between two looks at whether machines are still there: a choice. Ray waits for ever for one that is not."""
+
+
+def _is_gone(task: tuple[ClusterMachine, Any], alive: set[str]) -> bool:
+    """Whether a task's machine has left the cluster."""
+    return task[0].node_id not in alive
+
+
+def _answer_or_error(ray: Any, reference: Any) -> Any:
+    """A finished task's result, or the error that its workers' deaths are."""
+    try:
+        return _answer_of(ray, reference)
+    except WorkerError as error:
+        return error
 
 
 def _map_on_ray(
@@ -240,7 +341,7 @@ def _map_on_ray(
         def attempt(task: Task) -> Result | PhasepointError:
             return _attempt(function, task)
 
-        cpus = min(_cpus_of_nodes(ray), default=1.0) if whole_machines else 1.0
+        cpus = min((machine.cpus for machine in _machines_of(ray)), default=1.0) if whole_machines else 1.0
         remote = ray.remote(num_cpus=cpus, max_retries=MAX_TRIES - 1)(attempt)
         numbers = {remote.remote(task): i for i, task in enumerate(tasks)}
         results: dict[int, Result] = {}
@@ -265,7 +366,8 @@ def _answer_of(ray: Any, reference: Any) -> Any:
     Raises:
         WorkerError: its workers died, again and again.
     """
-    lost = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+    names = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "TaskUnschedulableError")
+    lost = tuple(getattr(ray.exceptions, name) for name in names)
     try:
         return ray.get(reference)
     except lost as error:

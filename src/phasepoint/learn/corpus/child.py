@@ -119,11 +119,13 @@ class Child:
     Attributes:
         process: the process.
         log: what it writes to stderr.
+        limit_s: silence after which it is ended.
         late: whether it was ended for its silence.
     """
 
     process: subprocess.Popen[str]
     log: IO[bytes]
+    limit_s: float = LIMIT_S
     late: bool = False
 
     def answers(self) -> Iterator[dict[str, Any]]:
@@ -134,7 +136,7 @@ class Child:
         """
         assert self.process.stdout is not None
         while True:
-            timer = Timer(LIMIT_S, self._end)
+            timer = Timer(self.limit_s, self._end)
             timer.start()
             try:
                 line = self.process.stdout.readline()
@@ -153,7 +155,7 @@ class Child:
         if code == 0:
             return None
         if self.late:
-            return f"no answer within {LIMIT_S:.0f} s"
+            return f"no answer within {self.limit_s:.0f} s"
         if code < 0:
             return f"the process was killed by {signal.Signals(-code).name}"
         self.log.seek(0)
@@ -170,8 +172,8 @@ MODULE = "phasepoint.learn.corpus.child"
 
 
 @contextmanager
-def child_process(task: Mapping[str, Any], module: str = MODULE) -> Iterator[Child]:
-    """A measuring process for a task; it is ended where it is not done."""
+def child_process(task: Mapping[str, Any], module: str = MODULE, *, limit_s: float = LIMIT_S) -> Iterator[Child]:
+    """A measuring process for a task; it is ended where it is not done, or says nothing for so long."""
     command = [sys.executable, "-m", module]
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -187,7 +189,7 @@ def child_process(task: Mapping[str, Any], module: str = MODULE) -> Iterator[Chi
         try:
             process.stdin.write(json.dumps(task))
             process.stdin.close()
-            yield Child(process, log)
+            yield Child(process, log, limit_s)
         finally:
             process.kill()
             process.wait()

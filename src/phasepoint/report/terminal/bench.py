@@ -1,4 +1,4 @@
-"""Benchmarks of devices in the terminal: how far predictions from ten measured models are off.
+"""Benchmarks of devices in the terminal: what a suite measured, and how far predictions from ten models are off.
 
 Its own file: a command's answer, as each of its neighbours here.
 """
@@ -7,12 +7,69 @@ from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
+from rich.text import Text
 
+from phasepoint.bench.fingerprint.fingerprint import FingerprintRow
 from phasepoint.bench.fingerprint.validation import DeviceAnswer
-from phasepoint.core.units import format_count, format_ratio
+from phasepoint.bench.suite.compare import Comparison
+from phasepoint.bench.suite.summary import PairSummary
+from phasepoint.core.units import format_count, format_counted, format_ratio
 from phasepoint.report.tables import Table, TableColumn
+from phasepoint.report.tables.suites import pair_words, suite_columns
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
+
+
+def render_suite(summaries: Sequence[PairSummary], console: Console) -> None:
+    """Print the pairs that were measured, the fastest first, then those that were not, and why."""
+    measured = sorted((one for one in summaries if one.latency_ps), key=lambda one: one.latency_ps or 0)
+    if measured:
+        console.print(grid(Table(suite_columns(measured, is_short=True), measured)))
+    for one in summaries:
+        if one.status != "measured":
+            console.print(Text(f"{pair_words(one.pair)}: {one.status}: {printable(one.reason)}"))
+
+
+def render_comparison(first: str, second: str, comparison: Comparison, console: Console) -> None:
+    """Print the models that differ between two suites, and what of their order does."""
+    differ = [one for one in comparison.ratios if one.differs]
+    said = f"{printable(second)} against {printable(first)}: {format_counted(len(comparison.ratios), 'pair')}, "
+    said += f"{_times(comparison.overall)} in the median; "
+    said += f"{len(differ)} differ beyond what scatters" if differ else "none differs beyond what scatters"
+    console.print(Text(said))
+    if differ:
+        columns = (
+            TableColumn("model", lambda one: printable(one.pair.model)),
+            TableColumn("against the first", lambda one: _times(one.ratio), is_figure=True),
+            TableColumn("95 % low", lambda one: f"{one.low:.3f}", is_figure=True),
+            TableColumn("high", lambda one: f"{one.high:.3f}", is_figure=True),
+        )
+        console.print(grid(Table(columns, differ)))
+    for faster, slower in comparison.swaps[:MOST_SWAPS]:
+        console.print(Text(printable(f"{faster} is faster than {slower} in the first alone")))
+    if len(comparison.swaps) > MOST_SWAPS:
+        console.print(Text(f"… {len(comparison.swaps) - MOST_SWAPS} more such pairs; --json prints all", style="dim"))
+
+
+MOST_SWAPS = 10
+"""Pairs of models in another order that are printed: a choice, half a screen."""
+
+
+def _times(ratio: float) -> str:
+    """A ratio of latencies in words."""
+    return f"{ratio:.3f} × as long" if ratio >= 1 else f"{1 / ratio:.3f} × as fast"
+
+
+def render_fingerprint(rows: Sequence[FingerprintRow], console: Console) -> None:
+    """Print what every model takes on a device, the fastest first."""
+    columns = (
+        TableColumn("model", lambda row: printable(row.model)),
+        TableColumn("latency", lambda row: row.latency_ps, unit="ps"),
+        TableColumn("low", lambda row: row.low_ps, unit="ps"),
+        TableColumn("high", lambda row: row.high_ps, unit="ps"),
+        TableColumn("", lambda row: "measured" if row.is_measured else "predicted"),
+    )
+    console.print(grid(Table(columns, rows)))
 
 
 def render_devices(answers: Sequence[DeviceAnswer], console: Console) -> None:

@@ -1,0 +1,74 @@
+"""The runtimes: what each can run, and the function that prepares a network for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A network that is ready to run.
+
+    Attributes:
+        place: puts inputs where the network wants them, in its precision.
+        run: from placed inputs to outputs; it returns when they are there.
+        compile_ps: what compiling took; None where nothing was compiled before the first run.
+        device: in the maker's words.
+        versions: of what runs it.
+        device_bytes: most memory on the device that tensors took so far; None on a CPU.
+    """
+
+    place: Callable[[Any], Any]
+    run: Callable[[Any], Any]
+    compile_ps: int | None
+    device: str
+    versions: Mapping[str, str]
+    device_bytes: Callable[[], int | None]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A row.
+
+    Attributes:
+        name: as the user gives it.
+        module: in this folder.
+        forms: of the networks that it runs: `module` of PyTorch, `graph` of ONNX, `program` of JAX.
+        precisions: that it can compute in.
+        compiles: whether it compiles a network before the first run, or in it.
+        options: for the module's `prepare`.
+    """
+
+    name: str
+    module: str
+    forms: tuple[str, ...]
+    precisions: tuple[str, ...]
+    compiles: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def prepare(self, network: Any, device: str, precision: str) -> Prepared:
+        """Prepare a network of one of its forms for a device.
+
+        Raises:
+            NotHereError: the device is not on this machine.
+        """
+        module = import_module(f"phasepoint.bench.runtimes.{self.module}")
+        prepared: Prepared = module.prepare(network, device, precision, **self.options)
+        return prepared
+
+
+class NotHereError(Exception):
+    """This machine, or what is installed on it, cannot run the pair."""
+
+
+RUNTIMES: Mapping[str, Runtime] = {
+    row.name: row
+    for row in (
+        Runtime("eager", "torch", ("module",), ("f32", "bf16"), options={"compiles": False}),
+        Runtime("compiled", "torch", ("module",), ("f32", "bf16"), compiles=True, options={"compiles": True}),
+        Runtime("jax", "jax", ("program",), ("f32",), compiles=True),
+        Runtime("onnxruntime", "onnx_runtime", ("graph",), ("f32", "int8"), compiles=True),
+    )
+}
+"""By name; the first that runs a form is what it gets where nothing else is asked for."""

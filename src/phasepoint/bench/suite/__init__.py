@@ -1,0 +1,1 @@
+"""A suite of models measured on devices: one process for each pair, one file for each result."""

@@ -1,0 +1,99 @@
+"""From what a user asks for to a suite's request: which models on what, each word checked before anything runs."""
+
+import os
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from phasepoint.bench.runtimes.runtimes import RUNTIMES
+from phasepoint.bench.suite.result import Pair, SuiteRequest
+from phasepoint.bench.suite.subject import form_of
+from phasepoint.core.errors import UsageError
+from phasepoint.zoo.architectures.catalogue import QUICK, all_architectures
+from phasepoint.zoo.graphs.packaged import packaged_graphs
+
+ROUNDS, QUICK_ROUNDS = 3, 1
+SECONDS, QUICK_SECONDS = 10.0, 2.0
+BATCHES, QUICK_BATCHES = (1, 4, 16), (1, 8)
+"""Choices: three processes show how much two of them differ; 64 latencies of 100 ms, which a 90th percentile needs, fit
+into ten seconds, and a quick look at twenty models into five minutes."""
+
+
+def ask_suite(
+    models: Sequence[str],
+    *,
+    devices: Sequence[str] = (),
+    runtimes: Sequence[str] = (),
+    precisions: Sequence[str] = ("f32",),
+    is_quick: bool = False,
+    rounds: int | None = None,
+    seconds: float | None = None,
+    limit_s: float = 300.0,
+    seed: int = 0,
+    sustained_s: float = 0.0,
+) -> SuiteRequest:
+    """A request, with every pair of a model and a setting.
+
+    Args:
+        models: names, `module:function` or a file `.onnx`; none: all of the zoo, or the quick ones.
+        devices: `cpu:2`, `cuda:0`; none: the CPU with all cores that this process may use.
+        runtimes: by name; none: for each model the first that runs it.
+        precisions: by name.
+        is_quick: fewer models, processes and seconds, where these are not given.
+        rounds: processes for each pair.
+        seconds: of latencies in each.
+        limit_s: silence after which a process is ended.
+        seed: of the order.
+        sustained_s: of a run without a break in each process.
+
+    Raises:
+        UsageError: there is no such model, device, runtime or precision.
+    """
+    zoo = [*all_architectures(), *packaged_graphs()]
+    names = list(models) or list(QUICK if is_quick else zoo)
+    for name in names:
+        if name not in zoo and form_of(name) == "module" and ":" not in name:
+            near = get_close_matches(name, zoo, 3)
+            like = f"did you mean {', '.join(near)}? Else" if near else f"there are {len(zoo)}, such as resnet50;"
+            raise UsageError(f"no model named {name!r}; {like} give your own as module:function or FILE.onnx")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    where = list(devices) or [f"cpu:{cores}"]
+    for device in where:
+        _check_device(device, cores)
+    _check("runtime", runtimes, tuple(RUNTIMES))
+    every = dict.fromkeys(precision for runtime in RUNTIMES.values() for precision in runtime.precisions)
+    _check("precision", precisions, tuple(every))
+    return SuiteRequest(
+        pairs=tuple(
+            Pair(name, device, runtime, precision)
+            for name in dict.fromkeys(names)
+            for device in where
+            for runtime in runtimes or _usual_runtime(name)
+            for precision in precisions
+        ),
+        rounds=rounds or (QUICK_ROUNDS if is_quick else ROUNDS),
+        seconds=seconds or (QUICK_SECONDS if is_quick else SECONDS),
+        batches=QUICK_BATCHES if is_quick else BATCHES,
+        limit_s=limit_s,
+        seed=seed,
+        sustained_s=sustained_s,
+    )
+
+
+def _usual_runtime(model: str) -> tuple[str, ...]:
+    """The first that runs the model's form."""
+    form = form_of(model)
+    return (next(row.name for row in RUNTIMES.values() if form in row.forms),)
+
+
+def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for word in given:
+        if word not in known:
+            raise UsageError(f"no {what} named {word!r}; there are {', '.join(known)}")
+
+
+def _check_device(device: str, cores: int) -> None:
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise UsageError(f"no device named {device!r}; expected cpu:N (N threads) or cuda:N")
+    if kind == "cpu" and number and not 1 <= int(number) <= cores:
+        raise UsageError(f"{device}: this process may use {cores} cores; more threads than cores take turns")

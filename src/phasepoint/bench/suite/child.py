@@ -1,0 +1,214 @@
+"""The process that measures one pair: `python -m phasepoint.bench.suite.child`, its task as JSON on stdin.
+
+It says on stdout what it is about to do, so that whoever started it knows what a killed process was at.
+"""
+
+import itertools
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared
+from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
+from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, SustainedWindow
+from phasepoint.bench.suite.subject import Subject, drift_of, form_of, open_subject
+from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.learn.corpus.child import Say, serve
+
+LEAST_SAMPLES = 5
+"""Latencies, however long one takes. A choice: the middle of fewer says little."""
+
+MOST_SAMPLES = 20_000
+"""Latencies of a pair that are kept."""
+
+WARM_RUNS, WARM_S = 3, 0.3
+"""Runs before the first that counts: both at least. A choice: caches are warm after one, a core's clock after 0.1 s."""
+
+BATCH_PART = 0.5
+"""Part of the seconds for latencies that each batch size's throughput is measured for."""
+
+
+def main(task: Mapping[str, Any], say: Say) -> None:
+    """Measure a pair and say its result."""
+    pair = msgspec.convert(task["pair"], Pair)
+    _end_first()
+    began_s = time.time()
+    result = PairResult(pair=pair, round=task["round"], status="failed", began_s=began_s)
+    try:
+        result = _measure(result, task, say)
+    except NotHereError as error:
+        result = msgspec.structs.replace(result, status="not here", reason=str(error))
+    except ImportError as error:
+        missing = f"{error.name or error} is not installed; pip install 'phasepoint[bench]'"
+        result = msgspec.structs.replace(result, status="not here", reason=missing)
+    except Exception as error:  # noqa: BLE001 - whatever a network or a library raises is the pair's result
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_WORDS]
+        result = msgspec.structs.replace(result, reason=words)
+    say(result=msgspec.to_builtins(result))
+
+
+MOST_WORDS = 500
+"""Characters of an error that are kept."""
+
+
+def _end_first() -> None:
+    """Where memory runs out, the kernel ends this process and not the one that goes on with the suite."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:
+        return
+
+
+def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResult:
+    pair, runtime = result.pair, RUNTIMES[result.pair.runtime]
+    if form_of(pair.model) not in runtime.forms:
+        raise NotHereError(f"{pair.runtime} does not run a {form_of(pair.model)}")
+    if pair.precision not in runtime.precisions:
+        raise NotHereError(f"{pair.runtime} computes in {', '.join(runtime.precisions)}")
+    threads = _set_threads(pair.device, pair.runtime)
+    before_bytes = _peak_bytes()
+    say(at="building")
+    subject = open_subject(pair.model, counts=task["counts"])
+    is_other = pair.precision != "f32" or pair.runtime == "compiled"
+    reference = subject.reference() if is_other else None
+    say(at="compiling" if runtime.compiles else "preparing")
+    prepared = runtime.prepare(subject.network, pair.device, pair.precision)
+    inputs = prepared.place(subject.inputs(1))
+    began_ns = time.perf_counter_ns()
+    prepared.run(inputs)
+    first_ps = (time.perf_counter_ns() - began_ns) * PS_PER_NS
+    say(at="measuring")
+    warm_up(lambda: prepared.run(inputs))
+    conditions = ConditionsBefore.take()
+    energy_uj = read_energy_uj()
+    latencies_ps = measure_latencies(lambda: prepared.run(inputs), seconds=task["seconds"])
+    energy = _energy(pair, energy_uj, len(latencies_ps), sum(latencies_ps))
+    told = conditions.told(prepared.device, threads, prepared.versions)
+    sizes = task["batches"] if subject.batches else [1]
+    throughput = [_throughput(prepared, subject, size, BATCH_PART * task["seconds"]) for size in sizes]
+    return msgspec.structs.replace(
+        result,
+        status="measured",
+        reason=subject.note,
+        model=subject.facts,
+        build_ps=subject.build_ps,
+        compile_ps=prepared.compile_ps,
+        first_ps=first_ps,
+        latencies_ps=tuple(latencies_ps),
+        throughput=tuple(throughput),
+        before_bytes=before_bytes,
+        peak_bytes=_peak_bytes(),
+        device_bytes=prepared.device_bytes(),
+        energy=energy,
+        drift=drift_of(reference, prepared.run(inputs)) if is_other else None,
+        conditions=told,
+        sustained=tuple(measure_sustained(lambda: prepared.run(inputs), task["sustained_s"], say)),
+    )
+
+
+def _set_threads(device: str, runtime: str) -> int:
+    """Threads of one operation, before a library is imported that makes its pools then."""
+    kind, _, number = device.partition(":")
+    cores = sorted(os.sched_getaffinity(0))
+    threads = int(number) if kind == "cpu" and number else len(cores)
+    if runtime == "jax":  # it has as many threads as it may use cores
+        os.sched_setaffinity(0, cores[:threads])
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
+    return threads
+
+
+def warm_up(run: Callable[[], Any]) -> None:
+    """Runs that do not count."""
+    end_s = time.perf_counter() + WARM_S
+    for number in itertools.count():
+        if number >= WARM_RUNS and time.perf_counter() > end_s:
+            return
+        run()
+
+
+def measure_latencies(run: Callable[[], Any], *, seconds: float) -> list[int]:
+    """Times of runs one after the other in ps.
+
+    Args:
+        run: returns when its result is there.
+        seconds: that is measured; at least `LEAST_SAMPLES` runs however long they take.
+    """
+    end_s = time.perf_counter() + seconds
+    times_ps: list[int] = []
+    while len(times_ps) < MOST_SAMPLES and (len(times_ps) < LEAST_SAMPLES or time.perf_counter() < end_s):
+        began_ns = time.perf_counter_ns()
+        run()
+        times_ps.append((time.perf_counter_ns() - began_ns) * PS_PER_NS)
+    return times_ps
+
+
+WINDOW_PS = PS_PER_S
+"""Of a run without a break: a choice; a core's clock changes within a second or two when it gets warm."""
+
+
+def measure_sustained(run: Callable[[], Any], seconds: float, say: Say) -> Iterator[SustainedWindow]:
+    """Run without a break for so many seconds; what was done in each second.
+
+    Args:
+        run: returns when its result is there.
+        seconds: that it lasts; with 0 there is none.
+        say: called once a second, so that a long run is not taken to hang.
+    """
+    began_ns = window_ns = time.perf_counter_ns()
+    runs = 0
+    while window_ns - began_ns < seconds * 1e9:
+        run()
+        runs += 1
+        now_ns = time.perf_counter_ns()
+        if (now_ns - window_ns) * PS_PER_NS >= WINDOW_PS:
+            start_ps, dur_ps = (
+                (end - begin) * PS_PER_NS for begin, end in ((began_ns, window_ns), (window_ns, now_ns))
+            )
+            yield SustainedWindow(start_ps, dur_ps, runs)
+            say(at="measuring what it sustains")
+            window_ns, runs = now_ns, 0
+
+
+def _throughput(prepared: Prepared, subject: Subject, size: int, seconds: float) -> BatchSpeed:
+    try:
+        inputs = prepared.place(subject.inputs(size))
+        prepared.run(inputs)
+        began_ns, runs = time.perf_counter_ns(), 0
+        while not runs or time.perf_counter_ns() - began_ns < seconds * 1e9:
+            prepared.run(inputs)
+            runs += 1
+    except (MemoryError, RuntimeError) as error:
+        return BatchSpeed(size, None, " ".join(str(error).split())[:MOST_WORDS])
+    return BatchSpeed(size, runs * size * 1e9 / (time.perf_counter_ns() - began_ns))
+
+
+def _peak_bytes() -> int:
+    """Most memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+LEAST_ENERGY_S = 1.0
+"""A shorter window says nothing: RAPL's counters change about a thousand times a second, and not evenly. A choice."""
+
+
+def _energy(pair: Pair, before_uj: int | str, runs: int, dur_ps: int) -> Energy:
+    if not pair.device.startswith("cpu"):
+        return Energy(None, "energy is read of CPUs alone so far")
+    if isinstance(before_uj, str):
+        return Energy(None, before_uj)
+    after_uj = read_energy_uj()
+    if isinstance(after_uj, str) or after_uj < before_uj:
+        return Energy(None, "the counter of energy began anew while it was read")
+    if dur_ps < LEAST_ENERGY_S * PS_PER_S:
+        return Energy(None, f"measured for less than {LEAST_ENERGY_S:.0f} s")
+    return Energy((after_uj - before_uj) / 1e6 / runs)
+
+
+if __name__ == "__main__":
+    serve(main)

@@ -1,0 +1,87 @@
+"""How the machine is while a pair is measured: who else had its cores, how fast they are, how warm."""
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from phasepoint.bench.suite.result import Conditions
+from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.clock.machine import Totals, probe_ps, read_totals
+
+ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
+"""Running total of the first CPU's energy, µJ (Documentation/power/powercap/powercap.rst); readable by root alone."""
+
+_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")  # kHz
+_HEAT = Path("/sys/class/thermal")  # m°C
+
+
+@dataclass(frozen=True)
+class ConditionsBefore:
+    """The machine's counters before a measurement."""
+
+    totals: Totals
+    probe_ps: int
+    began_ns: int
+
+    @classmethod
+    def take(cls) -> "ConditionsBefore":
+        """As they are now."""
+        return cls(read_totals(), probe_ps(), time.perf_counter_ns())
+
+    def told(self, device: str, threads: int, versions: Mapping[str, str]) -> Conditions:
+        """What has been since."""
+        after, dur_ps = read_totals(), (time.perf_counter_ns() - self.began_ns) * PS_PER_NS
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+        def added(name: str) -> int | None:
+            ends = self.totals.get(name), after.get(name)
+            return None if ends[0] is None or ends[1] is None else max(ends[1] - ends[0], 0)
+
+        def ratio(name: str, most: int = 1) -> float | None:
+            value = added(name)
+            return None if value is None else value / (dur_ps * most)
+
+        return Conditions(
+            device=device,
+            threads=threads,
+            others_ratio=ratio("others", cores),
+            waited_ratio=ratio("wait"),
+            steal_ratio=ratio("steal", cores),
+            throttled_ps=added("throttled"),
+            probe_before_ps=self.probe_ps,
+            probe_after_ps=probe_ps(),
+            mhz=_mhz(),
+            celsius=_celsius(),
+            versions=dict(versions),
+        )
+
+
+def read_energy_uj() -> int | str:
+    """The running total of energy, or why it cannot be read."""
+    try:
+        return int(ENERGY.read_text())
+    except FileNotFoundError:
+        return "this CPU, or the hypervisor above it, tells no energy (no RAPL in /sys/class/powercap)"
+    except (OSError, ValueError) as error:
+        return f"{ENERGY} cannot be read: {error}"
+
+
+def _mhz() -> float | None:
+    """The first core's clock, by its driver or as the kernel last saw it."""
+    with suppress(OSError, ValueError):
+        return int(_CLOCK.read_text()) / 1000
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next((float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")), None)
+    return None
+
+
+def _celsius() -> float | None:
+    found = []
+    for zone in _HEAT.glob("thermal_zone*/temp"):
+        with suppress(OSError, ValueError):
+            found.append(int(zone.read_text()) / 1000)
+    return max(found, default=None)

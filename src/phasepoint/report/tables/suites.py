@@ -1,0 +1,102 @@
+"""Columns of a suite's pairs, the same in the terminal and on a page.
+
+Its own file: what both show.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from phasepoint.bench.suite.result import Pair
+from phasepoint.bench.suite.summary import PairSummary
+from phasepoint.core.units import format_ratio
+from phasepoint.report.tables import Cell, TableColumn
+from phasepoint.report.words.names import printable
+
+
+def suite_columns(rows: Sequence[PairSummary], *, is_short: bool = False) -> tuple[TableColumn, ...]:
+    """Of pairs that were measured; what no row has gets no column, nor what is the same in all.
+
+    Args:
+        rows: of the table.
+        is_short: only what fits on a terminal.
+    """
+    columns = [TableColumn("model", lambda row: printable(row.pair.model))]
+    columns += [
+        TableColumn(name, attrgetter(f"pair.{name}"))
+        for name in ("device", "runtime", "precision")
+        if len({getattr(row.pair, name) for row in rows}) > 1
+    ]
+    columns += [
+        TableColumn("task", attrgetter("model.task")),
+        TableColumn("latency", attrgetter("latency_ps"), unit="ps"),
+        TableColumn("±", _half_width, is_figure=True),
+        TableColumn("p90", attrgetter("p90_ps"), unit="ps"),
+        TableColumn("p99", attrgetter("p99_ps"), unit="ps"),
+        _figure("samples/s", attrgetter("samples_per_s")),
+        TableColumn("at batch", attrgetter("batch"), unit="count"),
+        TableColumn("memory", attrgetter("peak_bytes"), unit="bytes"),
+        _figure("M params", lambda row: row.model.params / 1e6 if row.model else None),
+        _figure("GMAC", lambda row: row.model.macs / 1e9 if row.model and row.model.macs is not None else None),
+        _figure("GMAC/s", lambda row: None if row.macs_per_s is None else row.macs_per_s / 1e9),
+    ]
+    if is_short:
+        columns = [column for column in columns if column.title not in _OF_THE_PAGE]
+    if any(row.joules is not None for row in rows):
+        columns.append(_figure("energy, J", attrgetter("joules")))
+    if any(row.relative_error is not None for row in rows):
+        columns.append(TableColumn("off f32", attrgetter("relative_error"), unit="ratio"))
+    if any(_note(row) for row in rows):
+        columns.append(TableColumn("note", _note))
+    return tuple(columns)
+
+
+_OF_THE_PAGE = ("task", "p90", "p99", "at batch", "GMAC")
+
+
+def pair_words(pair: Pair) -> str:
+    """A pair in words.
+
+    Example:
+        >>> pair_words(Pair("resnet50", "cpu:2", "eager", "f32"))
+        'resnet50 on cpu:2, eager, f32'
+    """
+    return printable(f"{pair.model} on {setting_words(pair)}")
+
+
+def setting_words(pair: Pair) -> str:
+    """What ran the model, in words."""
+    return printable(f"{pair.device}, {pair.runtime}, {pair.precision}")
+
+
+def _figure(title: str, value: Callable[[PairSummary], float | None]) -> TableColumn:
+    """Numbers with three figures, sorted by what they are."""
+
+    def cell(row: PairSummary) -> Cell:
+        figure = value(row)
+        return Cell("" if figure is None else f"{figure:,.3g}" if figure < 1000 else f"{figure:,.0f}", figure)
+
+    return TableColumn(title, cell, is_figure=True)
+
+
+def _note(row: PairSummary) -> str:
+    """What was not steady, what it sustains, what distorts it."""
+    return "; ".join(part for part in (row.unsteady, sustained_words(row), row.reason) if part)
+
+
+def sustained_words(row: PairSummary) -> str:
+    """What a run without a break came to; empty where none was asked for, or it was too short."""
+    one = row.sustained
+    if one is None:
+        return ""
+    if one.change_s is None:
+        return f"sustains {one.first_per_s:,.3g}/s"
+    what = "slower" if one.last_per_s < one.first_per_s else "faster"
+    change = format_ratio(abs(one.last_per_s / one.first_per_s - 1))
+    return f"{change} {what} from {one.change_s:.0f} s on: {one.last_per_s:,.3g}/s"
+
+
+def _half_width(row: PairSummary) -> Cell:
+    if row.high_ps is None or not row.latency_ps:
+        return Cell("", None)
+    width = row.high_ps / row.latency_ps - 1
+    return Cell(format_ratio(width), width)

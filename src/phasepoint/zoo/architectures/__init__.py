@@ -1,0 +1,1 @@
+"""Whole networks as libraries define them, with random weights: what benchmarks of devices run."""
