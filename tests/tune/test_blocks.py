@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import deque
 
 import pytest
 
@@ -34,12 +35,33 @@ def test_after_the_end_one_side_makes_all(seed, winner, at_once):
     plan = BlockPlan(3, 5, 2, lambda: chance.getrandbits(1))
     plan.side_of(60)
     position = 3 + 5 * chance.randrange(2, 8)
-    next_side = plan.side_of(position)
+    blocks = [plan.side_of(position + 5 * number) for number in range(4)]
     last = plan.end(position, winner, at_once=at_once)
-    assert last == (position if at_once or next_side == winner else position + 5)
+    assert last == (position if at_once else position + 5 * blocks.index(winner))
     both = made_by(plan, "old", last=100) + made_by(plan, "new", last=100)
     assert sorted(both) == list(range(100))
     assert all(plan.side_of(later) == winner for later in range(last, 100))
+
+
+@pytest.mark.parametrize("winner", ["old", "new"])
+@pytest.mark.parametrize("seed", range(200))
+def test_each_feed_gives_the_next_batch_wherever_a_trial_ends(seed, winner):
+    """Feeds draw positions ahead, and what is drawn stays drawn; a trial may end at any block, also within a pair."""
+    chance = random.Random(seed)
+    plan = BlockPlan(4, 9, 6, lambda: chance.getrandbits(1))
+    ends_at = 4 + 9 * chance.randrange(1, 9)
+    drawn = {side: deque() for side in ("old", "new")}
+    asked = dict.fromkeys(drawn, 0)
+    last = None
+    for position in range(140):
+        if position == ends_at:
+            last = plan.end(position, winner, at_once=False)
+        side = plan.side_of(position) if last is None or position < last else winner
+        for name, positions in drawn.items():
+            while len(positions) < 6 and (following := plan.next_of(name, asked[name])) is not None:
+                positions.append(following)
+                asked[name] = following + 1
+        assert drawn[side].popleft() == position
 
 
 def test_times_of_pairs_are_those_of_the_counted_positions():

@@ -17,7 +17,7 @@ from phasepoint.report.words.palette import cycle_colours
 _WIDTH, _ROW, _LABEL = 1000, 17, 260  # of a drawing, of a line in it, of the names on its left
 _PLOT = 420  # height of the plot of size over time
 _CURVES = 220  # and of the curves of a run without a break
-_MARGIN = 46  # of it, for its axes
+_MARGIN = 64  # of it, for its axes
 _NAMED = 14  # points of the plot's front that are named
 
 
@@ -32,7 +32,7 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
     measured = sorted((one for one in summaries if one.latency_ps), key=lambda one: one.latency_ps or 0)
     others = [one for one in summaries if one.status != "measured"]
     head: list[Content] = [
-        element("p", folder, class_="dim"),
+        element("p", f"{folder}: {machine_words(results)}", class_="dim"),
         element("h1", suite_sentence(measured, others)),
         *(element("p", note, class_="note") for note in suite_notes(measured)),
     ]
@@ -68,6 +68,14 @@ def suite_sentence(measured: Sequence[PairSummary], others: Sequence[PairSummary
     said += f"one sample takes from {format_ps(first.latency_ps)} ({first.pair.model}) "
     said += f"to {format_ps(last.latency_ps)} ({last.pair.model})"
     return said + (f"; {format_counted(len(others), 'pair')} could not be measured" if others else "")
+
+
+def machine_words(results: Sequence[PairResult]) -> str:
+    """The devices, and what ran the models, with versions."""
+    told = [one.conditions for one in results if one.conditions is not None]
+    devices = sorted({one.device for one in told})
+    versions = sorted({f"{name} {version}" for one in told for name, version in one.versions.items()})
+    return ", ".join([*devices, *versions]) or "nothing was measured"
 
 
 def suite_notes(measured: Sequence[PairSummary]) -> list[str]:

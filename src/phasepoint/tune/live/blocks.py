@@ -72,7 +72,10 @@ class BlockPlan:
         return position
 
     def end(self, position: int, winner: Side, *, at_once: bool) -> int:
-        """Give everything from here on to one side. If the next block is the loser's, that one is still made by it.
+        """Give everything from here on to one side, but for the loser's blocks that come next: it still makes these.
+
+        There may be two of them, the last of a pair and the first of the next one. The winner has begun what comes
+        behind them.
 
         Args:
             position: the next one to be taken.
@@ -83,8 +86,8 @@ class BlockPlan:
             The position from which on the winner makes all.
         """
         last = position
-        if not at_once and self.side_of(position) != winner:
-            last = max(self.first, self.first + (self.number_of(position) + 1) * self.block)
+        while not at_once and self.side_of(last) != winner:
+            last = max(self.first, self.first + (self.number_of(last) + 1) * self.block)
         self._end = last, winner
         return last
 
