@@ -21,6 +21,7 @@ import math
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -38,10 +39,13 @@ def run(name, *, seconds, setting, tuned=False, seed=0, steps=None):
     command = [sys.executable, HERE / "tune_pipelines.py", name, "--seconds", str(seconds), "--seed", str(seed)]
     command += ["--setting", json.dumps(dict(setting)), *(["--tune"] if tuned else [])]
     command += [] if steps is None else ["--steps", str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)
-    if done.returncode:
-        sys.exit(f"{name} {setting}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        command += ["--json", result]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 120, check=False)
+        if done.returncode or not result.exists():
+            sys.exit(f"{name} {setting}: exit code {done.returncode}: {done.stderr[-2000:]}")
+        return json.loads(result.read_text())
 
 
 def speed(asked_s, begin_s, end_s=float("inf")):

@@ -450,6 +450,7 @@ if __name__ == "__main__":
     parser.add_argument("--tune", action="store_true")
     parser.add_argument("--steps", type=int, help="end after so many")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="write the result there; a pipe of it was once cut off at 64 KiB")
     args = parser.parse_args()
     if args.list or not args.name:
         print("\n".join(PIPELINES))
@@ -457,6 +458,9 @@ if __name__ == "__main__":
     out = run_pipeline(
         args.name, seconds=args.seconds, setting=args.setting, tuned=args.tune, seed=args.seed, steps=args.steps
     )
-    sys.stdout.write(json.dumps(out) + "\n")
-    sys.stdout.flush()
+    if args.json:
+        args.json.write_text(json.dumps(out))
+    else:
+        sys.stdout.write(json.dumps(out) + "\n")
+        sys.stdout.flush()
     os._exit(0)
