@@ -17,6 +17,7 @@ from phasepoint.bench.fingerprint.prediction import (
     family_of,
     fit_widths,
     predict_times,
+    scaled_sizes,
 )
 from phasepoint.bench.suite.result import ModelFacts, read_suite
 from phasepoint.bench.suite.summary import PairSummary, summarize_suite
@@ -88,10 +89,8 @@ def known_suites(folders: Sequence[Path]) -> KnownSuites:
         raise NoDataError(f"the suites share {len(common)} models; expected {2 * PROBES} or more")
     log_times = np.log([[of_setting[name] for of_setting in times.values()] for name in common])
     sizes = np.log([_sizes(facts[name]) for name in common])
-    spread = sizes.std(0)
-    scaled = (sizes - sizes.mean(0)) / np.where(spread > 0, spread, 1.0)
     owners = [str(folders[number]) for number, _ in times]
-    known = KnownModels(log_times, scaled, [family_of(name) for name in common], owners)
+    known = KnownModels(log_times, scaled_sizes(sizes), [family_of(name) for name in common], owners)
     return KnownSuites(tuple(common), known, tuple(setting for _, setting in times))
 
 

@@ -94,6 +94,12 @@ def family_of(model: str) -> str:
     return re.split(r"[\d_.]", model, maxsplit=1)[0] or model
 
 
+def scaled_sizes(log_sizes: Floats) -> Floats:
+    """Sizes around 0 with a spread of 1, as `KnownModels` has them; those that are the same for all models are 0."""
+    spread = log_sizes.std(0)
+    return np.asarray((log_sizes - log_sizes.mean(0)) / np.where(spread > 0, spread, 1.0))
+
+
 def fit_widths(known: KnownModels, *, seed: int = 0) -> Widths:
     """Widths that make the times on each other device likely, given those on the rest.
 

@@ -15,6 +15,7 @@ from phasepoint.bench.fingerprint.prediction import (
     family_of,
     fit_widths,
     predict_times,
+    scaled_sizes,
 )
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import NoDataError, SourceError, UsageError
@@ -100,9 +101,7 @@ def known_models(rows: Sequence[Mapping[str, Any]]) -> "tuple[Sheet, list[str]]"
         raise NoDataError(f"{len(common)} models are on every device; expected {2 * PROBES} or more")
     log_times = np.log([[np.median(of_device[model]) for of_device in times.values()] for model in common])
     log_sizes = np.log(np.maximum([sizes[model] for model in common], LEAST_SIZE))
-    spread = log_sizes.std(0)
-    scaled = (log_sizes - log_sizes.mean(0)) / np.where(spread > 0, spread, 1.0)
-    known = KnownModels(log_times, scaled, [family_of(name) for name, _ in common], owners)
+    known = KnownModels(log_times, scaled_sizes(log_sizes), [family_of(name) for name, _ in common], owners)
     labels = [
         ", ".join(part for part in setting if part not in ("False",)).replace("True", "compiled") for setting in times
     ]

@@ -6,6 +6,7 @@ from typing import Any
 from phasepoint.bench.runtimes.runtimes import NotHereError, Prepared
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.devices.cpu_peaks import cpu_identity
+from phasepoint.zoo.architectures.weights import call
 
 _TYPES = {"f32": "float32", "bf16": "bfloat16"}
 
@@ -33,14 +34,14 @@ def prepare(network: Any, device: str, precision: str, *, compiles: bool) -> Pre
     dtype = getattr(torch, _TYPES[precision])
     began_ns = time.perf_counter_ns()
     network = network.to(where, dtype)
-    call = torch.compile(network) if compiles else network
+    ready = torch.compile(network) if compiles else network
 
     def place(value: Any) -> Any:
         return _map(lambda x: x.to(where, dtype) if x.is_floating_point() else x.to(where), value)
 
     def run(inputs: Any) -> Any:
         with torch.inference_mode():
-            outputs = call(**inputs) if isinstance(inputs, dict) else call(*inputs)
+            outputs = call(ready, inputs)
         if where.type == "cuda":
             torch.cuda.synchronize(where)
         return outputs

@@ -8,11 +8,11 @@ different in one of twenty comparisons at most.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from phasepoint.bench.suite.result import Pair
 from phasepoint.bench.suite.summary import CONFIDENCE, PairSummary
 from phasepoint.core.errors import NoDataError
-from phasepoint.core.statistics import t_quantile
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,12 @@ def compare_suites(first: Sequence[PairSummary], second: Sequence[PairSummary]) 
     errors = {key: math.hypot(_error(mine[key]), _error(theirs[key])) for key in common}
     probabilities = {key: _probability(logs[key], errors[key]) for key in common}
     different = _holm(probabilities)
-    reach = t_quantile((1 + CONFIDENCE) / 2, _FREEDOM)
     ratios = [
         PairRatio(
             mine[key].pair,
             math.exp(logs[key]),
-            math.exp(logs[key] - reach * errors[key]),
-            math.exp(logs[key] + reach * errors[key]),
+            math.exp(logs[key] - _REACH * errors[key]),
+            math.exp(logs[key] + _REACH * errors[key]),
             probabilities[key],
             key in different,
         )
@@ -88,8 +87,8 @@ def compare_suites(first: Sequence[PairSummary], second: Sequence[PairSummary]) 
     return Comparison(tuple(sorted(ratios, key=lambda one: -one.ratio)), math.exp(middle), _swaps(mine, theirs, common))
 
 
-_FREEDOM = 1e6
-"""Intervals hold the freedom of their scatter already: errors are taken from their widths as if normal."""
+_REACH = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+"""Half width of an interval in standard errors: it holds the freedom of its scatter already, and counts as normal."""
 
 _Key = tuple[str, str, str]
 
@@ -108,7 +107,7 @@ def _log(one: PairSummary) -> float:
 
 def _error(one: PairSummary) -> float:
     """Standard error of ln of the latency, from the width of its interval."""
-    return math.log((one.high_ps or 1) / (one.latency_ps or 1)) / t_quantile((1 + CONFIDENCE) / 2, _FREEDOM)
+    return math.log((one.high_ps or 1) / (one.latency_ps or 1)) / _REACH
 
 
 def _probability(log: float, error: float) -> float:

@@ -11,7 +11,7 @@ from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.tables.plans import layout_columns
 from phasepoint.report.words.layouts import layout_words, memory_lines, plan_sentence
-from phasepoint.report.words.markup import Content, Markup, bullets, element, join, section, swatch
+from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section, swatch
 from phasepoint.report.words.palette import OUTSIDE_COLOUR, cycle_colours
 from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow, Machine
 
@@ -90,7 +90,7 @@ def _curve(sizes: Sequence[tuple[int, LayoutRow]]) -> Markup:
         drawn.append(element("circle", element("title", title), cx=x(devices), cy=y(row.step_ps), r=4, fill="#0072b2"))
         drawn.append(element("text", format_ps(row.step_ps), x=x(devices) + 7, y=y(row.step_ps) - 6))
         drawn.append(element("text", format_count(devices), x=x(devices), y=_HEIGHT - 5, text_anchor="middle"))
-    return _drawing(drawn, _HEIGHT, "Time of a step against the number of devices")
+    return drawing(drawn, _WIDTH, _HEIGHT, "Time of a step against the number of devices")
 
 
 def _bars(rows: Sequence[tuple[str, Mapping[str, float], str]], whole: float = 0.0) -> Markup:
@@ -121,10 +121,5 @@ def _bars(rows: Sequence[tuple[str, Mapping[str, float], str]], whole: float = 0
                 )
                 at += width
         drawn.append(element("text", total, x=round(at, 1) + 6, y=top + 15, class_="strong"))
-    drawing = _drawing(drawn, len(rows) * _ROW, "Parts of each, as bars")
-    return join([element("p", join(items), class_="legend"), drawing])
-
-
-def _drawing(drawn: Sequence[Markup], height: float, label: str) -> Markup:
-    svg = element("svg", *drawn, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=label)
-    return element("div", svg, class_="chart")
+    bars = drawing(drawn, _WIDTH, len(rows) * _ROW, "Parts of each, as bars")
+    return join([element("p", join(items), class_="legend"), bars])

@@ -11,14 +11,13 @@ from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.tables.suites import pair_words, setting_words, suite_columns
-from phasepoint.report.words.markup import Content, Markup, bullets, element, join, section
+from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section
 from phasepoint.report.words.palette import cycle_colours
 
 _WIDTH, _ROW, _LABEL = 1000, 17, 260  # of a drawing, of a line in it, of the names on its left
 _PLOT = 420  # height of the plot of size over time
 _CURVES = 220  # and of the curves of a run without a break
 _MARGIN = 64  # of it, for its axes
-_NAMED = 14  # points of the plot's front that are named
 
 
 def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[PairResult]) -> str:
@@ -122,7 +121,7 @@ def _bars(measured: Sequence[PairSummary]) -> Markup:
         end = x(last.high_ps or last.latency_ps or 1)
         drawn.append(element("text", format_ps(last.latency_ps), x=end + 8, y=y + 4))
     legend = [element("span", element("span", "●", style=f"color:{colours[name]}"), " ", name) for name in settings]
-    return join([element("p", join(legend), class_="legend"), _drawing(drawn, height, "Latency of each model")])
+    return join([element("p", join(legend), class_="legend"), drawing(drawn, _WIDTH, height, "Latency of each model")])
 
 
 def _plot(measured: Sequence[PairSummary]) -> Markup:
@@ -155,7 +154,10 @@ def _plot(measured: Sequence[PairSummary]) -> Markup:
         at = place(end, sizes, _PLOT - _MARGIN, 14)
         drawn.append(element("text", f"{math.exp(end) / 1e6:,.2g} M", x=_MARGIN - 10, y=at + 4, text_anchor="end"))
     return join(
-        [element("p", f"{chosen}: parameters over latency", class_="dim"), _drawing(drawn, _PLOT, "Size against time")]
+        [
+            element("p", f"{chosen}: parameters over latency", class_="dim"),
+            drawing(drawn, _WIDTH, _PLOT, "Size against time"),
+        ]
     )
 
 
@@ -188,9 +190,4 @@ def _curves(results: Sequence[PairResult]) -> Markup:
         element("span", element("span", "●", style=f"color:{colour}"), " ", pair_words(pair))
         for pair, colour in colours.items()
     ]
-    return join([element("p", join(named), class_="legend"), _drawing(drawn, _CURVES, "Speed without a break")])
-
-
-def _drawing(drawn: Sequence[Markup], height: float, label: str) -> Markup:
-    svg = element("svg", *drawn, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=label)
-    return element("div", svg, class_="chart")
+    return join([element("p", join(named), class_="legend"), drawing(drawn, _WIDTH, _CURVES, "Speed without a break")])

@@ -68,6 +68,12 @@ def bullets(lines: Iterable[str]) -> Markup:
     return element("ul", *(element("li", line) for line in lines))
 
 
+def drawing(drawn: Iterable[Content], width: float, height: float, label: str) -> Markup:
+    """A chart of a page: SVG elements in a space of this size, with a label for screen readers."""
+    svg = element("svg", *drawn, viewBox=f"0 0 {width} {height}", role="img", aria_label=label)
+    return element("div", svg, class_="chart")
+
+
 def swatch(colour: str) -> Markup:
     """A small square of a colour."""
     square = element("rect", width=10, height=10, rx=2, fill=colour)
