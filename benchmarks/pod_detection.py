@@ -1,19 +1,24 @@
 """SSD's training step to plan for pods: plain JAX, as MLPerf Training v0.6 had it.
 
-    phasepoint scale plan benchmarks/pod_detection.py:ssd --args-from ssd_args --to tpu-v3:32x32 --batch 2048
+    phasepoint scale plan benchmarks/pod_detection.py:ssd --args-from ssd_args --to tpu-v3:32x32
 
 ResNet-34 whose last stage keeps 38 × 38, five more stages, 8,732 boxes of 81 classes, hard negatives three to one
-(Liu et al., 2016; the reference of MLPerf Training v0.6).
+(Liu et al., 2016; the reference of MLPerf Training v0.6). From 1,024 cores on four share the rows of an image; batches,
+and the groups whose examples are normalised together, are those of Google's runs.
 """
 
 from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
-from pod_models import BF16, MESH, args_of, conv_norm, conv_shape, step_of, struct
+from phasepoint.scale.techniques.space_to_depth import space_to_depth_conv
+from pod_models import BF16, args_of, conv_shape, normalise, step_of
+from pod_models import conv_norm as conv_norm_of
 
 BLOCKS, WIDTHS, STRIDES = (3, 4, 6), (64, 128, 256), (1, 2, 1)
 EXTRA = (
@@ -24,6 +29,12 @@ EXTRA = (
     (128, 256, 1, "VALID"),
 )
 BOXES, CLASSES, ALL_BOXES = (4, 6, 6, 6, 4, 4), 81, 8732
+
+CORES = len(jax.devices())
+MESH = jax.sharding.Mesh(np.array(jax.devices()).reshape(-1, 4 if CORES >= 1024 else 1), ("data", "rows"))
+BATCH = 2048 if CORES >= 512 else 1024
+GROUP = {32: 2, 128: 8, 1024: 8}.get(CORES, 16 if CORES >= 256 else 1)
+conv_norm = partial(conv_norm_of, group=GROUP)
 
 
 def ssd_shapes():
@@ -50,7 +61,8 @@ def head(kernel, x, last):
 
 
 def ssd_loss(weights, images, places, kinds):
-    x = conv_norm(weights["stem"], images.astype(BF16), 2)
+    blocks = space_to_depth_conv(images.astype(BF16), weights["stem"]["kernel"].astype(BF16), padding=((2, 3), (2, 3)))
+    x = normalise(weights["stem"], blocks, group=GROUP)
     x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
     for stage, blocks in enumerate(BLOCKS):
         for block in range(blocks):
@@ -76,7 +88,19 @@ def ssd_loss(weights, images, places, kinds):
 
 
 MOMENTUM = optax.sgd(1e-3, momentum=0.9)
-ssd = step_of(ssd_loss, MOMENTUM)
-count = len(MESH.devices)
-BATCH = struct((count, 300, 300, 3), BF16), struct((count, ALL_BOXES, 4)), struct((count, ALL_BOXES), jnp.int32)
-ssd_args = partial(args_of, ssd_shapes(), MOMENTUM, *BATCH)
+ssd = step_of(ssd_loss, MOMENTUM, MESH)
+
+
+def placed(shape, dtype, *axes):
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, PartitionSpec(*axes)))
+
+
+def ssd_args():
+    batch = (
+        placed((BATCH, 300, 300, 3), BF16, "data", "rows"),
+        placed((BATCH, ALL_BOXES, 4), jnp.float32, "data"),
+        placed((BATCH, ALL_BOXES), jnp.int32, "data"),
+    )
+    weights, state, *_ = args_of(ssd_shapes(), MOMENTUM)
+    whole = partial(jax.tree.map, lambda leaf: placed(leaf.shape, leaf.dtype))
+    return whole(weights), whole(state), *batch

@@ -16,10 +16,12 @@ import optax
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from phasepoint.scale import lars, shard_weight_update, warmup_then_decay
+from phasepoint.scale import distributed_batch_norm, lars, shard_weight_update, warmup_then_decay
 
 BF16 = jnp.bfloat16
 MESH = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+BATCH_NORM_GROUP = 8 if MESH.size > 1024 else 1
+"""Replicas whose examples are normalised together, as in Google's runs."""
 
 
 # ResNet-50
@@ -43,16 +45,19 @@ def resnet_shapes():
     return {**shapes, "head": {"kernel": (2048, 1001), "bias": (1001,)}}
 
 
-def conv_norm(layer, x, stride=1, act=True, padding="SAME"):
-    """A convolution whose results each replica normalises by its own examples, as MLPerf's large batches are."""
+def conv_norm(layer, x, stride=1, act=True, padding="SAME", group=BATCH_NORM_GROUP):
     x = lax.conv_general_dilated(
         x, layer["kernel"].astype(BF16), (stride, stride), padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
-    own = x.astype(jnp.float32).reshape(MESH.size, -1, *x.shape[1:])
-    mean, square = own.mean((1, 2, 3), keepdims=True), jnp.square(own).mean((1, 2, 3), keepdims=True)
-    factor = layer["scale"] * lax.rsqrt(square - mean**2 + 1e-5)
-    x = (own * factor + (layer["bias"] - mean * factor)).astype(BF16).reshape(x.shape)
-    return jax.nn.relu(x) if act else x
+    return normalise(layer, x, act, group)
+
+
+def normalise(layer, x, act=True, group=BATCH_NORM_GROUP):
+    """Each replica normalises by its own examples, or by those of the group of replicas that it is in."""
+    scale, bias = layer["scale"], layer["bias"]
+    y, _, _ = distributed_batch_norm(x, scale, bias, axis_name="data", group_size=group)
+    y = y.astype(BF16)
+    return jax.nn.relu(y) if act else y
 
 
 def resnet_loss(weights, images, labels):
@@ -69,9 +74,9 @@ def resnet_loss(weights, images, labels):
     return optax.softmax_cross_entropy_with_integer_labels(logits.astype(jnp.float32), labels).mean()
 
 
-# Transformer (big): Vaswani et al., 2017
+# Transformer (big): Vaswani et al., 2017; sentences are packed into sequences of 256
 
-LAYERS, DIM, HEADS, HIDDEN, VOCAB, LENGTH = 6, 1024, 16, 4096, 33_708, 80
+LAYERS, DIM, HEADS, HIDDEN, VOCAB, LENGTH = 6, 1024, 16, 4096, 33_708, 256
 
 
 def attention_shape():
@@ -132,13 +137,27 @@ def transformer_loss(weights, source, target):
 # Steps
 
 
-def step_of(loss, optimizer):
+def step_of(loss, optimizer, mesh=MESH):
+    """Each replica's gradient of its own examples, their mean, and the update."""
+
+    def slopes_of(weights, *batch):
+        return jax.tree.map(partial(lax.pmean, axis_name="data"), jax.value_and_grad(loss)(weights, *batch))
+
     def step(weights, state, *batch):
-        value, slopes = jax.value_and_grad(loss)(weights, *batch)
+        places = (PartitionSpec(), *[PartitionSpec("data")] * len(batch))
+        value, slopes = jax.shard_map(
+            slopes_of, mesh=mesh, in_specs=places, out_specs=PartitionSpec(), axis_names={"data"}, check_vma=False
+        )(weights, *batch)
         updates, state = optimizer.update(slopes, state, weights)
-        return optax.apply_updates(weights, updates), state, value
+        weights = jax.tree.map(partial(whole_on, mesh), optax.apply_updates(weights, updates))
+        return weights, state, value
 
     return jax.jit(step, donate_argnums=(0, 1))
+
+
+def whole_on(mesh, leaf):
+    """The same on all devices."""
+    return lax.with_sharding_constraint(leaf, NamedSharding(mesh, PartitionSpec()))
 
 
 def struct(shape, dtype=jnp.float32):
@@ -165,7 +184,7 @@ def sharded_args(shapes, inner, optimizer, mesh, *batch):
 LARS = lars(warmup_then_decay(31.2, 5 * 40, 72 * 40), weight_decay=1e-4)
 ADAM = optax.adam(1e-3, b2=0.98)
 resnet, transformer = step_of(resnet_loss, LARS), step_of(transformer_loss, ADAM)
-SHARDED_LARS, SHARDED_ADAM = shard_weight_update(LARS, MESH), shard_weight_update(ADAM, MESH)
+SHARDED_LARS, SHARDED_ADAM = (shard_weight_update(one, MESH, gather=False) for one in (LARS, ADAM))
 resnet_sharded, transformer_sharded = step_of(resnet_loss, SHARDED_LARS), step_of(transformer_loss, SHARDED_ADAM)
 
 IMAGES = struct((len(MESH.devices), 224, 224, 3), BF16), struct((len(MESH.devices),), jnp.int32)

@@ -11,12 +11,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
-from phasepoint.scale import lstm
-from pod_models import BF16, MESH, args_of, step_of, struct
+from phasepoint.scale import lstm, shard_weight_update
+from phasepoint.scale.techniques.recurrence import recurrence
+from pod_models import BF16, MESH, sharded_args, step_of, struct
 
-UNITS, WORDS, LENGTH = 1024, 32_320, 50
+UNITS, WORDS, LENGTH = 1024, 32_320, 32
+"""Steps of the loops: sentences of some 27 words (`TOKENS_A_SENTENCE`, less those above 48) come in batches of like
+lengths, ten words apart, and a batch ends with its longest."""
 
 
 def layer_shape(features):
@@ -38,24 +40,25 @@ def run_layer(layer, inputs):
 
 def attending_layer(layer, attention, inputs, memory):
     """The first decoder layer: what it attends to with its state goes into its next step, and into those above."""
-    into, hidden_weights = layer["in"].astype(BF16), layer["hidden"].astype(BF16)
-    projected = inputs @ into[:UNITS] + layer["bias"].astype(BF16)
+    into, hidden = layer["in"].astype(BF16), layer["hidden"].astype(BF16)
+    weights = {"gates": jnp.concatenate([into[UNITS:], hidden]), "query": attention["query"].astype(BF16)}
     keys = memory @ attention["memory"].astype(BF16)
-    query, score = attention["query"].astype(BF16), attention["score"].astype(BF16)
 
-    def step(carry, given):
-        hidden, cell, context = carry
-        gates = given + context @ into[UNITS:] + hidden @ hidden_weights
+    def step(carry, given, shared, product):
+        (hidden, cell, context), (keys, memory, score) = carry, shared
+        gates = given + product("gates", jnp.concatenate([context, hidden], axis=-1))
         enter, forget, new, leave = jnp.split(gates, 4, axis=-1)
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
         hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)
-        scores = (jnp.tanh(keys + hidden @ query) * score).sum(-1)
+        scores = (jnp.tanh(keys + product("query", hidden)) * score).sum(-1)
         shares = jax.nn.softmax(scores.astype(jnp.float32), axis=0).astype(BF16)
         context = (shares[..., None] * memory).sum(0)
         return (hidden, cell, context), (hidden, context)
 
     zeros = jnp.zeros((inputs.shape[1], UNITS), BF16)
-    return lax.scan(step, (zeros, zeros, zeros), projected)[1]
+    projected = inputs @ into[:UNITS] + layer["bias"].astype(BF16)
+    shared = keys, memory, attention["score"].astype(BF16)
+    return recurrence(step, weights, (zeros, zeros, zeros), projected, shared)[1]
 
 
 def gnmt_loss(weights, source, target):
@@ -73,6 +76,7 @@ def gnmt_loss(weights, source, target):
 
 
 ADAM = optax.adam(1e-3)
-gnmt = step_of(gnmt_loss, ADAM)
+SHARDED = shard_weight_update(ADAM, MESH, gather=False)
+gnmt = step_of(gnmt_loss, SHARDED)
 SENTENCES = struct((len(MESH.devices), LENGTH), jnp.int32), struct((len(MESH.devices), LENGTH), jnp.int32)
-gnmt_args = partial(args_of, gnmt_shapes(), ADAM, *SENTENCES)
+gnmt_args = partial(sharded_args, gnmt_shapes(), ADAM, SHARDED, MESH, *SENTENCES)

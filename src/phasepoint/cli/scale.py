@@ -13,6 +13,12 @@ from phasepoint.core.errors import UsageError
 from phasepoint.core.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from phasepoint.learn.predict.tpu.topology import Topology
+    from phasepoint.scale.plan.program import ProgramRow
+    from phasepoint.scale.plan.recorded import RecordedStep
+    from phasepoint.scale.plan.what_if import TechniqueLeftOut
     from phasepoint.scale.plan.whole import RunAsked
 
 Measurements = Annotated[Path, typer.Argument(metavar="DIR", help="Folder with files of published or measured runs.")]
@@ -35,8 +41,8 @@ What = Annotated[
     str | None,
     typer.Argument(
         metavar="[WHAT]",
-        help="A training step, FILE.py:FUNCTION; or a transformer: its config.json, or llama3-70b, …; left out with "
-        "--benchmark.",
+        help="A training step, FILE.py:FUNCTION; a recorded job, its folder; or a transformer: its config.json, or "
+        "llama3-70b, …; left out with --benchmark.",
     ),
 ]
 Seq = Annotated[int | None, typer.Option("--seq", metavar="N", min=1, help="Tokens of a transformer's sequences.")]
@@ -55,8 +61,8 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="SLICE|N",
-        help="The slice, as in tpu-v3:32x32; for a transformer also 2*tpu-v5e:16x16, 64*B200; of a benchmark the most "
-        "chips.",
+        help="The slice, as in tpu-v3:32x32; for a transformer also 2*tpu-v5e:16x16, 64*B200; of a recorded job also "
+        "2*cpu; of a benchmark the most chips.",
     ),
 ]
 Batch = Annotated[
@@ -76,8 +82,21 @@ Fails = Annotated[
     str, typer.Option("--fails", metavar="TIME", help="Between two failures of one host; left out: 264d (Llama 3).")
 ]
 PlanPage = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan of a transformer as a page, too.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the plan of a step or a transformer as a page, too."),
 ]
+Divided = Annotated[
+    bool,
+    typer.Option("--divided", help="Of a recorded job: devices divide the batch that one had; else each has its own."),
+]
+Gradients = Annotated[
+    str, typer.Option("--gradients", metavar="SIZE", help="Of a recorded job: what devices add up, as in 100MB.")
+]
+Like = Annotated[
+    str | None,
+    typer.Option("--like", metavar="RUN", help="A recorded job: hosts wait for input, and for each other, as its did."),
+]
+Evaluation = Annotated[str, typer.Option("--evaluation", metavar="TIME", help="All evaluations of the run together.")]
 Price = Annotated[
     float | None, typer.Option("--price", metavar="X", min=0, help="Of a chip for an hour: gives the cost of runs.")
 ]
@@ -88,11 +107,13 @@ def plan(
     measured: Measured = "", batch: Batch = None, seq: Seq = None, args: Args = None, args_from: ArgsFrom = None,
     data: Data = "",
     samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
-    price: Price = None, output: PlanPage = None, force: Force = False, as_json: AsJson = False,
+    evaluation: Evaluation = "0s", price: Price = None, like: Like = None, divided: Divided = False,
+    gradients: Gradients = "", output: PlanPage = None, force: Force = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Say what a larger system will take: of a training step, of a transformer in its best layout, or of a benchmark.
+    """Say what a larger system will take: of a step, of a recorded job, of a transformer, or of a benchmark.
 
     phasepoint scale plan train.py:step --args-from example --to tpu-v3:32x32 --batch 4096..65536
+    phasepoint scale plan runs/my-job --to '64*H100 SXM5'
     phasepoint scale plan llama3-70b --seq 8192 --to tpu-v5p:8x8x8 --batch 512..2048 -o plan.html
     phasepoint scale plan --benchmark resnet --system tpu-v3 --chips 16 --measured 42.2min --to 1024
     """
@@ -107,9 +128,12 @@ def plan(
 
     fails_s = seconds_of("--fails", fails) if fails else HOST_FAILS_S
     hazards = Hazards(seconds_of("--save", save), seconds_of("--restart", restart), fails_s)
-    run = None if samples is None else RunAsked(samples, seconds_of("--start", start), hazards, price)
-    if ":" in str(what) or str(what).endswith(".py"):
-        _plan_program(str(what), to, batch, data, (args, args_from), run, as_json=as_json)
+    started_s, evaluation_s = seconds_of("--start", start), seconds_of("--evaluation", evaluation)
+    run = None if samples is None else RunAsked(samples, started_s, hazards, price, evaluation_s)
+    if "://" in str(what) or Path(str(what)).is_dir():
+        _plan_recorded(str(what), to, gradients, is_divided=divided, as_json=as_json)
+    elif ":" in str(what) or str(what).endswith(".py"):
+        _plan_program(str(what), to, (batch, data), (args, args_from), (run, like), (output, force), as_json=as_json)
     else:
         _plan_layouts(str(what), to, (batch, seq), run, (output, force), as_json=as_json)
 
@@ -138,20 +162,42 @@ def _plan_benchmark(
     render_plan(filled, rows, result_console(), is_batch_known=batch is not None)
 
 
+def _plan_recorded(what: str, to: str, gradients: str, *, is_divided: bool, as_json: bool) -> None:
+    from phasepoint.scale.plan.recorded import parse_devices, plan_recorded
+
+    devices, volume = parse_devices(to), _bytes("--gradients", gradients) if gradients else None
+    step = _recorded(what)
+    rows, notes = plan_recorded(step, devices, is_divided=is_divided, gradient_bytes=volume)
+    write_notes(notes)
+    if as_json:
+        from phasepoint.report.documents import recorded_plan_document
+
+        write_document("scale plan", recorded_plan_document(what, devices, step, rows))
+        return
+    from phasepoint.report.terminal.scale import render_recorded_plan
+
+    render_recorded_plan(what, devices, step, rows, result_console())
+
+
 def _plan_program(
-    what: str, to: str, batch: str | None, data: str, args: tuple[str | None, str | None], run: "RunAsked | None",
-    *, as_json: bool,
+    what: str, to: str, batches: tuple[str | None, str], args: tuple[str | None, str | None],
+    run: tuple["RunAsked | None", str | None], page: tuple[Path | None, bool], *, as_json: bool,
 ) -> None:  # fmt: skip
     from phasepoint.learn.predict.programs import function_of
     from phasepoint.learn.predict.tpu.topology import parse_topology
     from phasepoint.scale.plan.program import batches_between, plan_program
 
-    topology = parse_topology(to)
-    asked = function_of(what, *args)
-    batches = [None] if batch is None else batches_between(batch)
+    (batch, data), (asked_run, like), (output, force) = batches, run, page
+    if output is not None:
+        check_output(output, force=force)
+    topology, asked = parse_topology(to), function_of(what, *args)
+    sizes = [None] if batch is None else batches_between(batch)
+    step = None if like is None else _recorded(like)
     with progress_bar("compiling") as advance:
-        rows = plan_program(asked, topology, batches, data=_places(data), run=run, progress=advance)
-    write_notes(dict.fromkeys(note for row in rows for note in row.notes))
+        rows = plan_program(asked, topology, sizes, data=_places(data), run=asked_run, like=step, progress=advance)
+    notes = list(dict.fromkeys(note for row in rows for note in row.notes))
+    write_notes(notes)
+    written = _page(output, what, topology, rows, notes, force=force)
     if as_json:
         from phasepoint.report.documents import program_plan_document
 
@@ -160,6 +206,31 @@ def _plan_program(
     from phasepoint.report.terminal.scale import render_program_plan
 
     render_program_plan(what, topology, rows, result_console())
+    _tell_written(written)
+
+
+def _recorded(path: str) -> "RecordedStep":
+    from phasepoint.cli.opening import open_converted
+    from phasepoint.scale.plan.recorded import recorded_step
+    from phasepoint.summary.analysis import analyse_run
+
+    return recorded_step(analyse_run(open_converted(path)))
+
+
+def _page(
+    output: Path | None, what: str, topology: "Topology", rows: "Sequence[ProgramRow]", notes: "Sequence[str]",
+    without: "Sequence[TechniqueLeftOut]" = (), *, force: bool,
+) -> list[tuple[Path, int]]:  # fmt: skip
+    if output is None:
+        return []
+    from phasepoint.report.html.programs import program_html
+
+    return [(output, write_text(output, [program_html(what, topology, rows, notes, without)], force=force))]
+
+
+def _tell_written(written: "Sequence[tuple[Path, int]]") -> None:
+    for path, size_bytes in written:
+        typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
 
 
 def _plan_layouts(
@@ -194,8 +265,7 @@ def _plan_layouts(
     from phasepoint.report.terminal.layouts import render_layouts
 
     render_layouts(what, machine, plans, result_console())
-    for path, size_bytes in written:
-        typer.echo(f"wrote {path} ({format_bytes(size_bytes)})")
+    _tell_written(written)
 
 
 Step = Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="A training step.")]
@@ -210,7 +280,7 @@ Without = Annotated[
 
 def what_if(
     what: Step, *, to: To, without: Without = None, batch: OneBatch = None, args: Args = None,
-    args_from: ArgsFrom = None, data: Data = "", as_json: AsJson = False,
+    args_from: ArgsFrom = None, data: Data = "", output: PlanPage = None, force: Force = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what each technique of phasepoint.scale is worth in a training step: compiled with it and without it.
 
@@ -220,11 +290,15 @@ def what_if(
     from phasepoint.learn.predict.tpu.topology import parse_topology
     from phasepoint.scale.plan.what_if import leave_out
 
+    if output is not None:
+        check_output(output, force=force)
     topology = parse_topology(to)
     asked = function_of(what, args, args_from)
     with progress_bar("compiling") as advance:
         whole, others = leave_out(asked, topology, batch, without or (), data=_places(data), progress=advance)
-    write_notes(dict.fromkeys(note for row in (whole, *(other.row for other in others)) for note in row.notes))
+    notes = list(dict.fromkeys(note for row in (whole, *(other.row for other in others)) for note in row.notes))
+    write_notes(notes)
+    written = _page(output, what, topology, [whole], notes, others, force=force)
     if as_json:
         from phasepoint.report.documents import what_if_document
 
@@ -233,10 +307,20 @@ def what_if(
     from phasepoint.report.terminal.scale import render_what_if
 
     render_what_if(what, topology, whole, others, result_console())
+    _tell_written(written)
 
 
 def _places(data: str) -> list[int]:
     return [int(_number("--data", part, least=0)) for part in data.split(",") if part]
+
+
+def _bytes(option: str, text: str) -> int:
+    from phasepoint.tune.limits import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} is no size; expected a number of bytes, as in 100MB") from error
 
 
 def _number(option: str, text: str, *, least: int) -> float:

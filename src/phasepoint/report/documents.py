@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from phasepoint.replay.plan.plan import CheckpointList
     from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow, Machine
     from phasepoint.scale.plan.program import ProgramRow
+    from phasepoint.scale.plan.recorded import Devices, RecordedRow, RecordedStep
     from phasepoint.scale.plan.what_if import TechniqueLeftOut
     from phasepoint.scale.plan.whole import RunParts
     from phasepoint.scale.validate.answer import Band, FileAnswer
@@ -312,6 +313,19 @@ def program_plan_document(what: str, topology: "Topology", rows: "Sequence[Progr
         "slice": topology.name,
         "chips": topology.chips,
         "rows": [_plan_fields(row) for row in rows],
+    }
+
+
+def recorded_plan_document(
+    what: str, devices: "Devices", step: "RecordedStep", rows: "Sequence[RecordedRow]"
+) -> dict[str, Any]:
+    """Steps of a recorded job on more devices; the recorded step without the list of its scatter."""
+    recorded = {name: value for name, value in vars(step).items() if name != "ratios"}
+    return {
+        "run": what,
+        "devices": devices.name,
+        "step": recorded,
+        "rows": [{**vars(row), "step_ps": row.step_ps} for row in rows],
     }
 
 

@@ -1,23 +1,21 @@
 """A plan of a transformer's layouts as a page: time against devices, what a step is made of, memory, the layouts."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 
-from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.core.units import format_bytes, format_count, format_ps
+from phasepoint.report.html.bars import parts_bars
 from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.tables.plans import layout_columns
 from phasepoint.report.words.layouts import layout_words, memory_lines, plan_sentence
-from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section, swatch
-from phasepoint.report.words.palette import OUTSIDE_COLOUR, cycle_colours
+from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section
 from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow, Machine
 
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 1000, 230, 64, 20, 10  # of a drawing, and its margins
-_ROW = 26  # of a bar, with the gap to the next one
-_NAMED = 7  # parts with a colour of their own; the others are one
 
 
 def layouts_html(
@@ -49,11 +47,11 @@ def layouts_html(
         parts.append(section("Time of a step", f"against devices, batch {batch}, 90 % interval", _curve(sizes)))
         named = [(f"{format_count(devices)} devices", row) for devices, row in sizes]
         shares = [(name, row.parts_ps, format_ps(row.step_ps)) for name, row in named]
-        parts.append(section("What a step is made of", "as shares, on fewer devices and on all", _bars(shares)))
+        parts.append(section("What a step is made of", "as shares, on fewer devices and on all", parts_bars(shares)))
     if rows:
         shares = [(name, row.memory, format_bytes(row.memory_bytes)) for name, row in best]
         limit = rows[0].limit_bytes
-        parts.append(section("Memory of a device", f"of {format_bytes(limit)}", _bars(shares, whole=limit)))
+        parts.append(section("Memory of a device", f"of {format_bytes(limit)}", parts_bars(shares, whole=limit)))
         parts.append(
             section("Layouts", "the fastest that fit", data_table(Table(layout_columns(rows), rows, "Layouts")))
         )
@@ -91,35 +89,3 @@ def _curve(sizes: Sequence[tuple[int, LayoutRow]]) -> Markup:
         drawn.append(element("text", format_ps(row.step_ps), x=x(devices) + 7, y=y(row.step_ps) - 6))
         drawn.append(element("text", format_count(devices), x=x(devices), y=_HEIGHT - 5, text_anchor="middle"))
     return drawing(drawn, _WIDTH, _HEIGHT, "Time of a step against the number of devices")
-
-
-def _bars(rows: Sequence[tuple[str, Mapping[str, float], str]], whole: float = 0.0) -> Markup:
-    """A bar for each row, made of its parts; `whole` is what a full bar stands for, 0 for each row's own sum."""
-    totals: dict[str, float] = {}
-    for _, parts, _ in rows:
-        for name, value in parts.items():
-            totals[name] = totals.get(name, 0.0) + value / (sum(parts.values()) or 1.0)
-    order = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
-    colours = dict(zip(order[:_NAMED], cycle_colours(_NAMED), strict=False))
-    items = [element("span", swatch(colour), " ", name) for name, colour in colours.items()]
-    if len(order) > _NAMED:
-        items.append(element("span", swatch(OUTSIDE_COLOUR), " all others"))
-    drawn: list[Markup] = []
-    label, room = 250, _WIDTH - 250 - 90
-    for number, (name, parts, total) in enumerate(rows):
-        top, at = number * _ROW, float(label)
-        drawn.append(element("text", name, x=label - 8, y=top + 15, text_anchor="end"))
-        scale = room / (whole or sum(parts.values()) or 1.0)
-        for part in order:
-            width = parts.get(part, 0.0) * scale
-            if width >= 0.05:
-                share = format_ratio(parts[part] / sum(parts.values()))
-                title = element("title", f"{part}: {share}")
-                fill = colours.get(part, OUTSIDE_COLOUR)
-                drawn.append(
-                    element("rect", title, x=round(at, 1), y=top + 3, width=round(width, 1), height=_ROW - 8, fill=fill)
-                )
-                at += width
-        drawn.append(element("text", total, x=round(at, 1) + 6, y=top + 15, class_="strong"))
-    bars = drawing(drawn, _WIDTH, len(rows) * _ROW, "Parts of each, as bars")
-    return join([element("p", join(items), class_="legend"), bars])

@@ -12,11 +12,13 @@ from rich.text import Text
 from phasepoint.core.units import PS_PER_S, format_bytes, format_count, format_ps, format_ratio
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.report.tables import Table, TableColumn
-from phasepoint.report.tables.plans import run_columns
+from phasepoint.report.tables.plans import program_columns, step_or_problem, technique_columns
 from phasepoint.report.tables.terminal import grid
+from phasepoint.report.words.layouts import experiment_sentence, program_sentence
 from phasepoint.report.words.names import printable
 from phasepoint.scale.plan.benchmark import MeasuredSystem, PlanRow
 from phasepoint.scale.plan.program import ProgramRow
+from phasepoint.scale.plan.recorded import Devices, RecordedRow, RecordedStep
 from phasepoint.scale.plan.what_if import TechniqueLeftOut
 from phasepoint.scale.validate.answer import Band, FileAnswer
 from phasepoint.scale.validate.rests import ConstantSet
@@ -84,33 +86,37 @@ def render_plan(start: MeasuredSystem, rows: Sequence[PlanRow], console: Console
 
 def render_program_plan(what: str, topology: Topology, rows: Sequence[ProgramRow], console: Console) -> None:
     """Print what a step takes on a slice, by batch, and what a run does where that was asked for."""
-    fitting = [row for row in rows if row.fits]
     head = f"{printable(what)} on {topology.name} ({format_count(topology.chips)} chips)"
-    if fitting:
-        best = max(fitting, key=lambda row: row.samples_per_s)
-        share = best.exposed_ps / best.step_ps if best.step_ps else 0.0
-        console.print(
-            Text(
-                f"{head}: {best.samples_per_s:,.0f} samples/s with a batch of {format_count(best.batch)}: a step of "
-                f"{format_ps(best.step_ps)} ({format_ps(best.low_ps)} to {format_ps(best.high_ps)}), of which links "
-                f"hold up {share:.0%}",
-                style="bold",
-            )
+    console.print(Text(f"{head}: {program_sentence(rows)}", style="bold"))
+    console.print(grid(Table(program_columns(rows), rows)))
+    if experiment := experiment_sentence(rows, topology):
+        console.print(Text(experiment))
+
+
+def render_recorded_plan(
+    what: str, devices: Devices, step: RecordedStep, rows: Sequence[RecordedRow], console: Console
+) -> None:
+    """Print what a recorded job's steps take on more devices."""
+    last = rows[-1]
+    console.print(
+        Text(
+            f"{printable(what)} on {printable(devices.name)}: a step of {format_ps(last.step_ps)} "
+            f"({format_ps(last.low_ps)} to {format_ps(last.high_ps)}), {last.speedup:.2f}× the samples of one device",
+            style="bold",
         )
-    else:
-        console.print(Text(f"{head}: no batch fits", style="bold"))
-    columns = [
-        TableColumn("batch", lambda row: format_count(row.batch), is_figure=True),
-        TableColumn("a device", lambda row: format_count(row.batch // row.devices), is_figure=True),
-        TableColumn("step", lambda row: format_ps(row.step_ps) if row.fits else row.problem, is_figure=True),
-        TableColumn("kernels", lambda row: format_ps(row.compute_ps) if row.fits else "", is_figure=True),
-        TableColumn("links", lambda row: format_ps(row.exposed_ps) if row.fits else "", is_figure=True),
-        TableColumn("samples/s", lambda row: f"{row.samples_per_s:,.0f}" if row.fits else "", is_figure=True),
-        TableColumn("memory", lambda row: format_bytes(row.memory_bytes), is_figure=True),
-        TableColumn("of", lambda row: format_bytes(row.limit_bytes), is_figure=True),
-    ]
-    columns += run_columns(rows)
-    console.print(grid(Table(tuple(columns), rows)))
+    )
+    told = "" if step.gradient_bytes is None else f"; gradients of {format_bytes(step.gradient_bytes)}"
+    console.print(Text(f"From {format_count(step.steps)} steps of {printable(step.phase)}{told}."))
+    names = list(last.parts_ps)
+    columns = (
+        TableColumn("devices", lambda row: format_count(row.devices), is_figure=True),
+        TableColumn("step", lambda row: format_ps(row.step_ps), is_figure=True),
+        TableColumn("low", lambda row: format_ps(row.low_ps), is_figure=True),
+        TableColumn("high", lambda row: format_ps(row.high_ps), is_figure=True),
+        *(TableColumn(name, partial(_part, name), is_figure=True) for name in names),
+        TableColumn("samples/s", lambda row: f"{row.speedup:.2f}×", is_figure=True),
+    )
+    console.print(grid(Table(columns, rows)))
 
 
 def render_what_if(
@@ -121,32 +127,19 @@ def render_what_if(
     console.print(
         Text(
             f"{printable(what)} on {topology.name} ({format_count(topology.chips)} chips), batch "
-            f"{format_count(whole.batch)}: {_time_or_problem(whole)} as it is",
+            f"{format_count(whole.batch)}: {step_or_problem(whole)} as it is",
             style="bold",
         )
     )
-    columns = (
-        TableColumn("without", lambda other: other.technique),
-        TableColumn("step", lambda other: _time_or_problem(other.row), is_figure=True),
-        TableColumn("kernels", lambda other: format_ps(other.row.compute_ps), is_figure=True),
-        TableColumn("links", lambda other: format_ps(other.row.exposed_ps), is_figure=True),
-        TableColumn("memory", lambda other: format_bytes(other.row.memory_bytes), is_figure=True),
-        TableColumn("it saves", partial(_saved, whole), is_figure=True),
-        TableColumn("without it", lambda other: other.does),
-    )
     if used:
-        console.print(grid(Table(columns, used)))
+        console.print(grid(Table(technique_columns(whole), used)))
     unused = [other.technique for other in others if not other.is_used]
     if unused:
         console.print(Text(f"The step is the same without {', '.join(unused)}: it does not use them."))
 
 
-def _time_or_problem(row: ProgramRow) -> str:
-    return format_ps(row.step_ps) if row.fits else row.problem
-
-
-def _saved(whole: ProgramRow, other: TechniqueLeftOut) -> str:
-    return f"{other.row.step_ps / whole.step_ps - 1:+.1%}" if whole.fits and other.row.fits else "–"
+def _part(name: str, row: RecordedRow) -> str:
+    return format_ps(row.parts_ps[name])
 
 
 _LIMITS = {

@@ -1,4 +1,4 @@
-"""Layouts of a transformer in words, the same wherever they are shown.
+"""Plans in words, the same wherever they are shown: layouts of a transformer, steps of a program.
 
 Its own file: words, as each of its neighbours here.
 """
@@ -6,7 +6,9 @@ Its own file: words, as each of its neighbours here.
 from collections.abc import Iterable, Sequence
 
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow
+from phasepoint.scale.plan.program import ProgramRow
 
 
 def plan_sentence(rows: Sequence[LayoutRow]) -> str:
@@ -53,3 +55,33 @@ def layout_words(row: LayoutRow) -> str:
 def fastest(rows: Sequence[LayoutRow]) -> LayoutRow:
     """The layout with most tokens a second."""
     return max(rows, key=lambda row: row.tokens_per_s)
+
+
+def program_sentence(rows: Sequence[ProgramRow]) -> str:
+    """What the batch with most samples a second takes, and how much of it links hold up."""
+    fitting = [row for row in rows if row.fits]
+    if not fitting:
+        return "no batch fits"
+    best = max(fitting, key=lambda row: row.samples_per_s)
+    share = best.exposed_ps / best.step_ps if best.step_ps else 0.0
+    return (
+        f"{best.samples_per_s:,.0f} samples/s with a batch of {format_count(best.batch)}: a step of "
+        f"{format_ps(best.step_ps)} ({format_ps(best.low_ps)} to {format_ps(best.high_ps)}), of which links "
+        f"hold up {share:.0%}"
+    )
+
+
+def experiment_sentence(rows: Sequence[ProgramRow], topology: Topology) -> str:
+    """The smallest experiment that would narrow the interval most; empty where no batch fits."""
+    fitting = [row for row in rows if row.fits]
+    if not fitting:
+        return ""
+    best, name = max(fitting, key=lambda row: row.samples_per_s), topology.generation.name
+    if best.widest == "links":
+        few = "x".join(str(min(size, 4)) for size in topology.shape)
+        return f"To narrow the interval: time this step on {name}:{few}; what its links hold up was never measured."
+    each = format_count(max(best.batch // best.devices, 1))
+    return (
+        f"To narrow the interval: time this step on one device of {name}, with a batch of {each}; its kernels are "
+        f"known to {format_ps(best.low_ps)} to {format_ps(best.high_ps)}."
+    )

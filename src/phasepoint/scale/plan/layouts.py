@@ -17,7 +17,7 @@ from phasepoint.learn.predict.tpu.topology import parse_topology
 from phasepoint.scale.plan.benchmark import CHIPS_A_HOST
 from phasepoint.scale.plan.whole import RunAsked, RunParts
 from phasepoint.scale.steps.constants import Part, Parts, shipped_constants, step_parts_s
-from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts
+from phasepoint.scale.steps.gpu import GPU_PARTS, gpu_parts, node_link
 from phasepoint.scale.steps.memory import Memory, gpu_memory, tpu_memory
 from phasepoint.scale.steps.tpu import TPU_PARTS, counted_flop, tpu_parts
 from phasepoint.scale.steps.transformer import Layout, Transformer
@@ -184,10 +184,13 @@ def parse_machine(text: str) -> Machine:
         )
     number = int(count)
     spec = device_spec(name)
-    if spec is not None and "nvlink" in spec.link_bytes_per_s:
+    if spec is not None and node_link(spec) is not None:
         return Machine(text, spec, number, node=CHIPS_A_HOST[""])
     if spec is not None and spec.vendor != "Google":
-        raise UsageError(f"--to {text!r}: layouts are priced on TPUs and on GPUs with NVLink; {spec.name} is neither")
+        raise UsageError(
+            f"--to {text!r}: layouts are priced on TPUs and on GPUs with NVLink; {spec.name} is neither, nor has it "
+            f"Infinity Fabric"
+        )
     alike = ", ".join(one.name for one in device_specs() if name and name.lower() in one.name.lower())
     try:
         topology = parse_topology(name)

@@ -24,12 +24,16 @@ from phasepoint.learn.predict.tpu.compile import (
 )
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.scale.plan.benchmark import CHIPS_A_HOST, sizes
+from phasepoint.scale.plan.recorded import RecordedStep, expected_slowest
 from phasepoint.scale.plan.whole import RunAsked, RunParts
 from phasepoint.scale.pod.collectives import Collective, collectives_of
 from phasepoint.scale.pod.torus import COLLECTIVE_S, axes_of
 
 ANALYTIC_ERROR = 2.0
 """Of a step without the TPU's compiler, either way: fusions and layouts are the CPU's. An assumption."""
+
+LINKS_ERROR = 2.0
+"""Of collectives by their closed form, either way: none was measured beside kernels. An assumption."""
 
 _SIZE = r"([0-9.]+)([KMGT]?)"
 _NO_ROOM = re.compile(rf"(?:Used {_SIZE} of {_SIZE} hbm|temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\))")
@@ -46,6 +50,8 @@ class ProgramRow:
         compute_ps: of the kernels.
         sending_ps: of the collectives, whether something hides them or not.
         exposed_ps: what of them nothing hides.
+        input_ps: wait for input, as a recorded job had it; 0 without one.
+        slowest_ps: that hosts wait for the slowest of them, by the scatter of that job; 0 without one.
         low_ps, high_ps: of the step, 90 %.
         memory_bytes: that a device needs.
         limit_bytes: that it has.
@@ -62,6 +68,8 @@ class ProgramRow:
     compute_ps: int = 0
     sending_ps: int = 0
     exposed_ps: int = 0
+    input_ps: int = 0
+    slowest_ps: int = 0
     low_ps: int = 0
     high_ps: int = 0
     memory_bytes: int = 0
@@ -76,7 +84,13 @@ class ProgramRow:
     @property
     def step_ps(self) -> int:
         """Of a step."""
-        return self.compute_ps + self.exposed_ps
+        return self.compute_ps + self.exposed_ps + self.input_ps + self.slowest_ps
+
+    @property
+    def widest(self) -> str:
+        """What makes most of the interval: "kernels" or "links"."""
+        is_links = self.exposed_ps * (LINKS_ERROR - 1) > self.high_ps - self.step_ps
+        return "links" if is_links else "kernels"
 
     @property
     def fits(self) -> bool:
@@ -97,6 +111,7 @@ def plan_program(
     data: Sequence[int] = (),
     without: Sequence[str] = (),
     run: RunAsked | None = None,
+    like: RecordedStep | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[ProgramRow]:
     """Steps of a program on a slice, for each batch.
@@ -108,6 +123,7 @@ def plan_program(
         data: places of the arguments that are batches; none: those that the step does not return.
         without: techniques of `phasepoint.scale` that the step does without, by name.
         run: that the step is part of.
+        like: a recorded job whose waits for input and scatter of steps the hosts have.
         progress: called with (batches done, batches in all).
 
     Raises:
@@ -118,6 +134,8 @@ def plan_program(
     rows = []
     for number, batch in enumerate(batches, start=1):
         row = _plan_row(asked, topology, SpreadStep(batch, tuple(data), tuple(without)))
+        if like is not None and row.fits:
+            row = _with_waits(row, like, hosts_of(topology))
         if run is not None and row.fits:
             parts = run.with_steps(row.step_ps / PS_PER_S, row.batch, hosts_of(topology))
             row = replace(row, run=parts, cost=run.cost(parts, topology.chips))
@@ -148,7 +166,7 @@ def _plan_row(asked: Function, topology: Topology, spread: SpreadStep) -> Progra
     program = read_hlo(compiled.program, f"{asked.path.name}:{asked.name}")
     (estimate,) = predict_programs([program], name)
     kernel_s = {one.kernel: one.time_ps / PS_PER_S for one in estimate.kernels}
-    sent = collectives_of(program.module, program.kernels.kernels, kernel_s)
+    sent = collectives_of(program.module, program.kernels.kernels, kernel_s, spec.devices_per_chip)
     senders = {one.name for one in sent}
     compute_ps = sum((one.executions or 1) * one.time_ps for one in estimate.kernels if one.kernel not in senders)
     exposed_ps = round(sum(one.exposed_s(axes) for one in sent) * PS_PER_S)
@@ -168,6 +186,19 @@ def _plan_row(asked: Function, topology: Topology, spread: SpreadStep) -> Progra
         collectives=tuple(sent),
         compile_s=compiled.compile_s,
         notes=(*compiled.notes, *(note for note in estimate.notes if not note.startswith(tuple(COLLECTIVE_S)))),
+    )
+
+
+def _with_waits(row: ProgramRow, like: RecordedStep, hosts: int) -> ProgramRow:
+    """The step with what hosts wait for input and for each other, as steps of a recorded job did."""
+    slowest_ps = round(row.compute_ps * (expected_slowest(like.ratios, hosts) - 1))
+    more_ps = like.input_ps + slowest_ps
+    return replace(
+        row,
+        input_ps=like.input_ps,
+        slowest_ps=slowest_ps,
+        low_ps=row.low_ps + more_ps,
+        high_ps=row.high_ps + more_ps,
     )
 
 

@@ -126,18 +126,20 @@ class RunAsked:
         starting_s: before its first step.
         hazards: checkpoints and failures; the number of hosts is filled in.
         price: of a chip for an hour; None where that is not asked for.
+        evaluation_s: all evaluations together.
     """
 
     samples: float
     starting_s: float
     hazards: Hazards
     price: float | None = None
+    evaluation_s: float = 0.0
 
     def with_steps(self, step_s: float, batch: int, hosts: int) -> RunParts:
         """All parts of the run with a step."""
         steps = math.ceil(self.samples / batch)
         hazards = replace(self.hazards, hosts=hosts)
-        return whole_run(steps * step_s, hazards=hazards, starting_s=self.starting_s)
+        return whole_run(steps * step_s, hazards=hazards, starting_s=self.starting_s, evaluation_s=self.evaluation_s)
 
     def cost(self, parts: RunParts, chips: int) -> float | None:
         """Of the run, in the price's currency."""

@@ -10,7 +10,7 @@ Source: "How to Scale Your Model", 2025, chapter 3 (https://jax-ml.github.io/sca
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from phasepoint.core.errors import UsageError
@@ -73,6 +73,32 @@ def axes_of(topology: Topology) -> tuple[Axis, ...]:
         for size in topology.shape
         if size > 1
     )
+
+
+def axes_of_group(axes: Sequence[Axis], chips: int) -> tuple[Axis, ...]:
+    """The part of a torus that a group of neighbouring chips is: as square as its axes allow, with open ends.
+
+    Args:
+        axes: of the slice.
+        chips: of the group; as many as the slice has, or more: the slice itself.
+
+    Example:
+        >>> pod = [Axis(32, True, 7e10), Axis(32, True, 7e10)]
+        >>> [(axis.size, axis.is_ring) for axis in axes_of_group(pod, 8)]
+        [(2, False), (4, False)]
+    """
+    if chips >= math.prod(axis.size for axis in axes):
+        return tuple(axes)
+    left, found = chips, []
+    for number, axis in enumerate(axes):
+        side = round(left ** (1 / (len(axes) - number)))
+        size = max((one for one in range(1, min(side, axis.size) + 1) if left % one == 0), default=1)
+        if number == len(axes) - 1:
+            size = min(left, axis.size)
+        left = -(-left // size)
+        if size > 1:
+            found.append(replace(axis, size=size, is_ring=axis.is_ring and size == axis.size))
+    return tuple(found)
 
 
 def gather_s(volume: float, axes: Sequence[Axis]) -> float:

@@ -5,7 +5,7 @@ Megatron-LM", 2021; Korthikanti et al., "Reducing Activation Recomputation in La
 """
 
 from phasepoint.core.errors import UsageError
-from phasepoint.devices.specs import DeviceSpec
+from phasepoint.devices.specs import DeviceSpec, Rate
 from phasepoint.scale.steps.constants import Part, Parts
 from phasepoint.scale.steps.transformer import BF16_BYTES, Layout, Transformer
 
@@ -45,6 +45,12 @@ GPU_PARTS = (
 written in a layer, links at some 60 %."""
 
 
+def node_link(device: DeviceSpec) -> Rate | None:
+    """The links between the GPUs of a node; None of a device that has none."""
+    links = device.link_bytes_per_s
+    return links.get("nvlink") or links.get("infinity-fabric")
+
+
 def weights_of_one(model: Transformer, layout: Layout) -> float:
     """Weights of the model that one device holds: of the first stage, with the embedding."""
     dense, experts = model.layer_weights
@@ -64,7 +70,7 @@ def gpu_parts(model: Transformer, layout: Layout, device: DeviceSpec, *, keeps_s
     Raises:
         UsageError: the device's peaks are not known.
     """
-    link, bf16 = device.link_bytes_per_s.get("nvlink"), device.flop_per_s.get("bf16")
+    link, bf16 = node_link(device), device.flop_per_s.get("bf16")
     if link is None or bf16 is None:
         raise UsageError(f"the links or bf16 rate of {device.name} are not known; see `phasepoint devices`")
     peak, memory = bf16.value, device.memory_bytes_per_s.value

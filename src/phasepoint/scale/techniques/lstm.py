@@ -1,7 +1,8 @@
 """An LSTM whose input projection stands before the loop: one large product instead of one small one a step.
 
 What a step takes from the input does not depend on the step before; only the product with the hidden state does. Out
-of the loop, the projection of all steps is one product that fills the matrix unit, and its gradient is summed once.
+of the loop, the projection of all steps is one product that fills the matrix unit, and its gradient is summed once; the
+gradient of the hidden state's weights is summed once as well (`recurrence`).
 
 Its own file: a technique, as each of its neighbours.
 
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from phasepoint.scale.techniques.left_out import is_used
+from phasepoint.scale.techniques.recurrence import Product, recurrence
 
 
 def lstm(
@@ -51,13 +53,20 @@ def lstm(
         zeros = jnp.zeros((inputs.shape[1], units), inputs.dtype)
         carry = zeros, zeros
 
-    def step(state: tuple[Any, Any], given: Any) -> tuple[tuple[Any, Any], Any]:
-        hidden, cell = state
-        gates = (given if hoist else given @ input_weights + bias) + hidden @ hidden_weights
-        enter, forget, new, leave = jnp.split(gates, 4, axis=-1)
-        cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
-        hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)
-        return (hidden, cell), hidden
+    if hoist:
+        last, states = recurrence(_cell, {"hidden": hidden_weights}, carry, inputs @ input_weights + bias)
+        return states, last
 
-    last, states = lax.scan(step, carry, inputs @ input_weights + bias if hoist else inputs)
+    def step(state: tuple[Any, Any], given: Any) -> tuple[tuple[Any, Any], Any]:
+        return _cell(state, given @ input_weights + bias, (), lambda _, rows: rows @ hidden_weights)
+
+    last, states = lax.scan(step, carry, inputs)
     return states, last
+
+
+def _cell(state: tuple[Any, Any], given: Any, _: Any, product: Product) -> tuple[tuple[Any, Any], Any]:
+    hidden, cell = state
+    enter, forget, new, leave = jnp.split(given + product("hidden", hidden), 4, axis=-1)
+    cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
+    hidden = jax.nn.sigmoid(leave) * jnp.tanh(cell)
+    return (hidden, cell), hidden

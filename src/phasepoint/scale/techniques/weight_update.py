@@ -25,7 +25,7 @@ LEAST_LENGTH = 8
 
 
 def shard_weight_update(
-    optimizer: optax.GradientTransformation, mesh: Mesh, axis: str | Sequence[str] = "data"
+    optimizer: optax.GradientTransformation, mesh: Mesh, axis: str | Sequence[str] = "data", *, gather: bool = True
 ) -> optax.GradientTransformationExtraArgs:
     """The same optimizer, each of whose replicas updates its part of the weights.
 
@@ -39,6 +39,8 @@ def shard_weight_update(
         optimizer: any chain of optax.
         mesh: the job's devices.
         axis: axes of the mesh over which the weights are replicated.
+        gather: whether updates come back replicated. Where they do not, each replica adds its part to its part of the
+            weights, and the step has to say that the weights are replicated (`with_sharding_constraint`).
 
     Returns:
         an optimizer for use under `jax.jit` with weights that are replicated over `axis`; updates come back
@@ -75,8 +77,10 @@ def shard_weight_update(
         # The all-reduce of the gradients has one user, which takes a part: the compiler makes it a reduce-scatter.
         kept = shard(weights) if weights is not None else None
         updates, state = optax.with_extra_args_support(optimizer).update(shard(gradients), state, kept, **more)
-        whole = jax.tree.map(lambda leaf: _place(leaf, fine, PartitionSpec()), shard(updates))
-        return whole, shard(state)
+        updates = shard(updates)
+        if gather:
+            updates = jax.tree.map(lambda leaf: _place(leaf, fine, PartitionSpec()), updates)
+        return updates, shard(state)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

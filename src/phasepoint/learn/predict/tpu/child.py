@@ -31,7 +31,8 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
 
     Returns:
         `key` of the compiled program in the folder, `compile_s`, 0 where it was there, the `batch` of a spread step,
-        and the user's files that it came from, `sources`.
+        and the user's files that it came from, `sources`; of a program that the compiler refuses `error`, `message` and
+        `sources`.
     """
     where = Path(request["file"])
     spread = request["spread"]
@@ -59,9 +60,10 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         compiled = lowered.compile()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it says is the answer
         reason = " ".join(str(error).split())[:600]
-        raise ModelError(f"the TPU's compiler refuses {where.name}:{request['name']}: {reason}") from error
+        refused = f"the TPU's compiler refuses {where.name}:{request['name']}: {reason}"
+        return {"error": ModelError.__name__, "message": refused, "sources": sources}
     seconds = time.perf_counter() - began
     memory = compiled.memory_analysis()
     sizes = {name: int(getattr(memory, f"{name}_size_in_bytes")) for name in ("argument", "output", "alias", "temp")}

@@ -21,6 +21,7 @@ from typing import Any
 
 from phasepoint.core import errors
 from phasepoint.core.errors import MissingExtraError, ModelError, PhasepointError
+from phasepoint.hlo.loops import write_trip_counts
 from phasepoint.learn.predict.tpu.topology import Topology
 
 NO_COMPILER = (
@@ -165,15 +166,15 @@ def compile_function_for(
         with tempfile.TemporaryDirectory(prefix="phasepoint-tpu-") as folder:
             answer = Path(folder) / "answer.json"
             said = _run(request | {"answer": str(answer)}, cache, library, answer, (most_s, most_bytes))
-        if "error" in said:
-            kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
-            raise kind(said["message"])
-        keep_file(memo, json.dumps(said).encode())
+        if "sources" in said:  # what the compiler says of the same files stays; an error of the user's own need not
+            keep_file(memo, json.dumps(said).encode())
+    if "error" in said:
+        kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
+        raise kind(said["message"])
     facts = json.loads((cache / f"{said['key']}.json").read_text())
     note = f"compiled for {topology.name} by {', '.join(facts['versions'])}"
-    return Compiled(
-        (cache / f"{said['key']}.pb").read_bytes(), facts["memory"], said["compile_s"], (note,), said["batch"]
-    )
+    program = write_trip_counts((cache / f"{said['key']}.pb").read_bytes())
+    return Compiled(program, facts["memory"], said["compile_s"], (note,), said["batch"])
 
 
 def _hash_of(request: Mapping[str, Any], library: Path) -> str:
@@ -192,7 +193,7 @@ def _remembered(memo: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     is_same = all((stat.st_mtime_ns, stat.st_size) == (time_ns, size) for stat, time_ns, size in stats)
-    whole = all((memo.parent / f"{said['key']}.{kind}").is_file() for kind in ("json", "pb"))
+    whole = "error" in said or all((memo.parent / f"{said['key']}.{kind}").is_file() for kind in ("json", "pb"))
     return {**said, "compile_s": 0.0} if is_same and whole else None
 
 

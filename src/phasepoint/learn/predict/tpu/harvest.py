@@ -13,6 +13,7 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S
 from phasepoint.hlo.fingerprint import fingerprint_module
+from phasepoint.hlo.loops import write_trip_counts
 from phasepoint.hlo.module import parse_module_proto
 from phasepoint.hlo.work import estimated_cycles
 from phasepoint.learn.corpus.child import Say, head_of, kept, serve
@@ -77,7 +78,7 @@ def _compile(spec: ProgramSpec, task: Mapping[str, Any], device: Any) -> None:
 
     function, shapes = spec.build()
     compiled = jax.jit(function).lower(*on_device(shapes, device)).compile()
-    hlo = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
+    hlo = write_trip_counts(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
     module = parse_module_proto(hlo)
     kernels = kernels_of_module(module)
     cycles = {kernel.name: estimated_cycles(kernel.instruction) for kernel in kernels.kernels}

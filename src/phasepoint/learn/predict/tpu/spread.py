@@ -53,7 +53,8 @@ def spread_over(
     places = tuple(data) or data_arguments(function, values)
     size = batch_size(values, places)
     asked = size if batch is None else batch
-    _check_shared(asked, len(devices))
+    if any(at is None for place in places for at in own[place]):
+        _check_shared(asked, len(devices))
 
     def placed(leaf: Any, chosen: Any, *, is_data: bool) -> Any:
         scaled = is_data and _holds_samples(leaf)
@@ -112,9 +113,13 @@ def gradient_bytes(state: Any) -> int:
     """
     import jax
 
-    shapes = [
-        leaf.shape for leaf in jax.tree.leaves(state) if len(leaf.shape) and np.issubdtype(leaf.dtype, np.floating)
-    ]
+    leaves = [leaf for leaf in jax.tree.leaves(state) if np.issubdtype(leaf.dtype, np.floating)]
+    return gradient_bytes_of([tuple(leaf.shape) for leaf in leaves])
+
+
+def gradient_bytes_of(shapes: Sequence[tuple[int, ...]]) -> int:
+    """The same of the shapes of all arrays of weights and moments."""
+    shapes = [shape for shape in shapes if shape]
     copies = math.gcd(*(shapes.count(shape) for shape in set(shapes)))
     return int(F32_BYTES * sum(math.prod(shape) for shape in shapes) // max(copies, 1))
 
