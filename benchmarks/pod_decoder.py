@@ -65,8 +65,8 @@ def decoder(dim, heads, key_heads, mlp, vocab, seq):
 
 BASES = {
     "a": Case("v5e:4x4", decoder(2048, 16, 16, 8192, 32_000, 2048), 4, "full"),
-    "b": Case("v5e:4x4", decoder(4096, 32, 32, 11_008, 32_000, 2048), 1, "none"),
-    "c": Case("v5e:8x8", decoder(4096, 32, 8, 14_336, 128_256, 4096), 2, "full"),
+    "b": Case("v5e:4x4", decoder(3072, 24, 24, 12_288, 50_304, 2048), 1, "none"),
+    "c": Case("v5e:8x8", decoder(5120, 40, 8, 13_824, 100_352, 4096), 2, "full"),
     "d": Case("v5e:8x8", decoder(5120, 40, 40, 13_824, 32_000, 2048), 2, "minimal"),
     "e": Case("v6e:4x4", decoder(4096, 32, 8, 14_336, 128_256, 8192), 1, "minimal"),
     "f": Case("v6e:8x8", decoder(8192, 64, 8, 28_672, 32_000, 4096), 1, "full"),

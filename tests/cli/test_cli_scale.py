@@ -167,6 +167,62 @@ def test_a_what_if_is_a_document_and_a_table(phasepoint, tmp_path, monkeypatch):
     assert "--without 'luck': expected one of" in refused.err
 
 
+def test_plans_of_steps_and_techniques_are_pages(phasepoint, step, tmp_path):
+    page = tmp_path / "plan.html"
+    words = ("scale", "plan", step, "--args-from", "args", "--to", "tpu-v3:2x2", "--batch", "64,128", "-o", str(page))
+    done = phasepoint(*words)
+    assert done.code == 0
+    assert f"wrote {page}" in done.out
+    assert "To narrow the interval" in done.out
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "<script" not in text
+    assert text.count("batch 128") >= 2
+    assert phasepoint(*words).code != 0
+    (tmp_path / "lstm.py").write_text(LSTM)
+    asked = (f"{tmp_path}/lstm.py:step", "--args-from", "args", "--to", "v3:2x2", "--batch", "64")
+    page = tmp_path / "techniques.html"
+    done = phasepoint("scale", "what-if", *asked, "--without", "lstm-projection", "-o", str(page))
+    assert done.code == 0
+    assert "without lstm-projection" in page.read_text()
+
+
+def test_hosts_wait_as_those_of_a_recorded_job_did(phasepoint, step, run_path, tmp_path):
+    words = ("scale", "plan", step, "--args-from", "args", "--to", "tpu-v3:8x8", "--batch", "1024", "--json")
+    (alone,) = json.loads(phasepoint(*words).out)["rows"]
+    (row,) = json.loads(phasepoint(*words, "--like", run_path).out)["rows"]
+    assert (alone["input_ps"], alone["slowest_ps"]) == (0, 0)
+    assert row["input_ps"] == 2 * 10**9  # as made_run has it: 2 ms
+    assert row["slowest_ps"] > 0
+    parts = ("compute_ps", "exposed_ps", "input_ps", "slowest_ps")
+    assert row["step_ps"] == sum(row[name] for name in parts)
+    assert row["high_ps"] - alone["high_ps"] == row["input_ps"] + row["slowest_ps"]
+    run = ("--samples", "1e6", "--evaluation", "10min")
+    (row,) = json.loads(phasepoint(*words, *run).out)["rows"]
+    assert row["run"]["evaluation"] == 600.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--to", "8*H100 SXM5"), "recorded on cpu; what its steps take on H100 SXM5 is not known"),
+        (("--to", "2*cpu"), "does not say how many cores it used"),
+        (("--to", "0*cpu"), "expected 1 to 1024 host devices"),
+        (("--to", "2*cpu", "--gradients", "many"), "--gradients 'many' is no size"),
+    ],
+)
+def test_recorded_jobs_that_cannot_be_planned(phasepoint, run_path, words, message):
+    outcome = phasepoint("scale", "plan", run_path, *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_a_folder_that_is_no_run_is_said(phasepoint, tmp_path):
+    outcome = phasepoint("scale", "plan", str(tmp_path), "--to", "2*cpu")
+    assert outcome.code == 4
+    assert "expected a run" in outcome.err
+
+
 LSTM = """
 import jax, jax.numpy as jnp
 from phasepoint.scale import lstm

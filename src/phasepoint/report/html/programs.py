@@ -10,7 +10,7 @@ from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.tables.plans import program_columns, technique_columns
-from phasepoint.report.words.layouts import program_sentence
+from phasepoint.report.words.layouts import experiment_sentence, program_sentence
 from phasepoint.report.words.markup import Content, element, join, section
 from phasepoint.scale.plan.program import ProgramRow
 from phasepoint.scale.plan.what_if import TechniqueLeftOut
@@ -35,6 +35,7 @@ def program_html(
     head: list[Content] = [
         element("p", f"{what} on {topology.name}, {format_count(topology.chips)} chips", class_="dim"),
         element("h1", program_sentence(rows)),
+        element("p", experiment_sentence(rows, topology)),
         *(element("p", note, class_="note") for note in notes),
     ]
     parts: list[Content] = [element("header", *head)]

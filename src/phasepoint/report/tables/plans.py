@@ -81,6 +81,7 @@ def run_columns(rows: Sequence[ProgramRow | LayoutRow]) -> list[TableColumn]:
         columns += [
             TableColumn(name, partial(_run_part, name), is_figure=True)
             for name in ("starting", "steps", "evaluation", "saving", "lost", "wall")
+            if any(row.run is not None and getattr(row.run, name) for row in rows)
         ]
     if any(row.cost is not None for row in rows):
         columns.append(TableColumn("cost", lambda row: "" if row.cost is None else f"{row.cost:,.0f}", is_figure=True))

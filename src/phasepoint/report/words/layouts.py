@@ -6,6 +6,7 @@ Its own file: words, as each of its neighbours here.
 from collections.abc import Iterable, Sequence
 
 from phasepoint.core.units import format_bytes, format_count, format_ps, format_ratio
+from phasepoint.learn.predict.tpu.compile import NO_COMPILER
 from phasepoint.learn.predict.tpu.topology import Topology
 from phasepoint.scale.plan.layouts import BatchPlan, LayoutRow
 from phasepoint.scale.plan.program import ProgramRow
@@ -77,6 +78,8 @@ def experiment_sentence(rows: Sequence[ProgramRow], topology: Topology) -> str:
     if not fitting:
         return ""
     best, name = max(fitting, key=lambda row: row.samples_per_s), topology.generation.name
+    if NO_COMPILER in best.notes:
+        return "To narrow the interval: install the TPU's own compiler, pip install 'phasepoint[tpu]'."
     if best.widest == "links":
         few = "x".join(str(min(size, 4)) for size in topology.shape)
         return f"To narrow the interval: time this step on {name}:{few}; what its links hold up was never measured."

@@ -41,8 +41,11 @@ def tpu_memory(
     own, tokens = stored / (chips // slices), sequences_per_chip * model.seq
     heads = model.attention_width / 2 + 2 * model.key_heads * model.head_dim
     gates = 2 if model.gated else 1
-    all_kept = 5 * model.dim + heads + model.attention_width / 2 + (gates + 1) * model.active_mlp_dim
-    kept = {"full": model.dim, "minimal": 3 * model.dim + heads + gates * model.active_mlp_dim, "none": all_kept}[remat]
+    mixed, inner = model.attention_width / 2, model.active_mlp_dim
+    again = 5 * model.dim + heads + mixed + (gates + 1) * inner
+    # What JAX keeps of a layer as it stands: norms in float32 twice, every head's keys and values, steps of the gate.
+    all_kept = 12 * model.dim + 5 * mixed + (2 * gates + 1) * inner
+    kept = {"full": model.dim, "minimal": 3 * model.dim + heads + gates * inner, "none": all_kept}[remat]
     layer = sum(model.layer_weights) / model.layers
     return {
         "weights": own * F32_BYTES,
@@ -50,7 +53,7 @@ def tpu_memory(
         "gradients": own * F32_BYTES,
         "weights of other chips": 2 * layer / tensor * BF16_BYTES,
         "kept for the backward pass": model.layers * tokens * kept * BF16_BYTES,
-        "a layer's backward pass": 2 * tokens * all_kept * BF16_BYTES,
+        "a layer's backward pass": 2 * tokens * again * BF16_BYTES,
         "logits": tokens * model.vocab * (BF16_BYTES + F32_BYTES),
         "runtime": RUNTIME_BYTES["tpu"],
     }
