@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from phasepoint.scale import lstm, shard_weight_update
-from phasepoint.scale.techniques.recurrence import recurrence
+from phasepoint.scale import lstm, recurrence, shard_weight_update
 from pod_models import BF16, MESH, sharded_args, step_of, struct
 
 UNITS, WORDS, LENGTH = 1024, 32_320, 32

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from phasepoint.scale.techniques.lars import lars as lars
     from phasepoint.scale.techniques.lars import warmup_then_decay as warmup_then_decay
     from phasepoint.scale.techniques.lstm import lstm as lstm
+    from phasepoint.scale.techniques.recurrence import recurrence as recurrence
     from phasepoint.scale.techniques.space_to_depth import space_to_depth_conv as space_to_depth_conv
     from phasepoint.scale.techniques.spatial import spatial_conv as spatial_conv
     from phasepoint.scale.techniques.weight_update import shard_weight_update as shard_weight_update
@@ -22,6 +23,7 @@ __all__ = [
     "distributed_eval",
     "lars",
     "lstm",
+    "recurrence",
     "shard_weight_update",
     "space_to_depth_conv",
     "spatial_conv",
@@ -36,6 +38,7 @@ __getattr__ = lazy_names(
         "distributed_eval": ".techniques.evaluation",
         "lars": ".techniques.lars",
         "lstm": ".techniques.lstm",
+        "recurrence": ".techniques.recurrence",
         "shard_weight_update": ".techniques.weight_update",
         "space_to_depth_conv": ".techniques.space_to_depth",
         "spatial_conv": ".techniques.spatial",
