@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import NoDataError, UsageError
+from phasepoint.core.tables import table_from_rows
 from phasepoint.devices.cpu_peaks import cpu_identity
 from phasepoint.hlo.module import parse_module_proto
 from phasepoint.scale.plan.recorded import (
@@ -15,9 +16,12 @@ from phasepoint.scale.plan.recorded import (
     expected_slowest,
     parse_devices,
     plan_recorded,
+    recorded_step,
     state_gradient_bytes,
 )
 from phasepoint.scale.pod.torus import axes_of, reduce_s
+from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
 
 GPU = "NVIDIA H100 80GB HBM3"
 
@@ -96,6 +100,27 @@ def test_gradients_are_as_large_as_the_weights_that_a_step_gives_back():
     compiled = jax.jit(train, donate_argnums=(0, 1)).lower(weights, adam.init(weights), jnp.zeros((5, 32))).compile()
     module = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
     assert state_gradient_bytes(parse_module_proto(module)) == 4 * (32 * 48 + 48 * 7)
+
+
+@pytest.mark.parametrize(("steps", "is_planned"), [(40, True), (10, False)])
+def test_a_step_that_compiles_is_not_planned_for(tmp_path, steps, is_planned):
+    create_run(tmp_path / "run", command=(), frameworks={}, devices=("cpu:0 cpu",))
+    writer = open_shard(tmp_path / "run", 0, epoch_unix_ns=1, clock=lambda: 10**12)
+    times_ps = [10**14, *[10**11] * steps]  # the first takes longer than all others together
+    starts = np.cumsum([0, *times_ps])
+    facts = {"input_ps": 0, "compile_ps": 0}
+    rows = [
+        {"step": step, "start_ps": int(starts[step]), "dur_ps": time_ps, **facts}
+        for step, time_ps in enumerate(times_ps)
+    ]
+    writer.append("steps", table_from_rows("steps", rows))
+    writer.close()
+    analysis = analyse_run(open_run(tmp_path / "run"))
+    if is_planned:
+        assert recorded_step(analysis).compute_ps == 10**11
+    else:
+        with pytest.raises(NoDataError, match="a plan needs 20"):
+            recorded_step(analysis)
 
 
 JOB = """

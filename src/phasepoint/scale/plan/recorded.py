@@ -122,14 +122,15 @@ def recorded_step(analysis: Analysis) -> RecordedStep:
         NoDataError: no phase has enough steps.
     """
     clock, result = analysis.clock, analysis.result
-    used_ps = {phase.id: int(clock.dur_ps[result.labels == phase.id].sum()) for phase in result.phases}
-    chosen = max(used_ps, key=used_ps.__getitem__, default=None)
-    rows = (result.labels == chosen) & ~result.slow
-    if chosen is None or rows.sum() < LEAST_STEPS:
+    own = {phase.id: (result.labels == phase.id) & ~result.slow for phase in result.phases}
+    most = max((int(rows.sum()) for rows in own.values()), default=0)
+    if most < LEAST_STEPS:
         raise NoDataError(
-            f"{analysis.run.path}: {int(rows.sum())} steps of one phase; a plan needs {LEAST_STEPS}, which show how "
-            f"they scatter"
+            f"{analysis.run.path}: {most} steps of one phase; a plan needs {LEAST_STEPS}, which show how they scatter"
         )
+    enough = [phase for phase, rows in own.items() if rows.sum() >= LEAST_STEPS]  # not the one step that compiles
+    chosen = max(enough, key=lambda phase: int(clock.dur_ps[own[phase]].sum()))
+    rows = own[chosen]
     compute = (clock.dur_ps - clock.input_ps - clock.compile_ps)[rows].astype(np.float64)
     kinds = {text.partition(" ")[2] or text.partition(":")[0] for text in analysis.run.manifest.devices}
     return RecordedStep(
