@@ -28,7 +28,7 @@ def lstm(
     *,
     hoist: bool = True,
 ) -> tuple[Any, tuple[Any, Any]]:
-    """One layer over a sequence.
+    """One layer over a sequence; hoisted it is for reverse-mode gradients alone.
 
     Args:
         inputs: [steps, n, features].

@@ -22,7 +22,7 @@ Cell = Callable[[Any, Any, Any, Product], tuple[Any, Any]]
 
 
 def recurrence(cell: Cell, weights: Mapping[str, Any], carry: Any, given: Any, shared: Any = ()) -> tuple[Any, Any]:
-    """`jax.lax.scan` of a cell whose products with weights go through `product`.
+    """`jax.lax.scan` of a cell whose products with weights go through `product`; for reverse-mode gradients alone.
 
     Args:
         cell: one step. Every weight is used once, by `product(name, rows)`.
