@@ -15,7 +15,7 @@ import optax
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
-from pod_models import BF16, BLOCKS, WIDTHS, args_of, conv_shape, step_of
+from pod_models import BF16, BLOCKS, WIDTHS, args_of, resnet_shapes, step_of
 
 HEIGHT, WIDTH, LEVELS, ANCHORS, CLASSES, CHANNELS = 832, 1344, (2, 3, 4, 5, 6), 3, 91, 256
 BEFORE, AFTER, REGIONS, FOUND, OBJECTS, OUTLINE = 2000, 1000, 512, 128, 100, 112
@@ -46,14 +46,8 @@ def biased(kernel, channels_in, channels_out):
 
 
 def masks_shapes():
-    shapes, channels = {"stem": conv_shape(7, 3, 64)}, 64
-    for stage, (blocks, width) in enumerate(zip(BLOCKS, WIDTHS, strict=True)):
-        for block in range(blocks):
-            layers = {"a": conv_shape(1, channels, width), "b": conv_shape(3, width, width)}
-            layers["c"] = conv_shape(1, width, 4 * width)
-            if block == 0:
-                layers["skip"] = conv_shape(1, channels, 4 * width)
-            shapes[f"s{stage}b{block}"], channels = layers, 4 * width
+    shapes = {name: layer for name, layer in resnet_shapes().items() if name != "head"}
+    for stage, width in enumerate(WIDTHS):
         shapes[f"lateral{stage + 2}"] = biased(1, 4 * width, CHANNELS)
         shapes[f"smooth{stage + 2}"] = biased(3, CHANNELS, CHANNELS)
     shapes |= {"propose": biased(3, CHANNELS, CHANNELS), "score": biased(1, CHANNELS, ANCHORS)}

@@ -29,15 +29,13 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Published:
-    """A job as it was run: seconds of a block's training and of the whole run, medians; blocks of the run, mean."""
+    """A job as it was run: seconds of a block, and its steps."""
 
     model: str
     chips: int
     batch: int
     block_s: float
     steps: int
-    run_min: float
-    blocks: float
 
     @property
     def step_ms(self) -> float:
@@ -45,32 +43,32 @@ class Published:
 
 
 PUBLISHED = (
-    Published("resnet", 16, 4096, 164.111, 1252, 42.168, 15.2),
-    Published("resnet", 64, 16384, 40.911, 313, 11.220, 16.2),
-    Published("resnet", 128, 32768, 21.035, 157, 6.819, 18.6),
-    Published("resnet", 256, 32768, 12.291, 157, 3.769, 18.0),
-    Published("resnet", 512, 32768, 6.695, 157, 2.275, 19.0),
-    Published("resnet", 1024, 32768, 3.815, 157, 1.283, 18.2),
-    Published("ssd", 16, 1024, 67.940, 625, 12.614, 12.0),
-    Published("ssd", 64, 1024, 20.562, 625, 3.884, 12.0),
-    Published("ssd", 128, 1024, 14.470, 625, 2.763, 12.0),
-    Published("ssd", 256, 2048, 7.080, 313, 1.783, 15.0),
-    Published("ssd", 512, 2048, 4.963, 313, 1.343, 15.0),
-    Published("ssd", 1024, 2048, 3.866, 313, 1.205, 15.0),
-    Published("masks", 16, 128, 418.325, 924, 107.037, 15.0),
-    Published("masks", 64, 128, 225.786, 924, 57.445, 15.0),
-    Published("masks", 128, 128, 136.436, 924, 35.589, 15.0),
-    Published("transformer", 16, 512, 187.616, 1087, 9.794, 2.2),
-    Published("transformer", 64, 512, 64.451, 1087, 3.445, 2.4),
-    Published("transformer", 128, 512, 48.546, 1087, 2.607, 2.3),
-    Published("transformer", 256, 2048, 15.194, 271, 1.514, 5.3),
-    Published("transformer", 512, 2048, 8.605, 271, 1.028, 5.2),
-    Published("transformer", 1024, 2048, 5.649, 271, 0.831, 5.1),
-    Published("gnmt", 16, 4096, 119.947, 840, 12.249, 6.1),
-    Published("gnmt", 64, 8192, 37.062, 420, 4.617, 7.1),
-    Published("gnmt", 128, 8192, 27.102, 420, 3.473, 7.1),
-    Published("gnmt", 256, 8192, 18.589, 420, 2.510, 7.0),
-    Published("gnmt", 512, 8192, 14.181, 420, 2.112, 7.0),
+    Published("resnet", 16, 4096, 164.111, 1252),
+    Published("resnet", 64, 16384, 40.911, 313),
+    Published("resnet", 128, 32768, 21.035, 157),
+    Published("resnet", 256, 32768, 12.291, 157),
+    Published("resnet", 512, 32768, 6.695, 157),
+    Published("resnet", 1024, 32768, 3.815, 157),
+    Published("ssd", 16, 1024, 67.940, 625),
+    Published("ssd", 64, 1024, 20.562, 625),
+    Published("ssd", 128, 1024, 14.470, 625),
+    Published("ssd", 256, 2048, 7.080, 313),
+    Published("ssd", 512, 2048, 4.963, 313),
+    Published("ssd", 1024, 2048, 3.866, 313),
+    Published("masks", 16, 128, 418.325, 924),
+    Published("masks", 64, 128, 225.786, 924),
+    Published("masks", 128, 128, 136.436, 924),
+    Published("transformer", 16, 512, 187.616, 1087),
+    Published("transformer", 64, 512, 64.451, 1087),
+    Published("transformer", 128, 512, 48.546, 1087),
+    Published("transformer", 256, 2048, 15.194, 271),
+    Published("transformer", 512, 2048, 8.605, 271),
+    Published("transformer", 1024, 2048, 5.649, 271),
+    Published("gnmt", 16, 4096, 119.947, 840),
+    Published("gnmt", 64, 8192, 37.062, 420),
+    Published("gnmt", 128, 8192, 27.102, 420),
+    Published("gnmt", 256, 8192, 18.589, 420),
+    Published("gnmt", 512, 8192, 14.181, 420),
 )
 
 SLICES = {16: "4x4", 64: "8x8", 128: "8x16", 256: "16x16", 512: "16x32", 1024: "32x32"}
