@@ -40,7 +40,8 @@ def program_html(
     ]
     parts: list[Content] = [element("header", *head)]
     named = [(f"batch {format_count(row.batch)}", row) for row in rows]
-    named += [(f"without {other.technique}", other.row) for other in without if other.is_used]
+    used = [other for other in without if other.is_used]
+    named += [(f"without {other.technique}", other.row) for other in used]
     fitting = [(name, row) for name, row in named if row.fits]
     if fitting:
         longest = max(row.step_ps for _, row in fitting) if without else 0
@@ -54,7 +55,6 @@ def program_html(
         bars = parts_bars([*memory, ("a device has", {"limit": limit}, format_bytes(limit))], whole=most)
         parts.append(section("Memory of a device", f"of {format_bytes(limit)}", bars))
     parts.append(section("Steps", "by batch", data_table(Table(program_columns(rows), rows, "Steps"))))
-    used = [other for other in without if other.is_used]
     if used:
         table = Table(technique_columns(rows[0]), used, "Techniques")
         parts.append(section("Techniques", "what each saves", data_table(table)))
