@@ -1,8 +1,9 @@
-"""What holds on a GPU: three parts of nine minutes each, one JSON document and one table a part.
+"""What holds on a GPU: four parts of nine minutes each, one JSON document and one table a part.
 
     python -m benchmarks.gpu --part 1                      # the recorder
     python -m benchmarks.gpu --part 2                      # truth
     python -m benchmarks.gpu --part 3                      # models and replay
+    python -m benchmarks.gpu --part 4                      # tuning and models of the zoo
     python -m benchmarks.gpu --part 1 --device cpu         # a test's sizes, without a GPU: does everything run?
     python -m benchmarks.gpu --table OUT/part-*.json       # the tables of documents that were brought back
 
@@ -33,14 +34,14 @@ from benchmarks.gpu.suite import (
     write_document,
 )
 
-PARTS = (1, 2, 3)
+PARTS = (1, 2, 3, 4)
 
 
 def run_part(part: int, device: str, out: Path, *, only: str = "", limit_s: float = LIMIT_S) -> Document:
     """Measure a part's rows, writing its document after each.
 
     Args:
-        part: 1, 2 or 3.
+        part: its number, of `PARTS`.
         device: "cuda", or "cpu" at a test's sizes.
         out: folder of the document and of files that rows keep.
         only: rows whose name holds this.

@@ -86,7 +86,7 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
     say(at="measuring")
     warm_up(lambda: prepared.run(inputs))
     conditions = ConditionsBefore.take()
-    energy_uj = read_energy_uj()
+    energy_uj = read_energy_uj(pair.device)
     latencies_ps = measure_latencies(lambda: prepared.run(inputs), seconds=task["seconds"])
     energy = _energy(pair, energy_uj, len(latencies_ps), sum(latencies_ps))
     told = conditions.told(prepared.device, threads, prepared.versions)
@@ -193,20 +193,21 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-LEAST_ENERGY_S = 1.0
-"""A shorter window says nothing: RAPL's counters change about a thousand times a second, and not evenly. A choice."""
+LEAST_ENERGY_S = {"cpu": 1.0, "cuda": 4.0}
+"""A shorter window says nothing. Choices: RAPL's counters change about a thousand times a second, and not evenly; NVML's
+some ten times, from power that is sampled in a quarter of the time (Z. Yang et al., "Part-time Power Measurements:
+nvidia-smi's Lack of Attention", 2023: A100, H100)."""
 
 
 def _energy(pair: Pair, before_uj: int | str, runs: int, dur_ps: int) -> Energy:
-    if not pair.device.startswith("cpu"):
-        return Energy(None, "energy is read of CPUs alone so far")
     if isinstance(before_uj, str):
         return Energy(None, before_uj)
-    after_uj = read_energy_uj()
+    after_uj = read_energy_uj(pair.device)
     if isinstance(after_uj, str) or after_uj < before_uj:
         return Energy(None, "the counter of energy began anew while it was read")
-    if dur_ps < LEAST_ENERGY_S * PS_PER_S:
-        return Energy(None, f"measured for less than {LEAST_ENERGY_S:.0f} s")
+    least_s = LEAST_ENERGY_S[pair.device.partition(":")[0]]
+    if dur_ps < least_s * PS_PER_S:
+        return Energy(None, f"measured for less than {least_s:.0f} s")
     return Energy((after_uj - before_uj) / 1e6 / runs)
 
 

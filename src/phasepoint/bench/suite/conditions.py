@@ -9,6 +9,7 @@ from pathlib import Path
 
 from phasepoint.bench.suite.result import Conditions
 from phasepoint.core.units import PS_PER_NS
+from phasepoint.recorder.clock.gpus import READINGS, own_handles
 from phasepoint.recorder.clock.machine import Totals, probe_ps, read_totals
 
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
@@ -59,8 +60,30 @@ class ConditionsBefore:
         )
 
 
-def read_energy_uj() -> int | str:
-    """The running total of energy, or why it cannot be read."""
+def read_energy_uj(device: str) -> int | str:
+    """The running total of a device's energy, or why it cannot be read.
+
+    Args:
+        device: `cpu:2` or `cuda:0`.
+    """
+    kind, _, number = device.partition(":")
+    return _gpu_energy_uj(f"gpu:{number or 0}") if kind == "cuda" else _cpu_energy_uj()
+
+
+def _gpu_energy_uj(name: str) -> int | str:
+    try:
+        import pynvml
+    except ImportError:
+        return "the GPU's energy is not known: pip install 'phasepoint[gpu]' brings nvidia-ml-py"
+    try:
+        pynvml.nvmlInit()
+        handle = own_handles(pynvml, os.environ)[name]
+        return int(READINGS["gpu.energy", "J"](pynvml, handle) * 1e6)
+    except (pynvml.NVMLError, KeyError) as error:
+        return f"the driver does not tell the GPU's energy ({type(error).__name__}: {error})"
+
+
+def _cpu_energy_uj() -> int | str:
     try:
         return int(ENERGY.read_text())
     except FileNotFoundError:
