@@ -6,9 +6,9 @@ On that machine, in the repository's root:
 
     . build/gpu-bundle/start.sh && python3 -m benchmarks.gpu --part 1
 
-It is taken to have PyTorch with torchvision, JAX with CUDA, pyarrow, numba, scikit-learn, protobuf, typer, rich and nvidia-ml-py. What
-Phasepoint needs beside those is packed for one version of Python on x86-64, with Phasepoint itself, TraceML, a peer, and
-Optuna with what it needs.
+It is taken to have PyTorch with torchvision, JAX with CUDA, pyarrow, numba, scikit-learn, protobuf, typer, rich and
+nvidia-ml-py. What Phasepoint needs beside those is packed for one version of Python on x86-64, with Phasepoint itself,
+Optuna with what it needs, and TraceML, a peer.
 """
 
 import argparse

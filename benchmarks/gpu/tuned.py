@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import torch
+from benchmarks.gpu.jobs import LARGE, SMALL, torch_batches, torch_cnn, torch_loss, torch_transformer
 
 import phasepoint as pp
-from benchmarks.gpu.jobs import LARGE, SMALL, torch_batches, torch_cnn, torch_loss, torch_transformer
 
 PICTURES, SIDE, CROP = 4096, 400, 128
 """JPEGs in memory, decoded, cut and turned to tensors by the loader: some 3 ms each on a core."""

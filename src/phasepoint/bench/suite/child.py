@@ -194,9 +194,9 @@ def _peak_bytes() -> int:
 
 
 LEAST_ENERGY_S = {"cpu": 1.0, "cuda": 4.0}
-"""A shorter window says nothing. Choices: RAPL's counters change about a thousand times a second, and not evenly; NVML's
-some ten times, from power that is sampled in a quarter of the time (Z. Yang et al., "Part-time Power Measurements:
-nvidia-smi's Lack of Attention", 2023: A100, H100)."""
+"""A shorter window says nothing. Choices: RAPL's counters change about a thousand times a second, and not evenly;
+NVML's some ten times, from power that is sampled in a quarter of the time (Z. Yang et al., "Part-time Power
+Measurements: nvidia-smi's Lack of Attention", 2023: A100, H100)."""
 
 
 def _energy(pair: Pair, before_uj: int | str, runs: int, dur_ps: int) -> Energy:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from phasepoint.bench.suite.result import Conditions
@@ -72,14 +73,14 @@ def read_energy_uj(device: str) -> int | str:
 
 def _gpu_energy_uj(name: str) -> int | str:
     try:
-        import pynvml
+        nvml = import_module("pynvml")
     except ImportError:
         return "the GPU's energy is not known: pip install 'phasepoint[gpu]' brings nvidia-ml-py"
     try:
-        pynvml.nvmlInit()
-        handle = own_handles(pynvml, os.environ)[name]
-        return int(READINGS["gpu.energy", "J"](pynvml, handle) * 1e6)
-    except (pynvml.NVMLError, KeyError) as error:
+        nvml.nvmlInit()
+        handle = own_handles(nvml, os.environ)[name]
+        return int(READINGS["gpu.energy", "J"](nvml, handle) * 1e6)
+    except (nvml.NVMLError, KeyError) as error:
         return f"the driver does not tell the GPU's energy ({type(error).__name__}: {error})"
 
 
