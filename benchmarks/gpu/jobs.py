@@ -92,6 +92,7 @@ def _torch_job(net: str, mode: str, device: str, sizes: Sizes) -> Job:
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.enable_cudnn_sdp(False)  # its backward pass gives other bits each time
     model = TORCH_NETS[net](sizes).to(device)
     if net == "cnn":
         model = model.to(memory_format=torch.channels_last)

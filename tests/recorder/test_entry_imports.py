@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from phasepoint.recorder import record
+from phasepoint.recorder.clock import importing
 from phasepoint.recorder.process import launch
 from phasepoint.store import open_run
 
@@ -86,3 +88,13 @@ def test_what_looking_for_steps_imports_is_in_the_account(fakes):
     code = "import torch, sys; print(sys.modules['phasepoint.recorder.clock.importing'].spent_ns > 0)"
     inject = os.path.join(os.path.dirname(launch.__file__), "inject")  # noqa: PTH118, PTH120
     assert run_job(code, packages=f"{inject}{os.pathsep}{fakes}").stdout == "True\n"
+
+
+def test_imports_are_in_the_account_of_the_first_recording_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(importing, "spent_ns", 5 * 10**9)
+    entries_ps = []
+    for name in ("first", "second"):
+        with record(tmp_path / name, framework="none") as run:
+            list(run.steps(range(3)))
+        entries_ps.append(run.cost.entry_ps)
+    assert entries_ps[0] >= 5 * 10**12 > entries_ps[1]

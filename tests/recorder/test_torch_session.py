@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from phasepoint.core.errors import RecordError  # noqa: E402
+from phasepoint.recorder.profilers.torch import session as session_module  # noqa: E402
 from phasepoint.recorder.profilers.torch.session import TorchSession, _saved_file  # noqa: E402
 from phasepoint.recorder.seam.session import ProfilerBusyError  # noqa: E402
 
@@ -153,6 +154,57 @@ def test_hooks_leave_nothing_behind():
     before = current._prepare_profiler, current._enable_profiler, current._disable_profiler
     TorchSession().watch_user_profiler(lambda: None)()
     assert (current._prepare_profiler, current._enable_profiler, current._disable_profiler) == before
+
+
+def one_capture(session):
+    session.start(with_programs=True)
+    small_step()
+    return session.stop()
+
+
+def test_a_capture_is_written_before_the_next_begins(session, tmp_path, monkeypatch):
+    """Kineto turns the GPU's times into times of day by the clock of the session that ended last."""
+    monkeypatch.setattr(session_module, "_capture_folder", lambda: str(tmp_path))
+    first = one_capture(session)
+    assert list(tmp_path.iterdir()) == []  # later, where nothing else begins
+    session.start(with_programs=True)
+    (path,) = tmp_path.iterdir()
+    assert json.loads(path.read_text())["traceEvents"]
+    small_step()
+    second = session.stop()
+    assert json.loads(first()) != json.loads(second())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_capture_is_written_before_the_users_profiler_begins(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "_capture_folder", lambda: str(tmp_path))
+    remove = session.watch_user_profiler(lambda: None)
+    pending = one_capture(session)
+    with torch.profiler.profile():
+        assert len(list(tmp_path.iterdir())) == 1
+    remove()
+    assert json.loads(pending())["traceEvents"]
+
+
+def test_a_capture_that_nobody_wants_is_not_written(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "_capture_folder", lambda: str(tmp_path))
+    one_capture(session)
+    second = one_capture(session)
+    assert list(tmp_path.iterdir()) == []
+    session.start(with_programs=True)  # writes the second
+    del second
+    assert list(tmp_path.iterdir()) == []
+    session.stop()
+
+
+def test_what_kept_a_capture_from_being_written_is_told_to_whoever_wants_it(session, tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "_capture_folder", lambda: str(tmp_path / "none"))
+    pending = one_capture(session)
+    session.start(with_programs=True)
+    session.stop()
+    for _ in range(2):
+        with pytest.raises(RecordError, match="none"):
+            pending()
 
 
 def test_a_capture_that_was_not_written_is_an_error():

@@ -113,3 +113,17 @@ def test_a_clock_that_cannot_be_the_session_s(base_ns):
     found = read_kineto(data, CaptureRequest(epoch_unix_ns=1_790_857_026 * 10**9))
     assert found.spans["start_ps"].to_pylist() == [0, 10_000_000]
     assert "days from the session's epoch; its times count from its own start" in found.conversion["problem"][0].as_py()
+
+
+def test_executions_without_a_time_are_left_out_and_told():
+    """As PyTorch 2.11 writes what a GPU did where another session has ended before the export."""
+    late_us = 4_891_246_107_924
+    kernels = [{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 0.0, "dur": 0.0}] * 5
+    ops = [{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": late_us + i, "dur": 1} for i in (0, 2)]
+    data = json.dumps({"baseTimeNanoseconds": 1_790_857_026 * 10**9, "traceEvents": kernels + ops}).encode()
+    found = read_kineto(data, CaptureRequest(epoch_unix_ns=1_795_748_272 * 10**9))
+    assert names(found) == ["op", "op"]
+    (row,) = found.conversion.to_pylist()
+    assert (row["events"], row["dropped_events"]) == (7, 5)
+    assert row["problem"].startswith("5 of 7 events have no time that can be read and are left out; PyTorch writes 0")
+    assert found.spans["start_ps"].to_pylist()[0] < 10**12  # placed by its own clock, not by the events at 0

@@ -117,7 +117,7 @@ class _Assembly:
         stack.callback(background.sync_clock.remove)
         flusher.start()
         background.entered_ps = (self._clock.busy_ns() - began_ns) * PS_PER_NS
-        parts.account.spend("entry", background.entered_ps + import_cost.spent_ns * PS_PER_NS)
+        parts.account.spend("entry", background.entered_ps + import_cost.take_spent_ns() * PS_PER_NS)
         return recorder, background
 
     def _parts(self, session: ProfilerSession, epoch: Epoch) -> Parts:

@@ -54,7 +54,15 @@ def busy_ns() -> int:
 
 
 spent_ns = 0
-"""CPU nanoseconds spent in `timed_import`, and before any recording by `inject/sitecustomize.py`, in this process."""
+"""CPU nanoseconds spent in `timed_import`, and before any recording by `inject/sitecustomize.py`, in this process, and
+not yet in the account of a recording."""
+
+
+def take_spent_ns() -> int:
+    """What imports took since the last call: the next recording of a process has nothing to import."""
+    global spent_ns  # noqa: PLW0603 - one process, one sum
+    taken_ns, spent_ns = spent_ns, 0
+    return taken_ns
 
 
 def timed_import(name: str) -> ModuleType:

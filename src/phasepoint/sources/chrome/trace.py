@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import SourceError
+from phasepoint.core.units import format_counted
 from phasepoint.sources.chrome import scan
 from phasepoint.sources.chrome.blocks import (
     BLOCK_BYTES,
@@ -170,8 +171,8 @@ def is_empty_trace(text: bytes) -> bool:
 
 
 def typical_time_us(text: bytes) -> int:
-    """A time among the first events', whole µs; 0 where there is none. Metadata may stand at 0, or years away."""
-    times = sorted(int(found) for found in _TIMES.findall(text))
+    """A time among the first events', whole µs; 0 where there is none. Many may stand at 0, or some years away."""
+    times = sorted(time for found in _TIMES.findall(text) if (time := int(found)))
     return times[len(times) // 2] if times else 0
 
 
@@ -220,6 +221,9 @@ def whole_number(value: Any) -> int | None:
 
 _MAX_AROUND_BYTES = 64 << 20
 """What stands before or behind the events may be so large."""
+
+TIMELESS_RATIO = 0.01
+"""From this share of a file's events on, those that have no time are told beside the accounts, a choice."""
 
 _LOOK_BYTES = 1 << 18  # a choice: some 800 events tell the typical time
 _THREADS = 2  # that scan, beside the one that unpacks
@@ -361,6 +365,14 @@ class KinetoTrace:
         whole = True
         if self._before.rstrip().endswith(b"["):
             self.head, whole = read_head(self._before, self._behind or b"")
+        _, lost = self.gatherer.counts
+        timeless = sum(n for event, n in zip(self.gatherer.kinds, lost, strict=True) if fate_of(event) == Fate.SPAN)
+        if timeless > TIMELESS_RATIO * self.found:
+            self.add_problem(
+                f"{timeless:,} of {format_counted(self.found, 'event')} have no time that can be read and are left "
+                "out; PyTorch writes 0 for what GPUs did if another profiling session ends before a trace is exported: "
+                "export each trace right after its session"
+            )
         whole = whole or (is_list and not ended)  # the format lets a list end without its `]`
         if self._damaged_at is None and whole:
             return
@@ -368,7 +380,7 @@ class KinetoTrace:
         if self._damaged_at is not None:
             where = f"from byte {self._damaged_at} on"
         read = self.found - self.unreadable
-        self.problem = f"damaged JSON ({where}); {read} events were read, {self.unreadable} could not be"
+        self.add_problem(f"damaged JSON ({where}); {read} events were read, {self.unreadable} could not be")
 
 
 def _ahead(pool: ThreadPoolExecutor, blocks: Iterator[TraceBlock]) -> Iterator[TraceBlock]:

@@ -9,7 +9,9 @@ Measured on 2 shared cores with torch 2.13 (2026-11-21), a window of 5 steps and
 1.5 ms; the public API takes 0.6 ms and 2.2 ms. Writing and reading the JSON takes 2 ms either way. Host memory stays
 flat over 1,000 windows (`benchmarks/overhead.py --windows`); pytorch#193348 is about the event lists.
 
-Kineto gives its capture as a file only: it goes through a memory file system where there is one.
+Kineto gives its capture as a file only: it goes through a memory file system where there is one. Times of GPUs are
+turned into times of day while the file is written, by the clock of the session that ended last, and are 0 where that
+began later (torch 2.11 on an H200, 2026-11-27): so a capture is written before the next one begins.
 
 Has a function called on the job's main thread between two bytecodes, from another thread.
 
@@ -28,6 +30,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -129,6 +132,7 @@ class TorchSession:
         self._inputs = NextInputs()
         self._ranges = OpenRanges()
         self._engine = _PublicEngine() if force_public else _choose_engine()
+        self._last: weakref.ref[CaptureFile] | None = None
         self._thread: int | None = None
         self._calls: MainThreadCalls | None = None
         self._action: Callable[[], object] | None = None
@@ -163,6 +167,7 @@ class TorchSession:
             raise ProfilerBusyError("a record_function that began in the window before had not ended yet")
         if not _is_outside_backward():
             raise ProfilerBusyError("a backward pass was running")
+        self._write_last()
         with self._user.left_alone():
             self._engine.start(with_cuda=sys.modules["torch"].cuda.is_initialized())
         self._thread = threading.get_ident()
@@ -184,7 +189,9 @@ class TorchSession:
         else:
             self._layers.remove()
         with self._user.left_alone():
-            return self._engine.stop()
+            file = CaptureFile(self._engine.stop())
+        self._last = weakref.ref(file)
+        return FileCapture(file.written)
 
     def interrupts(self) -> bool:
         """Whether the calling thread is the main one, which alone can be called between two ops."""
@@ -259,7 +266,19 @@ class TorchSession:
 
     def watch_user_profiler(self, before_start: Callable[[], None]) -> Remove:
         """Call `before_start()` before any of torch's own profilers is prepared or started, on the thread that does."""
-        return self._user.watch(before_start)
+
+        def close_and_write() -> None:
+            before_start()
+            self._write_last()
+
+        return self._user.watch(close_and_write)
+
+    def _write_last(self) -> None:
+        """Write the last capture where somebody still wants it and nobody has; what fails, fails for whoever does."""
+        file = self._last() if self._last is not None else None
+        if file is not None:
+            with contextlib.suppress(RecordError):
+                file.written()
 
 
 def _is_outside_backward(*, if_unknown: bool = True) -> bool:
@@ -274,7 +293,7 @@ class _Engine(Protocol):
 
     def start(self, *, with_cuda: bool) -> None: ...
 
-    def stop(self) -> PendingCapture: ...
+    def stop(self) -> Callable[[str], None]: ...
 
 
 class _PrivateEngine:
@@ -304,10 +323,10 @@ class _PrivateEngine:
         with self._silent():
             self._enable(self._config, activities)
 
-    def stop(self) -> PendingCapture:
+    def stop(self) -> Callable[[str], None]:
         with self._silent():
-            results = self._disable()
-        return FileCapture(partial(_saved_file, results.save))
+            save: Callable[[str], None] = self._disable().save
+        return save
 
     @contextlib.contextmanager
     def _silent(self) -> Iterator[None]:
@@ -347,10 +366,11 @@ class _PublicEngine:
         self._profile = profile(activities=activities)
         self._profile.start()
 
-    def stop(self) -> PendingCapture:
+    def stop(self) -> Callable[[str], None]:
         finished, self._profile = self._profile, None
         finished.stop()
-        return FileCapture(partial(_saved_file, finished.export_chrome_trace))
+        export: Callable[[str], None] = finished.export_chrome_trace
+        return export
 
 
 class _CompileWatch:
@@ -431,6 +451,37 @@ def _kineto_severity() -> ctypes.c_int | None:
         with contextlib.suppress(OSError, ValueError):
             return ctypes.c_int.in_dll(ctypes.CDLL(str(folder / name)), _SEVERITY_SYMBOL)
     return None
+
+
+class CaptureFile:
+    """A capture's file, written once, by whoever comes first; removed with the capture.
+
+    Args:
+        save: writes Kineto's JSON to a path.
+    """
+
+    def __init__(self, save: Callable[[str], None]) -> None:
+        self._save: Callable[[str], None] | None = save
+        self._lock = threading.Lock()
+        self._found: Path | RecordError
+
+    def written(self) -> Path:
+        """Where it is.
+
+        Raises:
+            RecordError: it could not be written, now or before.
+        """
+        with self._lock:
+            save, self._save = self._save, None
+            if save is not None:
+                try:
+                    self._found = _saved_file(save)
+                    weakref.finalize(self, self._found.unlink, missing_ok=True)
+                except Exception as error:  # noqa: BLE001 - whatever it is, whoever asks next must hear of it too
+                    self._found = error if isinstance(error, RecordError) else RecordError(str(error))
+        if isinstance(self._found, RecordError):
+            raise self._found
+        return self._found
 
 
 def _saved_file(save: Callable[[str], None]) -> Path:
