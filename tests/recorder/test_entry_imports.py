@@ -94,7 +94,7 @@ def test_imports_are_in_the_account_of_the_first_recording_alone(tmp_path, monke
     monkeypatch.setattr(importing, "spent_ns", 5 * 10**9)
     entries_ps = []
     for name in ("first", "second"):
-        with record(tmp_path / name, framework="none") as run:
+        with record(tmp_path / name, budget=0) as run:
             list(run.steps(range(3)))
         entries_ps.append(run.cost.entry_ps)
     assert entries_ps[0] >= 5 * 10**12 > entries_ps[1]

@@ -60,7 +60,7 @@ not yet in the account of a recording."""
 
 def take_spent_ns() -> int:
     """What imports took since the last call: the next recording of a process has nothing to import."""
-    global spent_ns  # noqa: PLW0603 - one process, one sum
+    global spent_ns
     taken_ns, spent_ns = spent_ns, 0
     return taken_ns
 
