@@ -20,7 +20,7 @@ ENERGY_TOLERANCE = 0.1
 
 def _windows(framework: str, net: str, mode: str, needs: tuple[str, ...] = ()) -> Row:
     def measure(setting: Setting) -> Measured:
-        found = call(setting, truth.windows_of, framework=framework, net=net, mode=mode)
+        found = call(setting, truth.windows_of, framework=framework, net=net, mode=mode, keep=str(setting.keep))
         ours, apart, all_ps = found["ours_ps"], found["apart_ps"], found["all_ps"]
         shares = {"launched": found["launched"] / max(found["executions"], 1)}
         shares["in a layer"] = found["in_layer_ps"] / max(all_ps, 1)

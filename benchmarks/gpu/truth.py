@@ -6,11 +6,13 @@ reader of some lines, and a sweep over sorted ends.
 
 import itertools
 import json
+import shutil
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.jobs import make_job
@@ -25,8 +27,12 @@ KINETO_EXECUTIONS = ("kernel", "gpu_memcpy", "gpu_memset")
 PS_PER_US = 10**6
 
 
-def windows_of(*, framework: str, net: str, mode: str, device: str, small: bool) -> dict[str, Any]:
+def windows_of(*, framework: str, net: str, mode: str, keep: str, device: str, small: bool) -> dict[str, Any]:
     """Record windows back to back, and say what the run's tables and the raw captures hold of the device.
+
+    Args:
+        framework, net, mode, device, small: of `make_job`.
+        keep: folder for the first window's raw capture.
 
     Returns:
         `ours_ps` and `apart_ps`: busy time by device (`apart_ps` is empty on a CPU, whose ops are its executions);
@@ -43,6 +49,8 @@ def windows_of(*, framework: str, net: str, mode: str, device: str, small: bool)
         with record(out, budget=None, window_steps=WINDOW_STEPS, framework=framework) as run:
             for index in run.steps(range((WINDOWS + 1) * WINDOW_STEPS)):
                 float(job.step(index))
+        raw = min(Path(out).glob("host=*/raw/*"))
+        shutil.copy(raw, Path(keep, f"{framework}-{net}-{mode}-{raw.name}"))
         apart = _busy_apart(open_raw(out)) if device == "cuda" else {}
         found = _told_by_tables(open_run(out))
         peak = job.memory()

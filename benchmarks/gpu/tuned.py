@@ -82,7 +82,7 @@ def loader(args: argparse.Namespace) -> dict[str, Any]:
     torch.use_deterministic_algorithms(True, warn_only=True)
     model = torch_cnn(SMALL if args.small else LARGE).to(args.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    rows = 8 if args.small else 64
+    rows = 8 if args.small else 32
     data = Pictures(rows * args.steps)
 
     def make(**knobs: Any) -> Any:

@@ -11,7 +11,7 @@ from benchmarks.gpu.child import run_command
 from benchmarks.gpu.jobs import SMALL, torch_cnn
 
 SCRIPT = Path(__file__).with_name("tuned.py")
-LIMIT_S = 200.0
+LIMIT_S = 300.0
 """Of one command."""
 
 SPACE = """\
@@ -34,9 +34,9 @@ effect = "changes numerics"
 """
 """18 settings of a step; what `torch.compile` takes a run is more than such a machine is lent for."""
 
-TRIALS, SMALL_TRIALS = 6, 2
+TRIALS, SMALL_TRIALS = 4, 2
 STEPS, SMALL_STEPS = 40, 40
-LOADER_STEPS, SMALL_LOADER_STEPS = 200, 30
+LOADER_STEPS, SMALL_LOADER_STEPS = 400, 30
 
 
 def searched(*, folder: str, device: str, small: bool) -> dict[str, Any]:
