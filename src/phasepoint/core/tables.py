@@ -300,7 +300,12 @@ SPANS = TableSpec(
             nullable=True,
         ),
         _name("direction", "forward, backward, optimizer or input, null where unknown", nullable=True),
-        _name("shape", "types and shapes of what goes in, null where not recorded: f32[8,128], i64[8]", nullable=True),
+        _name(
+            "shape",
+            "types and shapes of what goes in, of a convolution behind -> of what comes out, null where not recorded: "
+            "f32[8,128], i64[8]",
+            nullable=True,
+        ),
         _count(
             "bytes", "bytes moved by a copy, a fill or a collective, null where not recorded", "bytes", nullable=True
         ),

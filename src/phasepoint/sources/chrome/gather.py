@@ -23,6 +23,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.dense import number_keys
 from phasepoint.sources.chrome import scan
 from phasepoint.sources.chrome.blocks import TraceBlock
+from phasepoint.sources.chrome.convolutions import convolution_result, is_convolution
 from phasepoint.sources.chrome.json_bytes import MAX_TEXTS, NO_NUMBER, TEXT_SLOTS
 from phasepoint.sources.chrome.kinds import Event, Fate, device_of, fate_of, may_bound_steps
 from phasepoint.sources.chrome.rows import group_extras, order_rows, sift_extras, spread
@@ -251,12 +252,13 @@ class Gatherer:
         self.pairs = Pairs()
         self._text_ids: dict[bytes, int] = {}
         self._kind_ids: dict[Event, int] = {}
-        self._shape_ids: dict[tuple[bytes, bytes], int] = {}
+        self._shape_ids: dict[tuple[str | bytes, ...], int] = {}
         self._track_ids: dict[tuple[str, ...], int] = {}
         self._thread_names: dict[tuple[str, str], str] = {}
         self._fates = np.empty(0, np.int8)
         self._bounds_steps = np.empty(0, np.bool_)
         self._on_device = np.empty(0, np.bool_)
+        self._convolves = np.empty(0, np.bool_)
         self._counts = np.empty((2, 0), np.int64)
 
     @property
@@ -279,7 +281,7 @@ class Gatherer:
         kind = self._kinds_of(piece)
         fate = self._fates[kind]
         track = self._tracks_of(piece, kind)
-        shape = self._shapes_of(piece)
+        shape = self._shapes_of(piece, kind)
         self._note_names(piece, np.flatnonzero(fate == Fate.NAME))
         known = (events[:, scan.STATE] & scan.KNOWS_START) != 0
         lasts = (events[:, scan.STATE] & scan.KNOWS_DUR != 0) & (events[:, scan.DUR] >= 0)
@@ -356,6 +358,7 @@ class Gatherer:
             self._fates = np.append(self._fates, np.array([fate_of(event) for event in new], np.int8))
             self._bounds_steps = np.append(self._bounds_steps, np.array([may_bound_steps(e) for e in new], np.bool_))
             self._on_device = np.append(self._on_device, np.array([bool(e.device) for e in new], np.bool_))
+            self._convolves = np.append(self._convolves, np.array([is_convolution(e.name) for e in new], np.bool_))
             self._counts = np.column_stack((self._counts, np.zeros((2, len(new)), np.int64)))
         return np.array(ids, np.int32)[numbers] if len(numbers) else np.empty(0, np.int32)
 
@@ -379,20 +382,26 @@ class Gatherer:
             ids.append(self._track_ids.setdefault(key, len(self._track_ids)))
         return np.array(ids, np.int32)[numbers] if len(numbers) else np.empty(0, np.int32)
 
-    def _shapes_of(self, piece: GatheredPiece) -> NDArray[np.int32]:
+    def _shapes_of(self, piece: GatheredPiece, kind: NDArray[np.int32]) -> NDArray[np.int32]:
         n = len(piece.events)
-        dims, kinds = np.full((2, n), -1, np.int64)
+        dims, types, concrete = np.full((3, n), -1, np.int64)
         if not spread(piece.extras, scan.SLOTS["Input Dims"], dims):
             return np.full(n, -1, np.int32)
-        spread(piece.extras, scan.SLOTS["Input type"], kinds)
-        numbers, first = number_keys(dims, kinds)
+        spread(piece.extras, scan.SLOTS["Input type"], types)
+        spread(piece.extras, scan.SLOTS["Concrete Inputs"], concrete)
+        concrete[~self._convolves[kind]] = -1
+        numbers, first = number_keys(dims, types, concrete, np.where(concrete >= 0, kind, -1))
         ids = []
-        for dim, kind in zip(dims[first].tolist(), kinds[first].tolist(), strict=True):
-            key = (piece.texts[dim] if dim >= 0 else b"", piece.texts[kind] if kind >= 0 else b"")
-            number = self._shape_ids.get(key)
+        for row in first.tolist():
+            parts = tuple(piece.texts[text] if text >= 0 else b"" for text in (dims[row], types[row], concrete[row]))
+            name = self.kinds[kind[row]].name if concrete[row] >= 0 else ""
+            number = self._shape_ids.get((name, *parts))
             if number is None:
-                text = shape_text(*key)
-                number = self._shape_ids[key] = len(self.shapes) if text else -1
+                text = shape_text(parts[0], parts[1])
+                if name and (gives := convolution_result(name, parts[0], parts[2])):
+                    element, _, _ = text.partition("[")
+                    text += f" -> {', '.join(_one(element, shape) for shape in gives)}"
+                number = self._shape_ids[name, *parts] = len(self.shapes) if text else -1
                 self.shapes += [text] if text else []
             ids.append(number)
         return np.array(ids, np.int32)[numbers]

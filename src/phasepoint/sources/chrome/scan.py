@@ -56,6 +56,7 @@ SLOTS = {
     "Input types": 3,
     "grid": 4,
     "block": 5,
+    "Concrete Inputs": 6,
     "Collective name": 7,
     "Process Group Name": 8,
     "Process Group Ranks": 9,

@@ -3,7 +3,8 @@
 Flop and bytes of an operator from the shapes of what goes into it.
 
 Flop: a multiply and an add are two. Bytes: every input read once and every output written once, the least that an
-operator can move. Operators that are not listed are unknown; so are convolutions, whose stride is not among the shapes.
+operator can move. Operators that are not listed are unknown; so are convolutions where the trace does not say what they
+give (`convolutions.py`).
 
 Source: matrix products and attention as `torch/utils/flop_counter.py` counts them (PyTorch 2.13, read 2026-11-21);
 elementwise arithmetic is one flop an element, as XLA's cost analysis counts it.
@@ -85,7 +86,7 @@ class OpWork(NamedTuple):
 
 
 _Formula = Callable[[Sequence[ArrayShape]], tuple[int | None, int] | None]
-"""Operands → flop and elements written; None where the operands do not fit."""
+"""Operands, behind them what is known of results → flop and elements written; None where they do not fit."""
 
 
 def _product(left: ArrayShape, right: ArrayShape) -> tuple[int, int] | None:
@@ -135,6 +136,23 @@ def _attention_backward(operands: Sequence[ArrayShape]) -> tuple[int, int] | Non
     return flop, query.elements + key.elements + value.elements
 
 
+def _convolution(arrays: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    """Input, weight and perhaps a bias, then the result: each of its elements takes all of one channel's weights."""
+    weight, result = arrays[1], arrays[-1]
+    if len(weight.dims) < 3 or len(result.dims) < len(weight.dims) - 1:
+        return None
+    return 2 * result.elements * (weight.elements // max(weight.dims[0], 1)), result.elements
+
+
+def _convolution_backward(arrays: Sequence[ArrayShape]) -> tuple[int, int] | None:
+    """Gradient of the result, input, weight, then the gradients that were wanted: each takes what the result took."""
+    given, weight, wanted = arrays[0], arrays[2], arrays[3:]
+    if len(weight.dims) < 3:
+        return None
+    flop = 2 * given.elements * (weight.elements // max(weight.dims[0], 1))
+    return flop * len(wanted), sum(one.elements for one in wanted)
+
+
 def _elementwise(operands: Sequence[ArrayShape]) -> tuple[int, int]:
     written = _broadcast([one.dims for one in operands])
     return written, written
@@ -167,6 +185,12 @@ FORMULAS: dict[str, tuple[int, _Formula]] = {
 }
 """Operator → how many operands it needs, and its formula."""
 
+GIVES = " -> "
+"""Between the operands and what an operator gives, in the texts of shapes."""
+
+_BACKWARD, _FORWARD = (3, _convolution_backward), (2, _convolution)
+"""The same of the only operators whose results are known, convolutions."""
+
 
 @lru_cache(maxsize=65_536)
 def op_work(name: str, shape: str) -> OpWork | None:
@@ -179,14 +203,20 @@ def op_work(name: str, shape: str) -> OpWork | None:
     Example:
         >>> op_work("aten::mm", "f32[2,3], f32[3,5]")
         OpWork(flop=60, read_bytes=84, write_bytes=40, element_type='f32')
+        >>> op_work("aten::conv2d", "f32[1,3,8,8], f32[4,3,3,3] -> f32[1,4,4,4]").flop
+        3456
     """
-    found = FORMULAS.get(name)
-    operands = [array for text in _ARRAYS.findall(shape) if (array := parse_array(text)) is not None]
+    needs, _, gives = shape.partition(GIVES)
+    of_results = _BACKWARD if name.endswith("_backward") else _FORWARD
+    found = of_results if gives else FORMULAS.get(name)
+    operands, results = (
+        [array for one in _ARRAYS.findall(text) if (array := parse_array(one)) is not None] for text in (needs, gives)
+    )
     if found is None or len(operands) < found[0]:
         return None
     if any(operand.element_type not in ELEMENT_BYTES for operand in operands):
         return None
-    done = found[1](operands)
+    done = found[1]([*operands[: found[0]], *results] if results else operands)
     if done is None:
         return None
     read_bytes = sum(one.elements * ELEMENT_BYTES[one.element_type] for one in operands)
@@ -230,7 +260,7 @@ class Quantities:
         write_bytes: bytes written.
         bytes: bytes read and written.
         occupancy: share of the warps (waves) that a processor can hold, 0–1.
-        element_type: type of the operands (bf16, f32), None where not known.
+        element_type: type of the operands (bf16, f32; tf32 where the kernel rounds to it), None where not known.
     """
 
     flop: Quantity

@@ -1,5 +1,6 @@
 """Where flop, bytes and occupancy of executions come from: counters, the compiler, formulas over shapes."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,7 +67,8 @@ def compiler_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quan
 def formula_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quantities:
     """What shapes say, by `formulas`, and the sizes of copies.
 
-    The innermost operator with a formula counts. Where it ran as kernels they share its work by their time.
+    The innermost operator with a formula counts. Where it ran as kernels they share its work by their time; those that
+    only move data for it, to another layout, have none of its flop.
 
     Args:
         shard: the shard.
@@ -85,17 +87,28 @@ def formula_quantities(shard: StackShard, row: Int64s, time_ps: Int64s) -> Quant
     rows = np.flatnonzero(own)
     index = of_span[origin[rows]]
     for quantity, of_works in (
-        (found.flop, [-1 if work.flop is None else work.flop for work in works]),
         (found.read_bytes, [work.read_bytes for work in works]),
         (found.write_bytes, [work.write_bytes for work in works]),
         (found.bytes, [work.read_bytes + work.write_bytes for work in works]),
     ):
-        values = np.array(of_works, np.int64)[index]
-        shared = share_out(origin[rows], np.maximum(values, 0), time_ps[rows])
-        quantity.learn(rows[values >= 0], shared[values >= 0], "formula")
-    types = np.array([work.element_type for work in works], object)
-    found.element_type[rows] = types[index]
+        shared = share_out(origin[rows], np.array(of_works, np.int64)[index], time_ps[rows])
+        quantity.learn(rows, shared, "formula")
+    taken = spans.take(pa.array(row[rows]))
+    flop = np.array([-1 if work.flop is None else work.flop for work in works], np.int64)[index]
+    computes = ~_moves_data(taken) | ~np.isin(origin[rows], origin[rows[~_moves_data(taken)]])
+    found.flop.learn(rows[flop >= 0], np.zeros(np.count_nonzero(flop >= 0), np.int64), "formula")
+    has = (flop >= 0) & computes
+    found.flop.learn(rows[has], share_out(origin[rows[has]], flop[has], time_ps[rows[has]]), "formula")
+    types = np.array([work.element_type for work in works], object)[index]
+    name, names = encode_column(taken["name"])
+    rounds = (types == "f32") & np.array([_ROUNDS.search(text) is not None for text in names], np.bool_)[name]
+    found.element_type[rows[computes]] = np.where(rounds, "tf32", types)[computes]
     return found
+
+
+_ROUNDS = re.compile("tf32|s1688")
+"""In the names of NVIDIA's kernels that round factors of f32 to tf32; `s1688` is the shape of that tensor instruction
+(16 × 8 × 8, for tf32 alone with sums in f32: PTX ISA, mma.m16n8k8)."""
 
 
 def _add_launch_occupancy(shard: StackShard, row: Int64s, found: Quantities) -> None:
@@ -180,9 +193,12 @@ def _instances(taken: pa.Table) -> Int64s:
 
 def _add_copies(taken: pa.Table, found: Quantities) -> None:
     """Copies and fills move the bytes that the profiler gives."""
-    moves = pc.equal(taken["category"], "data_movement").to_numpy()
-    sized = taken["bytes"].is_valid().to_numpy() & moves
+    sized = taken["bytes"].is_valid().to_numpy() & _moves_data(taken)
     found.bytes.learn(sized, taken["bytes"].fill_null(0).to_numpy()[sized], "formula")
+
+
+def _moves_data(taken: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(pc.equal(taken["category"], "data_movement").to_numpy(), np.bool_)
 
 
 def _formula_of_spans(spans: pa.Table) -> tuple[list[OpWork], Int64s]:

@@ -28,7 +28,12 @@ from phasepoint.stack.work.layer_memory import MEMORY, MEMORY_SOURCE, read_memor
     LAYER,
     TYPE,
     Column("source", pa.string(), "module, or op where operations of the framework stand for layers", nullable=True),
-    Column("shape", pa.string(), "types and shapes into its first op; of a program, the largest result", nullable=True),
+    Column(
+        "shape",
+        pa.string(),
+        "types and shapes into its first op, out of a convolution; of a program, the largest result",
+        nullable=True,
+    ),
     STEPS,
     LATENCY,
     STEP_LATENCY,
