@@ -30,6 +30,7 @@ from phasepoint.sources.events.programs import read_programs
         ("jit(step)/jvp(TF)/Attention_0/...hqk,...khd->...qhd/dot_general", "TF/Attention_0"),
         ("jit(step)/jvp(TF)/Embed_0/jit(_take)/jit(_where)/select_n", "TF/Embed_0"),
         ("jit(f)/jvp()/while/body/closed_call/cell/tanh", "cell"),
+        ("jit(f)/jvp()/while/body/eval_jaxpr/attention/vmap()/reduce_max", "attention"),  # JAX 0.11
         ("jit(f)/vmap(enc)/linear_0/dot_general", "enc/linear_0"),
         ("jit(f)/vmap(transpose(jvp(enc/linear_0)))/dot_general", "enc/linear_0"),
         ("jit(f)/cond/branch_1_fun/head/add", "head"),
