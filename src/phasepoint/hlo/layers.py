@@ -18,18 +18,8 @@ from phasepoint.hlo.module import Computation, Instruction, Module
 
 _PLUMBING = frozenset(
     {"body", "branch", "checkpoint", "closed_call", "cond", "core_call", "custom_jvp_call", "custom_vjp_call"}
-    | {
-        "custom_vjp_call_jaxpr",
-        "eval_jaxpr",
-        "jvp",
-        "main",
-        "named_call",
-        "pjit",
-        "remat",
-        "remat2",
-        "rematted_computation",
-    }
-    | {"scan", "shard_map", "transpose", "vmap", "while"}
+    | {"custom_vjp_call_jaxpr", "eval_jaxpr", "jvp", "main", "named_call", "pjit", "remat", "remat2"}
+    | {"rematted_computation", "scan", "shard_map", "transpose", "vmap", "while"}
 )
 """Scope names that JAX puts there itself."""
 
