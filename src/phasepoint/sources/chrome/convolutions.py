@@ -36,7 +36,8 @@ FORWARD: Mapping[str, _Places] = {
 """Operator → places in its arguments; an input and a weight come first in each."""
 
 BACKWARD = "aten::convolution_backward"
-_BACKWARD_TRANSPOSED, _BACKWARD_MASK = 7, 10
+_TRANSPOSED, _MASK = 7, 10
+"""The operator that gives a convolution's gradients, and where its arguments say of what sort, and which are wanted."""
 
 
 def is_convolution(name: str) -> bool:
@@ -62,7 +63,8 @@ def convolution_result(name: str, dims: bytes, concrete: bytes) -> list[list[int
     try:
         shapes, arguments = json.loads(dims), json.loads(concrete)
         if name == BACKWARD:
-            return _gradients(shapes, arguments)
+            wanted = json.loads(arguments[_MASK].lower()) if arguments[_TRANSPOSED].lower() == "false" else []
+            return [list(shape) for shape, is_wanted in zip(shapes[1:3], wanted, strict=False) if is_wanted]
         places = FORWARD.get(name)
         return [] if places is None else _result(places, shapes, arguments)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ZeroDivisionError):
@@ -84,13 +86,6 @@ def _result(places: _Places, shapes: Any, arguments: Any) -> list[list[int]]:
     ]
     found = [*given[: len(given) - rank - 1], weight[0], *sides]
     return [found] if min(found) >= 0 else []
-
-
-def _gradients(shapes: Any, arguments: Any) -> list[list[int]]:
-    if arguments[_BACKWARD_TRANSPOSED].lower() != "false":
-        return []
-    wanted = json.loads(arguments[_BACKWARD_MASK].lower())
-    return [list(shape) for shape, is_wanted in zip(shapes[1:3], wanted, strict=False) if is_wanted]
 
 
 def _each(text: str, rank: int) -> Sequence[int]:
