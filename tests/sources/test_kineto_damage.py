@@ -125,5 +125,5 @@ def test_executions_without_a_time_are_left_out_and_told():
     assert names(found) == ["op", "op"]
     (row,) = found.conversion.to_pylist()
     assert (row["events"], row["dropped_events"]) == (7, 5)
-    assert row["problem"].startswith("5 of 7 events have no time that can be read and are left out; PyTorch writes 0")
+    assert row["problem"].startswith("5 of 7 events have no time and are left out; PyTorch writes 0")
     assert found.spans["start_ps"].to_pylist()[0] < 10**12  # placed by its own clock, not by the events at 0

@@ -239,9 +239,11 @@ class Gatherer:
         marks: start, duration and kind of the spans by which steps may be found.
         first_ps, last_ps: earliest start and latest end of the spans; None where there is none.
         device_collectives: whether executions carry the parameters of collectives.
+        timeless: spans that take no time and are too far from the others to be placed: they have none.
     """
 
     def __init__(self) -> None:
+        self.timeless = 0
         self.kinds: list[Event] = []
         self.texts: list[str] = []
         self.shapes: list[str] = []
@@ -285,6 +287,7 @@ class Gatherer:
         self._note_names(piece, np.flatnonzero(fate == Fate.NAME))
         known = (events[:, scan.STATE] & scan.KNOWS_START) != 0
         lasts = (events[:, scan.STATE] & scan.KNOWS_DUR != 0) & (events[:, scan.DUR] >= 0)
+        self.timeless += np.count_nonzero(~known & lasts & (events[:, scan.DUR] == 0) & (fate == Fate.SPAN))
         placed = known & (lasts | (fate != Fate.SPAN))
         lost = (fate <= Fate.METRICS) & ~placed
         self._counts[0] += np.bincount(kind, minlength=len(self.kinds))

@@ -365,12 +365,10 @@ class KinetoTrace:
         whole = True
         if self._before.rstrip().endswith(b"["):
             self.head, whole = read_head(self._before, self._behind or b"")
-        _, lost = self.gatherer.counts
-        timeless = sum(n for event, n in zip(self.gatherer.kinds, lost, strict=True) if fate_of(event) == Fate.SPAN)
-        if timeless > TIMELESS_RATIO * self.found:
+        if self.gatherer.timeless > TIMELESS_RATIO * self.found:
             self.add_problem(
-                f"{timeless:,} of {format_counted(self.found, 'event')} have no time that can be read and are left "
-                "out; PyTorch writes 0 for what GPUs did if another profiling session ends before a trace is exported: "
+                f"{self.gatherer.timeless:,} of {format_counted(self.found, 'event')} have no time and are left out; "
+                "PyTorch writes 0 for what GPUs did if another profiling session ends before a trace is exported: "
                 "export each trace right after its session"
             )
         whole = whole or (is_list and not ended)  # the format lets a list end without its `]`
