@@ -209,6 +209,7 @@ def test_hosts_wait_as_those_of_a_recorded_job_did(phasepoint, step, run_path, t
         (("--to", "2*cpu"), "does not say how many cores it used"),
         (("--to", "0*cpu"), "expected 1 to 1024 host devices"),
         (("--to", "2*cpu", "--gradients", "many"), "--gradients 'many' is no size"),
+        (("--to", "2*cpu", "--samples", "1e6", "-o", "plan.html"), "--samples and --output: not of a recorded job"),
     ],
 )
 def test_recorded_jobs_that_cannot_be_planned(phasepoint, run_path, words, message):

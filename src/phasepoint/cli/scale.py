@@ -131,6 +131,13 @@ def plan(
     started_s, evaluation_s = seconds_of("--start", start), seconds_of("--evaluation", evaluation)
     run = None if samples is None else RunAsked(samples, started_s, hazards, price, evaluation_s)
     if "://" in str(what) or Path(str(what)).is_dir():
+        of_others = {"--batch": batch, "--seq": seq, "--samples": samples, "--price": price, "--like": like}
+        given = [name for name, value in {**of_others, "--output": output}.items() if value is not None]
+        if given:
+            raise UsageError(
+                f"{' and '.join(given)}: not of a recorded job, whose plan is that of its step; give the step itself "
+                "(train.py:step) for more"
+            )
         _plan_recorded(str(what), to, gradients, is_divided=divided, as_json=as_json)
     elif ":" in str(what) or str(what).endswith(".py"):
         _plan_program(str(what), to, (batch, data), (args, args_from), (run, like), (output, force), as_json=as_json)
