@@ -1,8 +1,10 @@
 """From what a user asks for to a suite's request: which models on what, each word checked before anything runs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+
+import msgspec
 
 from phasepoint.bench.runtimes.runtimes import RUNTIMES
 from phasepoint.bench.suite.result import Pair, SuiteRequest
@@ -30,6 +32,8 @@ def ask_suite(
     limit_s: float = 300.0,
     seed: int = 0,
     sustained_s: float = 0.0,
+    explains: bool = False,
+    proves: bool = False,
 ) -> SuiteRequest:
     """A request, with every pair of a model and a setting.
 
@@ -44,6 +48,8 @@ def ask_suite(
         limit_s: silence after which a process is ended.
         seed: of the order.
         sustained_s: of a run without a break in each process.
+        explains: say what holds each pair back, where PyTorch runs it operation by operation.
+        proves: the same, and measure each pair in the other settings too that should relieve it.
 
     Raises:
         UsageError: there is no such model, device, runtime or precision.
@@ -62,21 +68,33 @@ def ask_suite(
     _check("runtime", runtimes, tuple(RUNTIMES))
     every = dict.fromkeys(precision for runtime in RUNTIMES.values() for precision in runtime.precisions)
     _check("precision", precisions, tuple(every))
+    pairs = [
+        Pair(name, device, runtime, precision)
+        for name in dict.fromkeys(names)
+        for device in where
+        for runtime in runtimes or _usual_runtime(name)
+        for precision in precisions
+    ]
+    if proves:
+        pairs += [other for pair in pairs if pair.runtime == "eager" for other in _other_settings(pair, cores)]
     return SuiteRequest(
-        pairs=tuple(
-            Pair(name, device, runtime, precision)
-            for name in dict.fromkeys(names)
-            for device in where
-            for runtime in runtimes or _usual_runtime(name)
-            for precision in precisions
-        ),
+        pairs=tuple(dict.fromkeys(pairs)),
         rounds=rounds or (QUICK_ROUNDS if is_quick else ROUNDS),
         seconds=seconds or (QUICK_SECONDS if is_quick else SECONDS),
         batches=QUICK_BATCHES if is_quick else BATCHES,
         limit_s=limit_s,
         seed=seed,
         sustained_s=sustained_s,
+        explains=explains or proves,
     )
+
+
+def _other_settings(pair: Pair, cores: int) -> Iterator[Pair]:
+    """A pair with all cores, and in the other element types of its runtime."""
+    if pair.device.startswith("cpu"):
+        yield msgspec.structs.replace(pair, device=f"cpu:{cores}")
+    for precision in RUNTIMES[pair.runtime].precisions:
+        yield msgspec.structs.replace(pair, precision=precision)
 
 
 def _usual_runtime(model: str) -> tuple[str, ...]:

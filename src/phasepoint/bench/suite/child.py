@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from phasepoint.bench.bottleneck.explain import explain_network
 from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared
 from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
 from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, SustainedWindow
 from phasepoint.bench.suite.subject import Subject, drift_of, form_of, open_subject
+from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
 from phasepoint.learn.corpus.child import Say, serve
 
@@ -92,10 +95,20 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
     told = conditions.told(prepared.device, threads, prepared.versions)
     sizes = task["batches"] if subject.batches else [1]
     throughput = [_throughput(prepared, subject, size, BATCH_PART * task["seconds"]) for size in sizes]
+    bottleneck, note = None, subject.note
+    if task["explains"] and pair.runtime == "eager":
+        say(at="looking for what holds it back")
+        latency_ps = median_ps(np.array(latencies_ps))
+        try:
+            bottleneck = explain_network(
+                subject.network, inputs, pair, latency_ps, [size for size in sizes if size > 1]
+            )
+        except Exception as error:  # noqa: BLE001 - whatever a network does under a timer, its latencies stand
+            note = "; ".join(filter(None, (note, f"what holds it back is not known: {error}"[:MOST_WORDS])))
     return msgspec.structs.replace(
         result,
         status="measured",
-        reason=subject.note,
+        reason=note,
         model=subject.facts,
         build_ps=subject.build_ps,
         compile_ps=prepared.compile_ps,
@@ -108,6 +121,7 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
         energy=energy,
         drift=drift_of(reference, prepared.run(inputs)) if is_other else None,
         conditions=told,
+        bottleneck=bottleneck,
         sustained=tuple(measure_sustained(lambda: prepared.run(inputs), task["sustained_s"], say)),
     )
 

@@ -59,6 +59,7 @@ class SuiteRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         limit_s: silence after which a process is ended.
         seed: of the order in which pairs are measured.
         sustained_s: that each process goes on after its latencies, without a break; 0 for none.
+        explains: whether the first process of a pair says what holds it back.
     """
 
     pairs: tuple[Pair, ...]
@@ -68,6 +69,7 @@ class SuiteRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit_s: float
     seed: int
     sustained_s: float = 0.0
+    explains: bool = False
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,6 +131,46 @@ class Energy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class LayerShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A layer that causes a bottleneck: its path, its class, and its time in it."""
+
+    layer: str
+    kind: str
+    time_ps: int
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A setting that could be run instead, and what it should win.
+
+    Attributes:
+        threads: of a CPU; None of other devices.
+        precision: element type.
+        batch: samples together.
+        speedup: told: how many times as fast a sample is.
+    """
+
+    threads: int | None
+    precision: str
+    batch: int
+    speedup: float
+
+
+class Bottleneck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds a network back.
+
+    Attributes:
+        part: the largest of the parts.
+        parts_ps: of the latency: compute, bandwidth, data movement, overhead; they add up to it.
+        layers: those with the most time in it, the largest first; none of overhead.
+        changes: what could be run instead.
+    """
+
+    part: str
+    parts_ps: dict[str, int]
+    layers: tuple[LayerShare, ...]
+    changes: tuple[Change, ...]
+
+
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the machine was while a pair was measured.
 
@@ -183,6 +225,7 @@ class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         drift: from f32 uncompiled; None for that itself.
         conditions: of the machine.
         sustained: stretches of a run without a break, where one was asked for.
+        bottleneck: of networks that PyTorch runs operation by operation, in the first round.
     """
 
     pair: Pair
@@ -203,6 +246,7 @@ class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift: OutputDrift | None = None
     conditions: Conditions | None = None
     sustained: tuple[SustainedWindow, ...] = ()
+    bottleneck: Bottleneck | None = None
     version: int = VERSION
 
 

@@ -96,6 +96,7 @@ def _measure(task: PairTask) -> PairResult:
         "batches": list(request.batches),
         "sustained_s": request.sustained_s,
         "counts": number == 0,
+        "explains": number == 0 and request.explains,
     }
     at, said = "starting", None
     with child_process(asked, CHILD, limit_s=request.limit_s) as child:

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from phasepoint.bench.suite.result import ModelFacts, Pair, PairResult
+from phasepoint.bench.suite.result import Bottleneck, ModelFacts, Pair, PairResult
 from phasepoint.bench.suite.sustained import Sustained, judge_sustained
 from phasepoint.core.statistics import median, median_ps, quantile_ps, t_quantile
 
@@ -57,6 +57,7 @@ class PairSummary:
         first_ps: the first inference.
         compile_ps: compiling.
         sustained: of a run without a break, where one was asked for.
+        bottleneck: what holds it back, where that was asked for.
     """
 
     pair: Pair
@@ -79,6 +80,7 @@ class PairSummary:
     first_ps: int | None = None
     compile_ps: int | None = None
     sustained: Sustained | None = None
+    bottleneck: Bottleneck | None = None
 
     @property
     def macs_per_s(self) -> float | None:
@@ -155,6 +157,7 @@ def _summarize(pair: Pair, rounds: Sequence[PairResult], scatter: tuple[float, f
         first_ps=median_ps(np.array([one.first_ps or 0 for one in measured])),
         compile_ps=first.compile_ps,
         sustained=judge_sustained(first.sustained) if first.sustained else None,
+        bottleneck=next((one.bottleneck for one in measured if one.bottleneck is not None), None),
     )
 
 

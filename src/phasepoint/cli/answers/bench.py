@@ -48,6 +48,10 @@ SustainedFor = Annotated[
     str,
     typer.Option("--sustained", metavar="TIME", help="Go on without a break for so long, as 30m: does it slow down?"),
 ]
+Why = Annotated[bool, typer.Option("--why", help="Say what holds each network of PyTorch back.")]
+Prove = Annotated[
+    bool, typer.Option("--prove", help="The same, and measure what should relieve it: all cores, the other precision.")
+]
 Limit = Annotated[
     float, typer.Option("--limit", metavar="S", min=1.0, help="Silence after which a process is ended: it hangs.")
 ]
@@ -74,8 +78,8 @@ def bench(context: typer.Context, *, as_json: AsJson = False) -> None:
 def run(
     *, out: SuiteFolder, suite: Suite = "embench", model: Models = None, devices: Devices = "",
     precision: Precisions = "f32", runtime: Runtimes = "", quick: Quick = False, rounds: Rounds = None,
-    seconds: Seconds = None, sustained: SustainedFor = "", limit: Limit = 300.0, seed: Seed = 0,
-    as_json: AsJson = False,
+    seconds: Seconds = None, sustained: SustainedFor = "", why: Why = False, prove: Prove = False,
+    limit: Limit = 300.0, seed: Seed = 0, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Measure models on devices, one process for each pair; the same command again goes on where it was cut off.
 
@@ -85,7 +89,9 @@ def run(
     from phasepoint.bench.suite.run import run_suite
 
     asked = (rounds, seconds, seconds_of("--sustained", sustained) if sustained else 0.0)
-    request = _ask(suite, model, (devices, runtime, precision), asked, limit, seed, is_quick=quick)
+    request = _ask(
+        suite, model, (devices, runtime, precision), asked, limit, seed, is_quick=quick, explains=why, proves=prove
+    )
     with progress_bar("measuring") as advance:
         run_suite(out, request, advance)
     _tell(out, out / PAGE, force=True, as_json=as_json, kind="bench run")
@@ -120,7 +126,7 @@ def fleet(
 
 def _ask(
     suite: str, model: list[str] | None, settings: tuple[str, str, str], often: tuple[int | None, float | None, float],
-    limit: float, seed: int, *, is_quick: bool,
+    limit: float, seed: int, *, is_quick: bool, explains: bool = False, proves: bool = False,
 ) -> "SuiteRequest":  # fmt: skip
     """What the options of `run` and `fleet` ask for."""
     from phasepoint.bench.suite.ask import ask_suite
@@ -139,6 +145,8 @@ def _ask(
         limit_s=limit,
         seed=seed,
         sustained_s=often[2],
+        explains=explains,
+        proves=proves,
     )
 
 
@@ -200,20 +208,22 @@ def compare(folders: Several, *, as_json: AsJson = False) -> None:
 
 
 def _tell(folder: Path, page: Path, *, force: bool, as_json: bool, kind: str) -> None:
+    from phasepoint.bench.bottleneck.proof import told_changes
     from phasepoint.bench.suite.result import read_suite
     from phasepoint.bench.suite.summary import summarize_suite
     from phasepoint.report.html.suites import suite_html, suite_notes
 
     results = read_suite(folder)[1]
     summaries = summarize_suite(results)
+    changes = told_changes(summaries, results)
     size_bytes = write_text(page, [suite_html(str(folder), summaries, results)], force=force)
     if as_json:
         written = [{"path": str(page), "bytes": size_bytes}]
-        write_document(kind, {"folder": str(folder), "pairs": summaries, "written": written})
+        write_document(kind, {"folder": str(folder), "pairs": summaries, "changes": changes, "written": written})
         return
     from phasepoint.report.terminal.bench import render_suite
 
-    render_suite(summaries, result_console())
+    render_suite(summaries, changes, result_console())
     for note in suite_notes([one for one in summaries if one.latency_ps]):
         typer.echo(note)
     typer.echo(f"wrote {page}")

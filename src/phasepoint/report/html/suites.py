@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from phasepoint.bench.bottleneck.proof import told_changes
 from phasepoint.bench.suite.result import PairResult
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_counted, format_ps
 from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
-from phasepoint.report.tables.suites import pair_words, setting_words, suite_columns
+from phasepoint.report.tables.suites import change_columns, pair_words, setting_words, suite_columns
 from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section
 from phasepoint.report.words.palette import cycle_colours
 
@@ -43,6 +44,11 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
         if curves:
             aside = "inferences a second, over its own first seconds"
             parts.append(section("A run without a break", aside, _curves(curves)))
+        changes = told_changes(measured, results)
+        if changes:
+            aside = "a sample, how many times as fast: told from the operations of one inference, and measured"
+            told = data_table(Table(change_columns(changes), changes, "Changes"))
+            parts.append(section("What would be faster", aside, told))
         table = data_table(Table(suite_columns(measured), measured, "Pairs"))
         parts.append(section("All pairs", "one row each", table))
     if others:

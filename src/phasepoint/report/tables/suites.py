@@ -6,6 +6,7 @@ Its own file: what both show.
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
+from phasepoint.bench.bottleneck.proof import ToldChange
 from phasepoint.bench.suite.result import Pair
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_ratio
@@ -45,9 +46,44 @@ def suite_columns(rows: Sequence[PairSummary], *, is_short: bool = False) -> tup
         columns.append(_figure("energy, J", attrgetter("joules")))
     if any(row.relative_error is not None for row in rows):
         columns.append(TableColumn("off f32", attrgetter("relative_error"), unit="ratio"))
+    if any(row.bottleneck is not None for row in rows):
+        columns.append(TableColumn("held back by", _held_back))
     if any(_note(row) for row in rows):
         columns.append(TableColumn("note", _note))
     return tuple(columns)
+
+
+def change_columns(rows: Sequence[ToldChange]) -> tuple[TableColumn, ...]:
+    """Of what would be faster, as told and as measured.
+
+    Args:
+        rows: of the table.
+    """
+    columns = [TableColumn("model", lambda row: printable(row.pair.model))]
+    columns += [
+        TableColumn(name, attrgetter(f"pair.{name}"))
+        for name in ("device", "precision")
+        if len({getattr(row.pair, name) for row in rows}) > 1
+    ]
+    return (
+        *columns,
+        TableColumn("held back by", lambda row: f"{row.part} {format_ratio(row.part_ratio)}"),
+        TableColumn("most of it in", lambda row: printable(row.layer)),
+        TableColumn("instead", attrgetter("change")),
+        TableColumn("told", lambda row: _times(row.told), is_figure=True),
+        TableColumn("measured", lambda row: _times(row.measured), is_figure=True),
+    )
+
+
+def _times(speedup: float | None) -> Cell:
+    return Cell("" if speedup is None else f"{speedup:.2f} ×", speedup)
+
+
+def _held_back(row: PairSummary) -> str:
+    found = row.bottleneck
+    if found is None or not row.latency_ps:
+        return ""
+    return f"{found.part} {format_ratio(found.parts_ps[found.part] / max(sum(found.parts_ps.values()), 1))}"
 
 
 _OF_THE_PAGE = ("task", "p90", "p99", "at batch", "GMAC")

@@ -9,22 +9,25 @@ from functools import partial
 from rich.console import Console
 from rich.text import Text
 
+from phasepoint.bench.bottleneck.proof import ToldChange
 from phasepoint.bench.fingerprint.fingerprint import FingerprintRow
 from phasepoint.bench.fingerprint.validation import DeviceAnswer
 from phasepoint.bench.suite.compare import Comparison
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_count, format_counted, format_ratio
 from phasepoint.report.tables import Table, TableColumn
-from phasepoint.report.tables.suites import pair_words, suite_columns
+from phasepoint.report.tables.suites import change_columns, pair_words, suite_columns
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 
 
-def render_suite(summaries: Sequence[PairSummary], console: Console) -> None:
-    """Print the pairs that were measured, the fastest first, then those that were not, and why."""
+def render_suite(summaries: Sequence[PairSummary], changes: Sequence[ToldChange], console: Console) -> None:
+    """Print the pairs that were measured, the fastest first, what would be faster, and what could not be measured."""
     measured = sorted((one for one in summaries if one.latency_ps), key=lambda one: one.latency_ps or 0)
     if measured:
         console.print(grid(Table(suite_columns(measured, is_short=True), measured)))
+    if changes:
+        console.print(grid(Table(change_columns(changes), changes)))
     for one in summaries:
         if one.status != "measured":
             console.print(Text(f"{pair_words(one.pair)}: {one.status}: {printable(one.reason)}"))

@@ -287,7 +287,7 @@ class Gatherer:
         self._note_names(piece, np.flatnonzero(fate == Fate.NAME))
         known = (events[:, scan.STATE] & scan.KNOWS_START) != 0
         lasts = (events[:, scan.STATE] & scan.KNOWS_DUR != 0) & (events[:, scan.DUR] >= 0)
-        self.timeless += np.count_nonzero(~known & lasts & (events[:, scan.DUR] == 0) & (fate == Fate.SPAN))
+        self.timeless += int(np.count_nonzero(~known & lasts & (events[:, scan.DUR] == 0) & (fate == Fate.SPAN)))
         placed = known & (lasts | (fate != Fate.SPAN))
         lost = (fate <= Fate.METRICS) & ~placed
         self._counts[0] += np.bincount(kind, minlength=len(self.kinds))

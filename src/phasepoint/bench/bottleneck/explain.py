@@ -1,0 +1,91 @@
+"""What holds back a network that PyTorch runs operation by operation, in the process that has just measured it.
+
+What the device does at most is measured as PyTorch runs on it: products of matrices, and copies.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from phasepoint.bench.bottleneck.operations import Alternative, profile_operations, replay_operations
+from phasepoint.bench.bottleneck.verdict import DeviceRates, find_bottleneck
+from phasepoint.bench.suite.result import Bottleneck, Pair
+from phasepoint.zoo.architectures.weights import call
+
+PRECISIONS = ("f32", "bf16")
+"""That a network of PyTorch is run in."""
+
+SIDE = 768
+"""Rows and columns of the product: 0.9 Gflop."""
+
+COPIED_BYTES = 32 << 20
+"""Of a copy: beyond the caches of a few cores."""
+
+REPEATS = 5
+"""The fastest counts."""
+
+
+def measure_rates(device: Any, precision: str, wait: Callable[[], object]) -> DeviceRates:
+    """Measure a device with as many threads as are set: a tenth of a second.
+
+    Args:
+        device: of PyTorch.
+        precision: `f32` or `bf16`.
+        wait: returns when the device is done.
+    """
+    import torch
+
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[precision]
+    left = torch.full((SIDE, SIDE), 0.5, device=device, dtype=dtype)
+    out = torch.empty_like(left)
+    source = torch.ones(COPIED_BYTES // 4, device=device)
+    target = torch.empty_like(source)
+    with torch.no_grad():
+        product_s = _best_s(lambda: torch.mm(left, left, out=out), wait)
+        copy_s = _best_s(lambda: target.copy_(source), wait)
+    return DeviceRates(2 * SIDE**3 / product_s, 2 * COPIED_BYTES / copy_s)
+
+
+def _best_s(work: Callable[[], object], wait: Callable[[], object]) -> float:
+    times = []
+    for _ in range(REPEATS + 1):
+        began_s = time.perf_counter()
+        work()
+        wait()
+        times.append(time.perf_counter() - began_s)
+    return min(times[1:])
+
+
+def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batches: Sequence[int]) -> Bottleneck:
+    """Time a network's operations, and judge them by what the device does at most.
+
+    Args:
+        network: the module, on its device.
+        inputs: one sample, there.
+        pair: how it is run.
+        latency_ps: of one inference.
+        batches: sizes above 1 that it may be given.
+    """
+    import torch
+
+    kind, _, number = pair.device.partition(":")
+    device = torch.device(pair.device if kind == "cuda" else "cpu")
+
+    def wait() -> None:
+        if kind == "cuda":
+            torch.cuda.synchronize(device)
+
+    def run() -> None:
+        with torch.no_grad():  # not inference mode, in which composite operations come undivided
+            call(network, inputs)
+
+    threads = None if kind == "cuda" else int(number or torch.get_num_threads())
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    alternatives = [Alternative(threads, precision) for precision in PRECISIONS if precision != pair.precision]
+    alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
+    if threads is not None and threads < cores:
+        alternatives.append(Alternative(cores, pair.precision))
+    operations = profile_operations(network, run, wait)
+    replayed = replay_operations(network, run, wait, operations, alternatives)
+    return find_bottleneck(operations, latency_ps, measure_rates(device, pair.precision, wait), alternatives, replayed)

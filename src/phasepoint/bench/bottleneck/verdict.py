@@ -1,0 +1,81 @@
+"""From a network's operations and a device's rates: what holds it back, and what each change should win.
+
+An operation's work is bound by what would take longer, its flop at the rate of products or its bytes at the rate of
+copies; what only moves numbers is a part of its own; and what of the latency no operation works is overhead, of
+Python, the framework and starting kernels. A change scales the work of each operation as it did when that was run
+alone; overhead stays, and is shared by the samples of a batch.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from phasepoint.bench.bottleneck.operations import MOVES, Alternative, TimedOperation
+from phasepoint.bench.suite.result import Bottleneck, Change, LayerShare
+
+Part = Literal["compute", "bandwidth", "data movement", "overhead"]
+
+LAYERS_TOLD = 3
+"""Of a bottleneck's layers, those with the most time: a choice, what a line can name."""
+
+
+class DeviceRates(NamedTuple):
+    """What a device does at most, as it is set.
+
+    Attributes:
+        flop_per_s: of products of square matrices.
+        bytes_per_s: read and written by a copy.
+    """
+
+    flop_per_s: float
+    bytes_per_s: float
+
+
+def part_of(operation: TimedOperation, rates: DeviceRates) -> Part:
+    """What bounds an operation."""
+    if operation.name in MOVES:
+        return "data movement"
+    computing_s, moving_s = operation.flop / rates.flop_per_s, operation.moved_bytes / rates.bytes_per_s
+    return "compute" if computing_s > moving_s else "bandwidth"
+
+
+def find_bottleneck(
+    operations: Sequence[TimedOperation],
+    latency_ps: int,
+    rates: DeviceRates,
+    alternatives: Sequence[Alternative],
+    replayed: Mapping[int, Sequence[float | None]],
+) -> Bottleneck:
+    """The parts of a latency, and what changes should win.
+
+    Args:
+        operations: of one inference.
+        latency_ps: of one, measured without their timer.
+        rates: of the device.
+        alternatives: settings that could be run instead.
+        replayed: by an operation's place, what it takes in each of those over what it takes as it is.
+
+    Returns:
+        Parts that add up to the latency; where operations by themselves take longer than the whole, as beside other
+        programs, each is taken for less.
+    """
+    worked_ps = sum(one.work_ps for one in operations)
+    scale = min(latency_ps / worked_ps, 1.0) if worked_ps else 0.0
+    parts: Counter[str] = Counter(dict.fromkeys(("compute", "bandwidth", "data movement"), 0))
+    layers: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in parts}
+    for one in operations:
+        part = part_of(one, rates)
+        parts[part] += int(one.work_ps * scale)
+        layers[part][one.layer, one.kind] += int(one.work_ps * scale)
+    parts["overhead"] = latency_ps - sum(parts.values())
+    worst = max(parts, key=lambda name: parts[name])
+    changes = []
+    for number, other in enumerate(alternatives):
+        changed_ps = parts["overhead"] / other.batch
+        for place, one in enumerate(operations):
+            ratio = replayed[place][number] if place in replayed else None
+            changed_ps += scale * one.work_ps * (1.0 if ratio is None else ratio / other.batch)
+        changes.append(Change(*other, latency_ps / changed_ps if changed_ps else 1.0))
+    causes = layers.get(worst, Counter()).most_common(LAYERS_TOLD)
+    shares = tuple(LayerShare(layer, kind, time_ps) for (layer, kind), time_ps in causes)
+    return Bottleneck(worst, dict(parts), shares, tuple(changes))
