@@ -69,6 +69,9 @@ class Alternative(NamedTuple):
 LEAST_SHARE, MOST_REPLAYED = 0.002, 150
 """Operations that are run in other settings: those with a five-hundredth of all work, and no more than so many."""
 
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+"""Operations whose inputs, weights apart, have rows of samples in their first dimension, perhaps several of each."""
+
 REPLAYS = 3
 """Of an operation in each setting, after one that does not count; the fastest counts."""
 
@@ -81,8 +84,9 @@ def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[
         run: runs it once, with no gradients.
         wait: returns when the device is done.
     """
-    mode = _mode(wait, {parameter.data_ptr() for parameter in network.parameters()})
-    before_ns = _tiny_ns(mode)
+    parameters = list(network.parameters())
+    mode = _mode(wait, {parameter.data_ptr() for parameter in parameters})
+    before_ns = _tiny_ns(mode, parameters[0].device if parameters else "cpu")
     runs: list[list[tuple[TimedOperation, int]]] = []
     with _layers_told(network, mode):
         for _ in range(RUNS + 1):
@@ -161,18 +165,26 @@ def _replay_ns(call: _Call, setting: Alternative, wait: Callable[[], object]) ->
 
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}.get(setting.precision)
 
+    is_product = call.function.overloadpacket.__name__ in PRODUCTS
+    grown = 0
+
     def changed(value: Any) -> Any:
+        nonlocal grown
         if not isinstance(value, torch.Tensor):
             return value
         is_weight = value.data_ptr() in call.parameters
-        if setting.batch > 1 and not is_weight and value.ndim and value.shape[0] == 1:
-            value = value.expand(setting.batch, *value.shape[1:]).contiguous()
+        holds_samples = (value.ndim > 0 and value.shape[0] == 1) or (is_product and value.ndim > 1)
+        if setting.batch > 1 and not is_weight and holds_samples:
+            grown += 1
+            value = value.repeat(setting.batch, *[1] * (value.ndim - 1))
         elif not is_weight:
             value = value.clone()
         return value.to(dtype) if dtype is not None and value.is_floating_point() else value
 
     with torch.no_grad():
         args, kwargs = tree_map(changed, (call.args, dict(call.kwargs)))
+        if setting.batch > 1 and not grown:
+            raise ValueError("no input holds one sample in its first dimension")
         times = []
         for _ in range(REPLAYS + 1):
             began_ns = time.perf_counter_ns()
@@ -182,10 +194,10 @@ def _replay_ns(call: _Call, setting: Alternative, wait: Callable[[], object]) ->
     return min(times[1:])
 
 
-def _tiny_ns(mode: Any) -> int:
+def _tiny_ns(mode: Any, device: Any) -> int:
     import torch
 
-    one = torch.ones(1)
+    one = torch.ones(1, device=device)
     mode.rows = []
     with torch.no_grad(), mode:
         for _ in range(TINY_CALLS):
