@@ -12,7 +12,7 @@ from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
 from phasepoint.report.tables.suites import change_columns, pair_words, setting_words, suite_columns
-from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section
+from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section, swatch
 from phasepoint.report.words.palette import cycle_colours
 
 _WIDTH, _ROW, _LABEL = 1000, 17, 260  # of a drawing, of a line in it, of the names on its left
@@ -126,7 +126,7 @@ def _bars(measured: Sequence[PairSummary]) -> Markup:
         last = mine[-1]
         end = x(last.high_ps or last.latency_ps or 1)
         drawn.append(element("text", format_ps(last.latency_ps), x=end + 8, y=y + 4))
-    legend = [element("span", element("span", "●", style=f"color:{colours[name]}"), " ", name) for name in settings]
+    legend = [element("span", swatch(colours[name]), " ", name) for name in settings]
     return join([element("p", join(legend), class_="legend"), drawing(drawn, _WIDTH, height, "Latency of each model")])
 
 
@@ -192,8 +192,5 @@ def _curves(results: Sequence[PairResult]) -> Markup:
             element("polyline", title, points=" ".join(points), fill="none", stroke=colours[one.pair], stroke_width=1.4)
         )
     drawn.append(element("text", format_ps(most_ps), x=_WIDTH - 20, y=_CURVES - 6, text_anchor="end"))
-    named = [
-        element("span", element("span", "●", style=f"color:{colour}"), " ", pair_words(pair))
-        for pair, colour in colours.items()
-    ]
+    named = [element("span", swatch(colour), " ", pair_words(pair)) for pair, colour in colours.items()]
     return join([element("p", join(named), class_="legend"), drawing(drawn, _WIDTH, _CURVES, "Speed without a break")])
