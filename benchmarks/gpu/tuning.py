@@ -105,7 +105,7 @@ def benched(*, folder: str, keep: str, device: str, small: bool) -> dict[str, An
     precisions = "f32" if small else "f32,bf16"
     told = _json([*bench, *named, "--precision", precisions, "--seconds", "0.3" if small else "1", "--out", out])
     Path(keep, "bench.json").write_text(json.dumps(told))
-    more = {} if small else _json([*bench, "--model", models[0], "--seconds", "5", "--out", f"{out}-energy"])
+    more = {} if small else _json([*bench, "--model", models[0], "--seconds", "5", "--why", "--out", f"{out}-energy"])
     return {"document": told, "longer": more, **_beside_timer(models[0], device)}
 
 
