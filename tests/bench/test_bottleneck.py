@@ -3,6 +3,7 @@
 import io
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -127,4 +128,8 @@ def test_verdicts_of_networks_whose_cause_is_known(tmp_path, monkeypatch):
     console = Console(width=200, record=True, file=io.StringIO())
     render_suite(summaries, changes, console)
     assert "held back by" in console.export_text()
-    assert "What would be faster" in suite_html("suite", summaries, results)
+    page = suite_html("suite", summaries, results)
+    assert "What would be faster" in page
+    assert "Models on settings" not in page
+    others = [msgspec.structs.replace(one, pair=changed_pair(one.pair, Change(9, "f32", 1, 1.0))) for one in results]
+    assert "Models on settings" in suite_html("suite", summarize_suite([*results, *others]), results)

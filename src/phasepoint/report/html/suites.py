@@ -19,6 +19,7 @@ _WIDTH, _ROW, _LABEL = 1000, 17, 260  # of a drawing, of a line in it, of the na
 _PLOT = 420  # height of the plot of size over time
 _CURVES = 220  # and of the curves of a run without a break
 _MARGIN = 64  # of it, for its axes
+_SLOW = "#d55e00"  # of the palette's set
 
 
 def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[PairResult]) -> str:
@@ -39,6 +40,11 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
     parts: list[Content] = [element("header", *head)]
     if measured:
         parts.append(section("Latency of one sample", "logarithmic; its 95 % interval as a line", _bars(measured)))
+        if len({setting_words(one.pair) for one in measured}) > 1:
+            aside = (
+                "each model against its own fastest setting: white is as fast, full colour four times as slow or more"
+            )
+            parts.append(section("Models on settings", aside, _heat(measured)))
         parts.append(section("Size against time", "filled: none is both larger and faster", _plot(measured)))
         curves = [one for one in results if one.sustained]
         if curves:
@@ -128,6 +134,38 @@ def _bars(measured: Sequence[PairSummary]) -> Markup:
         drawn.append(element("text", format_ps(last.latency_ps), x=end + 8, y=y + 4))
     legend = [element("span", swatch(colours[name]), " ", name) for name in settings]
     return join([element("p", join(legend), class_="legend"), drawing(drawn, _WIDTH, height, "Latency of each model")])
+
+
+SLOWEST_SHOWN = 4.0
+"""Times as slow as a model's fastest setting from which the colour is full: a choice."""
+
+
+def _heat(measured: Sequence[PairSummary]) -> Markup:
+    """A cell for each model and setting, coloured by how much slower it is than the model's fastest."""
+    settings = sorted({setting_words(one.pair) for one in measured})
+    models = list(dict.fromkeys(one.pair.model for one in measured))
+    latency_ps = {(one.pair.model, setting_words(one.pair)): one.latency_ps or 1 for one in measured}
+    width, drawn = (_WIDTH - _LABEL) / len(settings), list[Markup]()
+    for column, setting in enumerate(settings):
+        x = _LABEL + (column + 0.5) * width
+        drawn.append(element("text", setting, x=round(x, 1), y=_ROW - 5, text_anchor="middle"))
+    for row, model in enumerate(models, 1):
+        y = row * _ROW
+        drawn.append(element("text", model, x=_LABEL - 10, y=y + 12, text_anchor="end", class_="strong"))
+        fastest_ps = min(time for (name, _), time in latency_ps.items() if name == model)
+        for column, setting in enumerate(settings):
+            time_ps = latency_ps.get((model, setting))
+            if time_ps is None:
+                continue
+            slower = time_ps / fastest_ps
+            full = min(math.log(slower) / math.log(SLOWEST_SHOWN), 1.0)
+            title = element("title", f"{model} on {setting}: {format_ps(time_ps)}, {slower:.2f} times its fastest")
+            x, wide = round(_LABEL + column * width, 1), round(width - 2, 1)
+            shade = round(0.7 * full, 3)
+            drawn.append(element("rect", title, x=x, y=y, width=wide, height=_ROW - 2, fill=_SLOW, fill_opacity=shade))
+            middle = round(x + width / 2, 1)
+            drawn.append(element("text", format_ps(time_ps), x=middle, y=y + 12, text_anchor="middle", class_="strong"))
+    return drawing(drawn, _WIDTH, (len(models) + 1) * _ROW, "Latency of each model on each setting")
 
 
 def _plot(measured: Sequence[PairSummary]) -> Markup:
