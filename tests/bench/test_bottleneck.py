@@ -26,7 +26,7 @@ PAIR = Pair("resnet50", "cpu:1", "eager", "f32")
 
 
 def operation(name="addmm", work_ps=100, flop=0, moved_bytes=0, layer="fc"):
-    return TimedOperation(name, layer, "Linear", work_ps, flop, moved_bytes, 0, 1)
+    return TimedOperation(name, layer, "Linear", work_ps, flop, moved_bytes)
 
 
 @pytest.mark.parametrize(

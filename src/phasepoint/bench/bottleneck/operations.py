@@ -38,8 +38,6 @@ class TimedOperation(NamedTuple):
         work_ps: its time, less what any operation takes before it works.
         flop: of products and convolutions; 0 of others.
         moved_bytes: of its inputs and outputs.
-        weight_bytes: those of them that are parameters: a larger batch does not move more of them.
-        elements: of its largest output.
     """
 
     name: str
@@ -48,8 +46,6 @@ class TimedOperation(NamedTuple):
     work_ps: int
     flop: int
     moved_bytes: int
-    weight_bytes: int
-    elements: int
 
 
 class Alternative(NamedTuple):
@@ -84,9 +80,9 @@ def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[
         run: runs it once, with no gradients.
         wait: returns when the device is done.
     """
-    parameters = list(network.parameters())
-    mode = _mode(wait, {parameter.data_ptr() for parameter in parameters})
-    before_ns = _tiny_ns(mode, parameters[0].device if parameters else "cpu")
+    mode = _mode(wait)
+    first = next(network.parameters(), None)
+    before_ns = _tiny_ns(mode, "cpu" if first is None else first.device)
     runs: list[list[tuple[TimedOperation, int]]] = []
     with _layers_told(network, mode):
         for _ in range(RUNS + 1):
@@ -123,10 +119,11 @@ def replay_operations(
     chosen = {place for place in heavy if operations[place].work_ps > LEAST_SHARE * worked_ps}
     parameters = {parameter.data_ptr() for parameter in network.parameters()}
     found: dict[int, list[float | None]] = {}
-    mode = _mode(
-        wait, parameters, lambda place, call: found.__setitem__(place, _ratios(call, alternatives, wait)), chosen
-    )
-    with mode:
+
+    def replay(place: int, function: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        found[place] = _ratios(_Call(function, args, kwargs, parameters), alternatives, wait)
+
+    with _mode(wait, replay, chosen):
         run()
     return found
 
@@ -207,8 +204,7 @@ def _tiny_ns(mode: Any, device: Any) -> int:
 
 def _mode(
     wait: Callable[[], object],
-    parameters: set[int],
-    replay: Callable[[int, _Call], object] | None = None,
+    replay: Callable[[int, Any, Any, Mapping[str, Any]], object] | None = None,
     chosen: Collection[int] = (),
 ) -> Any:
     """A dispatch mode that keeps a row of each operation, and has the chosen ones replayed before they run."""
@@ -228,7 +224,7 @@ def _mode(
         ) -> Any:
             kwargs = kwargs or {}
             if replay is not None and len(self.rows) in chosen:
-                replay(len(self.rows), _Call(func, args, kwargs, parameters))
+                replay(len(self.rows), func, args, kwargs)
             began_ns = time.perf_counter_ns()
             result = func(*args, **kwargs)
             wait()
@@ -237,7 +233,6 @@ def _mode(
             tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
             results = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor)]
             is_view = getattr(func, "is_view", False)
-            weights = [x for x in tensors if x.data_ptr() in parameters]
             count = flop_registry.get(func.overloadpacket)
             flop = 0
             if count is not None:
@@ -250,8 +245,6 @@ def _mode(
                 0,
                 flop,
                 0 if is_view else sum(x.numel() * x.element_size() for x in [*tensors, *results]),
-                0 if is_view else sum(x.numel() * x.element_size() for x in weights),
-                max((x.numel() for x in results), default=0),
             )
             self.rows.append((facts, taken_ns))
             return result

@@ -78,7 +78,7 @@ def _row(pair: Pair, found: Bottleneck, change: Change, measured: float | None) 
     return ToldChange(
         pair,
         found.part,
-        found.parts_ps[found.part] / max(sum(found.parts_ps.values()), 1),
+        found.part_ratio,
         "" if layer is None else f"{layer.layer} ({layer.kind})".strip(),
         words,
         change.speedup,

@@ -170,6 +170,11 @@ class Bottleneck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layers: tuple[LayerShare, ...]
     changes: tuple[Change, ...]
 
+    @property
+    def part_ratio(self) -> float:
+        """The largest part's share of the latency."""
+        return self.parts_ps[self.part] / max(sum(self.parts_ps.values()), 1)
+
 
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the machine was while a pair was measured.

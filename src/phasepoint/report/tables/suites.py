@@ -83,7 +83,7 @@ def _held_back(row: PairSummary) -> str:
     found = row.bottleneck
     if found is None or not row.latency_ps:
         return ""
-    return f"{found.part} {format_ratio(found.parts_ps[found.part] / max(sum(found.parts_ps.values()), 1))}"
+    return f"{found.part} {format_ratio(found.part_ratio)}"
 
 
 _OF_THE_PAGE = ("task", "p90", "p99", "at batch", "GMAC")

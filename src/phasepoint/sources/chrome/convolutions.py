@@ -36,8 +36,10 @@ FORWARD: Mapping[str, _Places] = {
 """Operator → places in its arguments; an input and a weight come first in each."""
 
 BACKWARD = "aten::convolution_backward"
+"""The operator that gives a convolution's gradients."""
+
 _TRANSPOSED, _MASK = 7, 10
-"""The operator that gives a convolution's gradients, and where its arguments say of what sort, and which are wanted."""
+"""Where its arguments say whether the convolution is transposed, and which gradients are wanted."""
 
 
 def is_convolution(name: str) -> bool:
