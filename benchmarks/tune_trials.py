@@ -13,7 +13,6 @@ import random
 
 from phasepoint.tune.certificate import Certificate
 from phasepoint.tune.choose import Proposal
-from phasepoint.tune.live.blocks import BlockPlan
 from phasepoint.tune.live.trial import LoaderTrial, Role, lay_out
 from phasepoint.tune.pipeline import Width
 
@@ -65,8 +64,7 @@ def run_trial(noise, gain, seed):
     """Whether a trial was taken up, after how many steps, and what it said of the gain."""
     chance = random.Random(seed)
     width = Width(2, 4)
-    layout = lay_out(0, width, width, step_ns=STEP_NS, batch_ns=STEP_NS)
-    plan = BlockPlan(*layout, lambda: chance.getrandbits(1))
+    plan = lay_out(0, width, width, step_ns=STEP_NS, batch_ns=STEP_NS, draw=lambda: chance.getrandbits(1))
     proposal = Proposal({}, gain, 50.0)
     certificate = Certificate(0.1)
     begun = {"number": 0, "proposal": proposal, "first_step": 0, "began_ns": 0, "base_step_ns": STEP_NS}

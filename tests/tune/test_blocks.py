@@ -64,6 +64,25 @@ def test_each_feed_gives_the_next_batch_wherever_a_trial_ends(seed, winner):
         assert drawn[side].popleft() == position
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_old_setting_may_leave_fewer_positions_uncounted(seed):
+    """As where it has no workers, and the new one many: as many positions of each are counted, and none is lost."""
+    chance = random.Random(seed)
+    plan = BlockPlan(3, 12, 8, lambda: chance.getrandbits(1), old_skipped=2)
+    assert plan.pair == 18
+    made = {side: made_by(plan, side, last=3 + 18 * 9) for side in ("old", "new")}
+    assert sorted(made["old"] + made["new"]) == list(range(3 + 18 * 9))
+    assert len(made["new"]) == 12 * 9
+    clock_ns, ratios, within = 0, [], 0
+    for position in range(3 + 18 * 9 + 1):
+        ratios.append(plan.note(position, clock_ns))
+        within = 0 if plan.begins_block(position) else within + 1
+        side = plan.side_of(position)
+        is_counted = within >= (8 if side == "new" else 2)
+        clock_ns += (100 if side == "new" else 300) if is_counted else 10_000
+    assert [ratio for ratio in ratios if ratio is not None] == [pytest.approx(math.log(3))] * 9
+
+
 def test_times_of_pairs_are_those_of_the_counted_positions():
     plan = BlockPlan(2, 4, 1, iter([0, 1, 0]).__next__)  # old new | new old
     step_ns = {"old": 300, "new": 100}

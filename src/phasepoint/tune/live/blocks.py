@@ -23,6 +23,7 @@ class BlockPlan:
         block: positions in one.
         skipped: positions at a block's begin that are not counted, below `block`.
         draw: gives 0 or 1 by chance: which side begins a pair.
+        old_skipped: those of the old setting's blocks, where it is another number; as many are counted as of the new.
 
     Example:
         >>> plan = BlockPlan(first=2, block=3, skipped=1, draw=lambda: 0)
@@ -36,38 +37,37 @@ class BlockPlan:
     block: int
     skipped: int
     draw: Callable[[], int]
+    old_skipped: int | None = None
     _sides: list[Side] = field(default_factory=list)
     _end: tuple[int, Side] | None = None
     _began_ns: int | None = None
     _times_ns: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def pair(self) -> int:
+        """Positions of two blocks, one of each setting."""
+        return self._size("old") + self._size("new")
+
     def side_of(self, position: int) -> Side:
         """Which setting makes the batch at a position."""
         if self._end is not None and position >= self._end[0]:
             return self._end[1]
-        number = self.number_of(position)
-        if number < 0:
-            return "old"
-        while number >= len(self._sides):
-            pair: tuple[Side, Side] = ("old", "new")
-            self._sides.extend(pair if not self.draw() else pair[::-1])
-        return self._sides[number]
+        return "old" if position < self.first else self._block_at(position)[2]
 
     def number_of(self, position: int) -> int:
         """Number of the block that a position lies in; below 0 before the first."""
-        return (position - self.first) // self.block
+        return -1 if position < self.first else self._block_at(position)[0]
 
     def begins_block(self, position: int) -> bool:
         """Whether a block begins at a position."""
-        return position >= self.first and (position - self.first) % self.block == 0
+        return position >= self.first and self._block_at(position)[1] == position
 
     def next_of(self, side: Side, position: int) -> int | None:
         """The first position from this one on that a side makes; None where it makes no more."""
         while self.side_of(position) != side:
             if self._end is not None and position >= self._end[0]:
                 return None
-            number = self.number_of(position)
-            after = self.first if number < 0 else self.first + (number + 1) * self.block
+            after = self._after(position)
             position = after if self._end is None else min(after, self._end[0])
         return position
 
@@ -87,7 +87,7 @@ class BlockPlan:
         """
         last = position
         while not at_once and self.side_of(last) != winner:
-            last = max(self.first, self.first + (self.number_of(last) + 1) * self.block)
+            last = self._after(last)
         self._end = last, winner
         return last
 
@@ -101,29 +101,53 @@ class BlockPlan:
         Returns:
             Log of the old setting's time over the new one's; None where no pair ended here.
         """
-        self.side_of(position)
-        number = self.number_of(position)
-        offset = (position - self.first) - number * self.block
+        if position < self.first:
+            return None
+        number, begin, side = self._block_at(position)
         ended: float | None = None
-        if offset == 0 and self._began_ns is not None:
+        if position == begin and self._began_ns is not None:
             self._times_ns[number - 1] = max(asked_ns - self._began_ns, 1)
             self._began_ns = None
             if number % 2 == 0:
                 ended = self._log_ratio(number - 2)
-        if number >= 0 and offset == self.skipped:
+        if position == begin + self._skipped(side):
             self._began_ns = asked_ns
         return ended
 
     def step_so_far(self, position: int, asked_ns: int) -> tuple[Side, int, float] | None:
         """Of the block in progress: whose it is, steps counted by now and their mean time; None before the first."""
-        counted = (position - self.first) % self.block - self.skipped
-        if self._began_ns is None or position < self.first or counted < 1:
+        if self._began_ns is None or position < self.first:
             return None
-        return self.side_of(position), counted, (asked_ns - self._began_ns) / counted
+        _, begin, side = self._block_at(position)
+        counted = position - begin - self._skipped(side)
+        return None if counted < 1 else (self.side_of(position), counted, (asked_ns - self._began_ns) / counted)
 
     def forget_block(self) -> None:
         """The block in progress does not count: the epoch ended, or something else came between."""
         self._began_ns = None
+
+    def _skipped(self, side: Side) -> int:
+        return self.skipped if side == "new" or self.old_skipped is None else self.old_skipped
+
+    def _size(self, side: Side) -> int:
+        return self.block - self.skipped + self._skipped(side)
+
+    def _block_at(self, position: int) -> tuple[int, int, Side]:
+        """Number, first position and side of the block that a position from `first` on lies in."""
+        pair, offset = divmod(position - self.first, self.pair)
+        while 2 * pair >= len(self._sides):
+            drawn: tuple[Side, Side] = ("old", "new")
+            self._sides.extend(drawn if not self.draw() else drawn[::-1])
+        side, other = self._sides[2 * pair : 2 * pair + 2]
+        begin, size = position - offset, self._size(side)
+        return (2 * pair, begin, side) if offset < size else (2 * pair + 1, begin + size, other)
+
+    def _after(self, position: int) -> int:
+        """The position behind the block that this one lies in; the first block where it lies before all."""
+        if position < self.first:
+            return self.first
+        _, begin, side = self._block_at(position)
+        return begin + self._size(side)
 
     def _log_ratio(self, first: int) -> float | None:
         """Of the pair whose first block has this number; None where one of the two does not count."""

@@ -1,6 +1,7 @@
 """One trial in progress: a feed of the new setting beside the old one's, and what their blocks have shown."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from phasepoint.core.units import NS_PER_S
@@ -157,8 +158,13 @@ def verdict_of_pairs(certificate: Certificate, what: str) -> tuple[Side, str] | 
     return None
 
 
-def lay_out(position: int, old: Width, new: Width, *, step_ns: float, batch_ns: float) -> tuple[int, int, int]:
-    """First position of a trial, positions of a block, and how many of those are not counted.
+def lay_out(
+    position: int, old: Width, new: Width, *, step_ns: float, batch_ns: float, draw: Callable[[], int]
+) -> BlockPlan:
+    """The blocks of a trial: where they begin, how long they are, and how much of each side's is not counted.
+
+    The first batches of a block were made while the other setting ran: as many as its own workers are ahead. And while
+    the other's workers go on filling their queue, it has fewer cores.
 
     Args:
         position: the next to be taken.
@@ -166,10 +172,12 @@ def lay_out(position: int, old: Width, new: Width, *, step_ns: float, batch_ns: 
         new: of the one to be tried.
         step_ns: mean time of a step.
         batch_ns: of making a batch.
+        draw: gives 0 or 1 by chance.
     """
     step_ns = max(step_ns, 1.0)
     lead = max(old.ahead, WITNESSES, math.ceil(READY_S * NS_PER_S / step_ns)) + 1
     refill = max((side.ahead / side.workers for side in (old, new) if side.workers), default=0.0) * batch_ns / step_ns
-    skipped = max(old.ahead, new.ahead, min(math.ceil(refill), 4 * max(old.ahead, new.ahead))) + 2
+    refill = min(math.ceil(refill), 4 * max(old.ahead, new.ahead))
     counted = min(max(math.ceil(COUNTED_S * NS_PER_S / step_ns), LEAST_COUNTED), MOST_COUNTED)
-    return position + lead, skipped + counted, skipped
+    old_skipped, skipped = (max(side.ahead, refill) + 2 for side in (old, new))
+    return BlockPlan(position + lead, skipped + counted, skipped, draw, old_skipped)

@@ -552,15 +552,13 @@ class Tuner:
     def _plan(self, epoch: LoaderPass, trial: LoaderTrial) -> BlockPlan:
         """The blocks of a trial from here on."""
         old, new = self.source.width(self.setting), self.source.width(trial.proposal.setting)
-        return BlockPlan(
-            *lay_out(epoch.position, old, new, step_ns=trial.base_step_ns, batch_ns=trial.batch_ns),
-            lambda: self._random.getrandbits(1),
-        )
+        times = {"step_ns": trial.base_step_ns, "batch_ns": trial.batch_ns}
+        return lay_out(epoch.position, old, new, **times, draw=lambda: self._random.getrandbits(1))
 
     def _holds(self, epoch: LoaderPass, trial: LoaderTrial) -> bool:
         """Whether a whole epoch is long enough for pairs of blocks."""
         length, plan = self.source.length(), self._plan(epoch, trial)
-        return length is None or length > plan.first - epoch.position + 2 * plan.block
+        return length is None or length > plan.first - epoch.position + plan.pair
 
     def _note_epoch(self, epoch: LoaderPass) -> None:
         """An epoch has ended: of a trial in whole epochs it is a half pair."""
@@ -605,7 +603,7 @@ class Tuner:
     def _enter_trial(self, epoch: LoaderPass, trial: LoaderTrial) -> bool | None:
         """Lay out the blocks of a trial in what is left of an epoch. False: no epoch is long enough; None: this one."""
         plan, length = self._plan(epoch, trial), self.source.length()
-        if length is not None and length - plan.first < 2 * plan.block:
+        if length is not None and length - plan.first < plan.pair:
             return None if self._holds(epoch, trial) else False
         entered_ns = self.now_ns()
         self._base_bytes = self.watch.look()
