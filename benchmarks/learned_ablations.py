@@ -20,7 +20,7 @@ import numpy as np
 
 from phasepoint.learn.choosing.tpu_tiles import TileKernel, read_tile_kernels
 from phasepoint.learn.corpus.corpus import Corpus, kernels_of_split, random_split, read_corpus
-from phasepoint.learn.hlo_graph.graphs import OPCODES, encode_config
+from phasepoint.learn.hlo_graph.graphs import OPCODES, encode_sizes
 from phasepoint.learn.kernels.fit import LONG_PS, FitSettings, fit_kernel_model, kernel_weights
 from phasepoint.learn.kernels.model import encode_graphs, fit_scales, scale_graphs
 from phasepoint.learn.models.network import NetworkShape, network_log_times
@@ -158,7 +158,7 @@ def tile_scores(kernels: tuple[TileKernel, ...], held: int, loss: str, epochs: i
     learn, test = np.flatnonzero(~same[group]), np.flatnonzero(group == held)
     encoded = encode_graphs([one.graph for one in kernels])
     plain = scale_graphs(graphs, [encoded[of] for of in group], fit_scales(encoded))
-    tiles = encode_config(np.nan_to_num(np.concatenate([one.config_features for one in kernels])))
+    tiles = encode_sizes(np.nan_to_num(np.concatenate([one.config_features for one in kernels])))
     tiles = (tiles - tiles[learn].mean(axis=0)) / np.maximum(tiles[learn].std(axis=0), 1e-3)
     inputs = [
         replace(one, kernel=np.concatenate([one.kernel, np.clip(tile, -6, 6)]))

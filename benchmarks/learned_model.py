@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from math import isnan
 from pathlib import Path
 
 from phasepoint.learn.corpus.corpus import Corpus, Split, kernels_of_split, manual_split, random_split, read_corpus
@@ -45,9 +46,8 @@ def main() -> None:
 def _kernels(path: Path, seeds: int, *, only: str | None) -> None:
     corpus = read_corpus(path)
     print(f"\n== {len(corpus.kernels.graphs)} kernels of {len(corpus.programs)} programs on {corpus.device['name']}")
-    print(
-        f"noise floor of labels: {corpus.noise_floor_ratio:.1%}, of kernels >= 5 us {corpus.noise_floor_long_ratio:.1%}"
-    )
+    noise = [_ratio(None if isnan(one) else one) for one in (corpus.noise_floor_ratio, corpus.noise_floor_long_ratio)]
+    print(f"noise floor of labels: {noise[0]}, of kernels >= 5 us {noise[1]} (none where labels are a compiler's)")
     for seed in range(seeds):
         if only in (None, "random"):
             _split(corpus, f"random, seed {seed}", random_split(corpus, seed=seed), seed)

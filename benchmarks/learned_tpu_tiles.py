@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from phasepoint.learn.choosing.tile_features import fit_tile_cost
+from phasepoint.learn.choosing.tile_cost import fit_tile_cost
 from phasepoint.learn.choosing.tpu_tiles import (
     choices_of,
     default_choices,

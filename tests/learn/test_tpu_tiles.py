@@ -5,13 +5,7 @@ import pytest
 from tpu_made import PRODUCT, SUM, sums, tuning_data
 
 from phasepoint.core.errors import ModelError, SourceError
-from phasepoint.learn.choosing.tile_features import (
-    COEFFICIENT_NAMES,
-    TILE_FEATURE_NAMES,
-    TileTimes,
-    fit_tile_cost,
-    tile_time_s,
-)
+from phasepoint.learn.choosing.tile_cost import COEFFICIENT_NAMES, TileTimes, fit_tile_cost, tile_time_s
 from phasepoint.learn.choosing.tpu_tiles import (
     choices_of,
     default_choices,
@@ -20,6 +14,7 @@ from phasepoint.learn.choosing.tpu_tiles import (
     read_tile_kernels,
     train,
 )
+from phasepoint.learn.hlo_graph.tiles import TILE_FEATURE_NAMES
 from phasepoint.learn.models.model_file import StoredModel
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from phasepoint.zoo import MANUAL_TEST_FAMILIES, corpus_programs, make_inputs
-from phasepoint.zoo.catalogue import zoo_networks, zoo_programs
+from phasepoint.zoo.catalogue import large_programs, zoo_networks, zoo_programs
 from phasepoint.zoo.generated.generator import PIECE_KINDS, RANDOM_GRAPH, drawn_graph, drawn_pieces, generated_programs
 from phasepoint.zoo.modes import UPDATES, train_program
 from phasepoint.zoo.specs import Net, sizes
@@ -37,6 +37,18 @@ def test_names_are_unique_and_name_a_folder():
     names = [spec.name for spec in corpus_programs(generated=100)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-zA-Z0-9._-]{3,120}", name) for name in names)
+
+
+def test_large_programs_are_the_networks_in_larger_sizes():
+    specs = large_programs()
+    assert len({spec.name for spec in specs}) == len(specs) >= 300
+    assert all(spec.name.startswith("large.") and re.fullmatch(r"[a-zA-Z0-9._-]{3,120}", spec.name) for spec in specs)
+    assert [spec.name for spec in large_programs()] == [spec.name for spec in specs]
+    assert {spec.name for spec in large_programs(seed=1)} != {spec.name for spec in specs}
+    _, last = (spec for spec in specs if spec.name.startswith("large.mlp.relu-") and spec.mode == "forward")
+    _, shapes = last.build()
+    network = next(one for one in zoo_networks() if (one.family, one.name) == ("mlp", "relu"))
+    assert shapes[-1].shape[0] >= 2 * network.sizes[-1]["batch"]
 
 
 def test_manual_families_are_there_with_variants_enough():

@@ -97,7 +97,9 @@ Sources = Annotated[
 CorpusOut = Annotated[Path, typer.Option("--out", "-o", metavar="CORPUS", help="The corpus to make or to add to.")]
 Programs = Annotated[
     str | None,
-    typer.Option("--programs", metavar="WHICH", help="Of the package: zoo, generated, all, or a pattern of names."),
+    typer.Option(
+        "--programs", metavar="WHICH", help="Of the package: zoo, generated, all, large, or a pattern of names."
+    ),
 ]
 
 
@@ -134,7 +136,9 @@ def collect(
     if device is not None and runs:
         raise UsageError(f"--device {device}: a recorded run has its times already; collect it without")
     if not references and not runs:
-        raise UsageError("nothing to collect: give a run, FILE.py:function, or --programs zoo, generated, all, PATTERN")
+        raise UsageError(
+            "nothing to collect: give a run, FILE.py:function, or --programs zoo, generated, all, large, PATTERN"
+        )
     parts = []
     if device is not None:
         from phasepoint.learn.predict.tpu.harvest import collect_compiled

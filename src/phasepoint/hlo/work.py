@@ -157,7 +157,7 @@ def work_of_instruction(instruction: Instruction, work_of: WorkOf) -> Operations
 
 def trip_count(instruction: Instruction) -> int | None:
     """How often a `while` runs, where the compiler found out; None where it did not."""
-    count = _mapping(_config(instruction).get("known_trip_count")).get("n")
+    count = _mapping(backend_config(instruction).get("known_trip_count")).get("n")
     try:
         return int(count) if count is not None else None
     except (TypeError, ValueError):
@@ -166,15 +166,15 @@ def trip_count(instruction: Instruction) -> int | None:
 
 def estimated_cycles(instruction: Instruction) -> int | None:
     """Cycles of the core's clock that the TPU's compiler expects of a kernel; None where it says nothing."""
-    cycles = _mapping(_config(instruction).get("window_config")).get("estimated_cycles")
+    cycles = _mapping(backend_config(instruction).get("window_config")).get("estimated_cycles")
     try:
         return int(cycles) or None if cycles is not None else None
     except (TypeError, ValueError):
         return None
 
 
-def _config(instruction: Instruction) -> dict[str, Any]:
-    """The backend's configuration, empty where it is none or is no JSON."""
+def backend_config(instruction: Instruction) -> dict[str, Any]:
+    """What the compiler says of an instruction: its backend's configuration, empty where it is none or is no JSON."""
     wire = instruction.proto.backend_config
     if not wire.startswith(b"{"):
         return {}
@@ -329,7 +329,7 @@ def _custom_call(instruction: Instruction, work_of: WorkOf) -> Operations:
 
 def _custom_matmul(instruction: Instruction) -> Operations:
     """The contracted dimensions stand in the backend's configuration, for oneDNN in the plain case not at all."""
-    config = _config(instruction)
+    config = backend_config(instruction)
     gemm = _mapping(config.get("gemm_backend_config", config))
     contracted = _mapping(gemm.get("dot_dimension_numbers")).get("lhs_contracting_dimensions")
     result, lhs = _first_array(instruction.shape), instruction.operands[0].shape

@@ -1,5 +1,6 @@
 """The programs of the corpus: the zoo, at several sizes and in both modes, and generated ones."""
 
+import random
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,9 @@ from phasepoint.zoo.specs import Net, Network, ProgramSpec, in_bfloat16
 
 DEFAULT_GENERATED = 250
 """Programs, a choice: about a fifth of a corpus beside the 1,108 of the networks."""
+
+LARGE = "large."
+"""How the names of `large_programs` begin."""
 
 # Each holds NETWORKS, a table.
 ZOO = (
@@ -46,6 +50,31 @@ MANUAL_TEST_FAMILIES = (
     "field",  # sines of many frequencies, derivatives of derivatives, products along rays
     "unet",  # convolutions with skips concatenated, attention over pixels, a time embedding
 )
+
+
+GROWTH: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("batch", "points", "tokens", "rays", "queries"), (2, 4, 8, 16)),
+    **dict.fromkeys(("width", "hidden", "inner", "columns", "nodes", "edges", "particles"), (1, 2, 4)),
+    **dict.fromkeys(("side", "length", "inputs", "rows"), (1, 2)),
+}
+"""Keys of a size → by how much it grows on an accelerator: drawn, so that sizes are not all of one proportion. What is
+not here stays: depths, steps, heads, windows."""
+
+
+def large_programs(*, seed: int = 0) -> tuple[ProgramSpec, ...]:
+    """Every network in two sizes as accelerators are given, half of them in bfloat16.
+
+    Args:
+        seed: of how much each size grows.
+    """
+    found = []
+    for network in zoo_networks():
+        for place in sorted({0, len(network.sizes) - 1}):
+            draw = random.Random(f"{seed} {network.family} {network.name} {place}")
+            size = {key: value * draw.choice(GROWTH.get(key, (1,))) for key, value in network.sizes[place].items()}
+            half, update = draw.random() < 0.5, UPDATES[place % len(UPDATES)]
+            found += [_spec(network, size, mode, update=update, half=half, prefix=LARGE) for mode in network.modes]
+    return tuple(found)
 
 
 def corpus_programs(*, seed: int = 0, generated: int = DEFAULT_GENERATED) -> tuple[ProgramSpec, ...]:
@@ -86,12 +115,14 @@ def _placed_zoo() -> Iterator[tuple[float, ProgramSpec]]:
                     yield place / len(network.sizes), _spec(network, size, mode, update=update, half=half)
 
 
-def _spec(network: Network, size: Mapping[str, int], mode: str, *, update: str, half: bool) -> ProgramSpec:
+def _spec(
+    network: Network, size: Mapping[str, int], mode: str, *, update: str, half: bool, prefix: str = ""
+) -> ProgramSpec:
     parts = [network.name, *(f"{key}{value}" for key, value in size.items()), *(["bf16"] if half else [])]
     variant = "-".join(parts)
     bound = network.integer_bound
     return ProgramSpec(
-        name=f"{network.family}.{variant}.{mode}",
+        name=f"{prefix}{network.family}.{variant}.{mode}",
         family=network.family,
         variant=variant,
         mode=mode,

@@ -22,17 +22,10 @@ from phasepoint.core.errors import ModelError, SourceError
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
 from phasepoint.hlo.module import Module, parse_module_proto
 from phasepoint.hlo.schema import load_schema
-from phasepoint.learn.choosing.tile_features import (
-    COEFFICIENT_NAMES,
-    TILE_FEATURE_NAMES,
-    TileSize,
-    TileTimes,
-    fit_tile_cost,
-    tile_features,
-    tile_time_s,
-)
+from phasepoint.learn.choosing.tile_cost import COEFFICIENT_NAMES, TileTimes, fit_tile_cost, tile_time_s
 from phasepoint.learn.hlo_graph.graphs import KernelGraph, graph_of_kernel
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.tiles import TILE_FEATURE_NAMES, TileSize, tile_features
 from phasepoint.learn.models.model_file import Progress, StoredModel, read_model
 from phasepoint.learn.tasks import Evaluation, EvaluationRow, choice_regret, kendall_tau, share_best
 
@@ -193,7 +186,8 @@ def _tile_kernel(tuned: TunedModule, file: Path) -> TileKernel:
     measured = [(run.tile, run.time_ps, run.is_default) for run in tuned.runs if run.tile and run.time_ps]
     if not measured:
         raise ModelError(f"{file}: no tile of {tuned.module.name} has a measured time")
-    rows = [tile_features(graph, found[0].nodes, tile, is_default=default) for tile, _, default in measured]
+    nodes, flop = found[0].nodes, graph.feature("flop")
+    rows = [tile_features(nodes, tile, flop=flop, is_default=default) for tile, _, default in measured]
     features = np.stack(rows)
     notes = []
     if len(measured) < len(tuned.runs):

@@ -11,7 +11,7 @@ A kernel may occur in several programs. What a model was trained on tests nothin
 earlier part holds is left out of the later parts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ from phasepoint.learn.corpus.folder import (
     read_program,
 )
 from phasepoint.learn.hlo_graph.graphs import FEATURISER_VERSION, KernelGraph, graph_of_kernel
-from phasepoint.learn.hlo_graph.kernels import kernels_of_module
+from phasepoint.learn.hlo_graph.kernels import Kernel, kernels_of_module
 from phasepoint.learn.hlo_graph.locality import place_of
+from phasepoint.learn.hlo_graph.placement import is_tiled
 from phasepoint.learn.models.model_file import Progress
 
-_Key = tuple[str, tuple[int, int]]
+_Key = tuple[str, Hashable]
 """Fingerprint and place: what makes two kernels one."""
 
 LONG_PS = 5_000_000
@@ -237,12 +238,18 @@ def _number(folder: Path, table: pa.Table, numbers: dict[_Key, int], graphs: lis
                 f"{folder}: its program has no kernel {name!r} of fingerprint {fingerprint}; "
                 "the folder is damaged, or of another release: delete it and collect again"
             )
-        key = (fingerprint, place_of(kernel.locality))
+        key = (fingerprint, _place(kernel))
         if key not in numbers:
             numbers[key] = len(graphs)
             graphs.append(graph_of_kernel(kernel))
         codes.append(numbers[key])
     return np.array(codes, np.int32)
+
+
+def _place(kernel: Kernel) -> Hashable:
+    """Where its operands lie: on a TPU in which memory, elsewhere how far away in a cache."""
+    layouts = tuple([operand.shape.text for operand in kernel.instruction.operands])
+    return layouts if is_tiled(kernel.instruction) else place_of(kernel.locality)
 
 
 def _kernels(rows: _KernelRows) -> CorpusKernels:

@@ -25,7 +25,7 @@ from phasepoint.learn.corpus.folder import FAILED, KERNEL_ROWS, ProgramHead, wri
 from phasepoint.learn.corpus.measure import Measurement, Round, kernel_rows, times_of_ops
 from phasepoint.learn.hlo_graph.kernels import kernels_of_module
 from phasepoint.store import Run
-from phasepoint.zoo.catalogue import corpus_programs, zoo_programs
+from phasepoint.zoo.catalogue import corpus_programs, large_programs, zoo_programs
 from phasepoint.zoo.specs import ProgramSpec
 
 PACKAGE = "package"
@@ -50,21 +50,23 @@ def package_programs(pattern: str, *, seed: int = 0) -> tuple[ProgramReference, 
     """Programs that came with the package.
 
     Args:
-        pattern: zoo, generated, all, or a pattern of names such as `attention*`.
+        pattern: zoo, generated, all, large (sizes of an accelerator, not among all), or names such as `attention*`.
         seed: of the generated programs.
 
     Raises:
         UsageError: no program has such a name.
     """
-    zoo = {spec.name for spec in zoo_programs()}
+    zoo, large = ({spec.name for spec in specs} for specs in (zoo_programs(), large_programs(seed=seed)))
     names = [spec.name for spec in corpus_programs(seed=seed)]
     if pattern in ("zoo", "generated", "all"):
         chosen = [name for name in names if pattern == "all" or (name in zoo) == (pattern == "zoo")]
+    elif pattern == "large":
+        chosen = sorted(large)
     else:
-        chosen = [name for name in names if fnmatchcase(name, pattern)]
+        chosen = [name for name in (*names, *sorted(large)) if fnmatchcase(name, pattern)]
     if not chosen:
         raise UsageError(
-            f"no program is called {pattern!r}; give zoo, generated, all, or a pattern such as {names[0][:12]}*"
+            f"no program is called {pattern!r}; give zoo, generated, all, large, or a pattern such as {names[0][:12]}*"
         )
     return tuple(ProgramReference(name, seed=seed) for name in chosen)
 
@@ -82,7 +84,8 @@ def find_specs(references: Sequence[ProgramReference]) -> dict[str, ProgramSpec]
     """
     found: dict[str, ProgramSpec] = {}
     for source, seed in dict.fromkeys((one.source, one.seed) for one in references):
-        specs = corpus_programs(seed=seed) if source == PACKAGE else file_programs(source)
+        package = source == PACKAGE
+        specs = (*corpus_programs(seed=seed), *large_programs(seed=seed)) if package else file_programs(source)
         found |= {spec.name: spec for spec in specs}
     missing = [one.name for one in references if one.name not in found]
     if missing:

@@ -40,6 +40,7 @@ from phasepoint.learn.hlo_graph.node_rules import (
     OPCODES,
     number,
 )
+from phasepoint.learn.hlo_graph.placement import placement_row
 
 FEATURISER_VERSION = 1
 """Of the numbers in a graph: what was trained on others is refused."""
@@ -62,8 +63,8 @@ __all__ = [
     "OPCODES",
     "EncodedGraph",
     "KernelGraph",
-    "encode_config",
     "encode_features",
+    "encode_sizes",
     "graph_of_kernel",
     "kind_of_nodes",
 ]
@@ -80,7 +81,8 @@ class KernelGraph:
         node_features: raw, float32 [n, NODE_FEATURES], columns `NODE_FEATURE_NAMES`.
         edges: (producer, consumer), int32 [e, 2], in the order of the consumers' operands.
         kernel_features: raw, float32 [KERNEL_FEATURES], entries `KERNEL_FEATURE_NAMES`.
-        config_features: tile or configuration of a variant, float32 [c]; None where there are no variants.
+        placement: where a TPU's kernel has its arrays and its tile, raw, float32, entries `PLACEMENT_NAMES`; None where
+            no layout has tiles.
         notes: what the features do not know.
     """
 
@@ -90,7 +92,7 @@ class KernelGraph:
     node_features: Float32s
     edges: Int32s
     kernel_features: Float32s
-    config_features: Float32s | None = None
+    placement: Float32s | None = None
     notes: tuple[str, ...] = ()
 
     def feature(self, name: str) -> float:
@@ -111,14 +113,13 @@ class EncodedGraph:
     kernel: Float32s
 
 
-def graph_of_kernel(kernel: Kernel, *, config: Sequence[float] | None = None) -> KernelGraph:
+def graph_of_kernel(kernel: Kernel) -> KernelGraph:
     """The features of a kernel.
 
     Nothing in a module makes it fail: what is not known (opcodes, dynamic shapes, custom calls) is 0 and in the notes.
 
     Args:
         kernel: from `kernels_of_module`.
-        config: features of a variant of it, such as a tile.
     """
     nodes = kernel.nodes or nodes_of_kernel(kernel.instruction)
     work = work_of_nodes(nodes)
@@ -132,7 +133,7 @@ def graph_of_kernel(kernel: Kernel, *, config: Sequence[float] | None = None) ->
         rows,
         np.array(edges, np.int32).reshape(-1, 2),
         row,
-        None if config is None else np.asarray(config, np.float32),
+        placement_row(kernel.instruction, nodes, rows, flop=float(row[KERNEL_COLUMN_OF["flop"]])),
         (*kernel.notes, *_notes(nodes, work, row)),
     )
 
@@ -175,9 +176,9 @@ def encode_features(graph: KernelGraph) -> EncodedGraph:
     return EncodedGraph(_encode(graph.node_features, NODE_FLAGS), _encode(graph.kernel_features, KERNEL_FLAGS))
 
 
-def encode_config(config: npt.ArrayLike) -> Float32s:
-    """Configuration features as log(1 + x), the sign kept."""
-    values = np.asarray(config, np.float32)
+def encode_sizes(sizes: npt.ArrayLike) -> Float32s:
+    """Sizes and counts as log(1 + x), the sign kept."""
+    values = np.asarray(sizes, np.float32)
     return np.sign(values) * np.log1p(np.abs(values))
 
 

@@ -17,12 +17,13 @@ from phasepoint.learn.hlo_graph.graphs import (
     KernelGraph,
 )
 from phasepoint.learn.kernels.model import (
-    INPUT_NAMES,
     KernelModel,
+    above_floor,
     encode_graphs,
     fit_scales,
     interval_scale,
     kind_rows,
+    on_floor,
     pool_graphs,
     scale_graphs,
 )
@@ -46,6 +47,8 @@ PLACE_DIMENSIONS = 10
 """Axes of the space of distances, a choice."""
 MOST_POINTS = 4000
 """Training kernels that are kept for distances, a choice: 160 kB of the model's file."""
+_LOW_SHARE, _BELOW = 0.02, 0.99
+"""Share of kernels that may lie below the floor, and how far below the next it lies; choices."""
 REACH = 0.3
 """How far (log) beyond the training kernels' ratios to the analytic model an answer may go."""
 
@@ -89,9 +92,15 @@ class _Kernels:
     calibrate: Int64s
 
 
-def kernel_weights(time_ps: npt.ArrayLike) -> Floats:
-    """How much each kernel counts in training."""
-    return np.clip(np.asarray(time_ps, np.float64) / LONG_PS, LEAST_WEIGHT, 1.0)
+def kernel_weights(time_ps: npt.ArrayLike, floor_ps: float = 0.0) -> Floats:
+    """How much each kernel counts in training: by its time, above a floor by the share that is to be learned."""
+    time = np.asarray(time_ps, np.float64)
+    return np.clip(time / LONG_PS if not floor_ps else (time - floor_ps) / time, LEAST_WEIGHT, 1.0)
+
+
+def _floor(time_ps: Floats) -> float:
+    """What every kernel takes, but for the few that hardly anything can be said of: a little less than most."""
+    return _BELOW * float(np.quantile(time_ps, _LOW_SHARE))
 
 
 def fit_kernel_model(
@@ -100,6 +109,7 @@ def fit_kernel_model(
     rows: tuple[Int64s, Int64s],
     *,
     seed: int,
+    exact: bool = False,
     settings: FitSettings | None = None,
     progress: Progress | None = None,
 ) -> KernelModel:
@@ -110,6 +120,7 @@ def fit_kernel_model(
         time_ps: measured, shape [n], above 0.
         rows: those to learn from, and those on which members are weighed and the interval is calibrated.
         seed: of weights, batches and trees.
+        exact: whether times are without noise, as those of a TPU's compiler: what all kernels take is left out then.
         settings: None: the defaults.
         progress: told of epochs done and of all.
 
@@ -119,10 +130,14 @@ def fit_kernel_model(
     """
     chosen = settings or FitSettings()
     time = np.asarray(time_ps, np.float64)
-    data = _Kernels(graphs, encode_graphs(graphs), np.log(time), kernel_weights(time), *rows)
+    placed = any(graph.placement is not None for graph in graphs)
+    floor_ps = _floor(time[rows[0]]) if exact and placed else 0.0
+    encoded = encode_graphs(graphs, placed=placed)
+    data = _Kernels(graphs, encoded, above_floor(np.log(time), floor_ps), kernel_weights(time, floor_ps), *rows)
     analytic = fit_analytic([graphs[row] for row in data.train], time[data.train])
     offset = np.log(np.maximum(predict_analytic(analytic, graphs)[0], 1.0))
     pooled = np.column_stack([pool_graphs(graphs, data.encoded), offset])
+    offset = above_floor(offset, floor_ps)
     columns = np.flatnonzero(pooled[data.train].std(axis=0) > 0)
     pooled = pooled[:, columns]
     middle = np.median(data.target[data.train])
@@ -134,9 +149,10 @@ def fit_kernel_model(
         **_place(pooled, data),
         "columns": columns.astype(np.int32),
         "middle": np.array([middle]),
+        **({"floor_ps": np.array([floor_ps])} if floor_ps else {}),
         "reach": np.array([gap.min() - REACH, gap.max() + REACH]),
     }
-    network = _network_settings(chosen)
+    network = _network_settings(chosen, data.encoded[0].kernel.size)
     arrays |= _fit_networks(data, base, network, chosen, arrays=arrays, seed=seed, progress=progress)
     arrays |= _fit_trees(pooled, base, data, chosen, seed)
     card = {
@@ -144,16 +160,17 @@ def fit_kernel_model(
         "network": network.to_json(),
         "members": chosen.members,
         "residual": chosen.residual,
+        "placed": placed,
         "training": {"loss": chosen.training.loss, "epochs": chosen.training.epochs, "trees": chosen.tree_rounds},
     }
     return _calibrated(KernelModel(arrays, card), data)
 
 
-def _network_settings(settings: FitSettings) -> NetworkShape:
+def _network_settings(settings: FitSettings, kernel_features: int) -> NetworkShape:
     return NetworkShape(
         len(OPCODES),
         NODE_FEATURES,
-        len(INPUT_NAMES),
+        kernel_features,
         hidden=settings.hidden,
         layers=settings.layers,
         aggregation=settings.aggregation,
@@ -234,7 +251,7 @@ def _calibrated(model: KernelModel, data: _Kernels) -> KernelModel:
     """With the shares of networks and trees, quantiles of the interval by kind, and the unit of distances."""
     graphs = [data.graphs[row] for row in data.calibrate]
     said, kinds = model.log_times(graphs), kind_rows(graphs)
-    truth, weight = data.target[data.calibrate], data.weight[data.calibrate]
+    truth, weight = on_floor(data.target[data.calibrate], model.floor_ps), data.weight[data.calibrate]
     shares = np.linspace(0.0, 1.0, 11)
     errors = [
         np.average(np.abs(np.expm1(share * said.networks + (1 - share) * said.trees - truth)), weights=weight)

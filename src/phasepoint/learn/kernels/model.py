@@ -30,9 +30,11 @@ from phasepoint.learn.hlo_graph.graphs import (
     EncodedGraph,
     KernelGraph,
     encode_features,
+    encode_sizes,
     executed_elements,
     execution_features,
 )
+from phasepoint.learn.hlo_graph.placement import PLACEMENT_NAMES
 from phasepoint.learn.models.analytic import AnalyticModel, analytic_from_arrays, predict_analytic
 from phasepoint.learn.models.model_file import StoredModel
 from phasepoint.learn.models.network import InputGraph, NetworkShape, network_log_times
@@ -59,9 +61,18 @@ POOLED_NAMES: tuple[str, ...] = (
 """Columns of `pool_graphs`; an opcode's column is the log of how many elements its nodes make."""
 
 
-def encode_graphs(graphs: Sequence[KernelGraph]) -> tuple[EncodedGraph, ...]:
-    """Features on scales to learn from, one entry per graph; a kernel's own, then the derived (`EXECUTION_NAMES`)."""
+def encode_graphs(graphs: Sequence[KernelGraph], *, placed: bool = False) -> tuple[EncodedGraph, ...]:
+    """Features on scales to learn from, one entry per graph; a kernel's own, then the derived (`EXECUTION_NAMES`).
+
+    Args:
+        graphs: n kernels.
+        placed: whether a TPU's placement (`PLACEMENT_NAMES`) comes behind them.
+    """
     derived = execution_features(graphs)
+    if placed:
+        unknown = np.zeros(len(PLACEMENT_NAMES), np.float32)
+        rows = [unknown if graph.placement is None else graph.placement for graph in graphs]
+        derived = np.column_stack([derived, encode_sizes(np.stack(rows))]) if rows else derived
     encoded = [encode_features(graph) for graph in graphs]
     return tuple(
         replace(one, kernel=np.concatenate([one.kernel, row])) for one, row in zip(encoded, derived, strict=True)
@@ -226,6 +237,16 @@ class KernelModel:
         """The analytic model that was fitted to the same kernels."""
         return analytic_from_arrays(self.arrays, source="the corpus")
 
+    @property
+    def placed(self) -> bool:
+        """Whether it reads where a TPU has its arrays."""
+        return bool(self.card.get("placed", False))
+
+    @property
+    def floor_ps(self) -> float:
+        """What every kernel takes; learned is what it takes more. 0 for a device on which times were measured."""
+        return float(self.arrays["floor_ps"][0]) if "floor_ps" in self.arrays else 0.0
+
     @cached_property
     def network(self) -> NetworkShape:
         """Of every member."""
@@ -248,22 +269,24 @@ class KernelModel:
 
     def log_times(self, graphs: Sequence[KernelGraph]) -> LogTimes:
         """Each part's answer."""
-        encoded = encode_graphs(graphs)
+        encoded = encode_graphs(graphs, placed=self.placed)
         analytic = np.log(np.maximum(predict_analytic(self.analytic, graphs)[0], 1.0))
         pooled = pool_graphs(graphs, encoded)
         pooled = np.column_stack([pooled, analytic])[:, self.arrays["columns"]]
         offset = analytic if self.card["residual"] else np.full(len(graphs), float(self.arrays["middle"][0]))
+        offset = above_floor(offset, self.floor_ps)
         low, high = self.arrays["reach"]
         members = []
         for member in range(int(self.card["members"])):
             weights = _named(self.arrays, f"network{member}/")
             inputs = scale_graphs(graphs, encoded, self.arrays)
-            members.append(offset + np.clip(network_log_times(weights, self.network, inputs), low, high))
+            said = network_log_times(weights, self.network, inputs)
+            members.append(on_floor(offset + np.clip(said, low, high), self.floor_ps))
         parts = list(members)
         forest = _named(self.arrays, "trees/")
         trees = analytic
         if forest:
-            trees = offset + np.clip(predict_trees(forest, pooled), low, high)
+            trees = on_floor(offset + np.clip(predict_trees(forest, pooled), low, high), self.floor_ps)
             parts.append(trees)
         networks = np.mean(members, axis=0) if members else trees
         spread = np.std(parts, axis=0) if len(parts) > 1 else np.zeros(len(graphs))
@@ -287,6 +310,16 @@ class KernelModel:
     def with_arrays(self, **arrays: npt.NDArray[Any]) -> "KernelModel":
         """The same model with other arrays of some names (`_` stands for `/`)."""
         return replace(self, arrays={**self.arrays, **{name.replace("__", "/"): a for name, a in arrays.items()}})
+
+
+def above_floor(log_ps: Floats, floor_ps: float) -> Floats:
+    """Logs of what times take more than a floor, 1 ps at least."""
+    return log_ps if floor_ps <= 0 else np.log(np.maximum(np.exp(log_ps) - floor_ps, 1.0))
+
+
+def on_floor(log_ps: Floats, floor_ps: float) -> Floats:
+    """Logs of times out of what they take more than a floor."""
+    return log_ps if floor_ps <= 0 else np.log(np.exp(log_ps) + floor_ps)
 
 
 def kind_rows(graphs: Sequence[KernelGraph]) -> npt.NDArray[np.int64]:

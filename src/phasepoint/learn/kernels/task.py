@@ -139,7 +139,13 @@ def evaluate_split(
     learn, calibrate, test = kernels_of_split(corpus, split)
     time = corpus.kernels.time_min_ps
     fitted = fit_kernel_model(
-        corpus.kernels.graphs, time, (learn, calibrate), seed=seed, settings=settings, progress=progress
+        corpus.kernels.graphs,
+        time,
+        (learn, calibrate),
+        seed=seed,
+        exact=np.isnan(corpus.noise_floor_ratio),
+        settings=settings,
+        progress=progress,
     )
     known = [corpus.programs[row] for row in split.train]
     overhead = fit_overhead(known, time.astype(np.float64))
@@ -212,6 +218,10 @@ def _rows(
         rows += [
             replace(row, group=name + "kernels < 5 µs")
             for row in error_rows(["short"] * len(short), guess[short], truth[short])
+        ]
+        rows += [
+            replace(row, group=f"{name}all kernels")
+            for row in error_rows(["all"] * len(test), guess[test], truth[test])
         ]
         rows += _program_rows(name, kernels, guess, programs)
     rows.append(_within_programs(learned, truth, set(long.tolist()), programs))

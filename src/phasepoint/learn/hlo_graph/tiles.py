@@ -3,30 +3,16 @@
 A TPU works on registers of 8 × 128 values: the innermost two dimensions in memory are counted in those. A tile's
 bounds come outermost first. A product (XLA writes it as a convolution) has a tile of the output and one of the kernel;
 other kernels have one of the array that is walked.
-
-How long a TPU kernel takes with a tile: double buffering in eight coefficients.
-
-The TPU computes on one tile while it moves the next, so an iteration takes the longer of the two; the first tile's
-reading and the last one's writing are exposed, and sums that do not fit one pass are read and written again:
-
-    first + iterations × (max(flop × a, transfers × d + bytes × b + runs × r) + o) + partial sums × s
-
-The coefficients are fitted to measured tiles. What is fitted is the logarithm of times less its mean within the kernel:
-only the order and the spacing of a kernel's own tiles count, as for a choice among them nothing else does.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
 import numpy as np
-import numpy.typing as npt
 
-from phasepoint.core.arrays import Float32s, Floats
-from phasepoint.core.errors import ModelError
+from phasepoint.core.arrays import Float32s
 from phasepoint.hlo.shapes import Shape
-from phasepoint.learn.hlo_graph.graphs import KernelGraph
 from phasepoint.learn.hlo_graph.kernels import KernelNode, Nodes
 from phasepoint.learn.hlo_graph.node_rules import memory_order
 
@@ -98,7 +84,7 @@ class _Tiled:
         return prod(self.bounds[: max(inner - 1, 0)])
 
 
-def _units(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def layout_units(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Dimensions outermost first, what one unit of each holds, and their sizes in units.
 
     A unit is a tile of the layout, `T(8,128)` or `T(1024)` of an array of one dimension; a register without one.
@@ -114,7 +100,7 @@ def _units(shape: Shape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, .
 
 def _tiled(shape: Shape, bounds: tuple[int, ...]) -> _Tiled | None:
     """An array under a tile; None where the tile does not fit it."""
-    order, per_unit, full = _units(shape)
+    order, per_unit, full = layout_units(shape)
     if len(bounds) != len(full) or any(not 0 < bound <= size for bound, size in zip(bounds, full, strict=True)):
         return None
     elements = [0] * len(order)
@@ -123,28 +109,28 @@ def _tiled(shape: Shape, bounds: tuple[int, ...]) -> _Tiled | None:
     return _Tiled(order, full, bounds, tuple(elements))
 
 
-def tile_features(graph: KernelGraph, nodes: Nodes, tile: TileSize, *, is_default: bool) -> Float32s:
+def tile_features(nodes: Nodes, tile: TileSize, *, flop: float, is_default: bool) -> Float32s:
     """What a tile means for a kernel; entries by `TILE_FEATURE_NAMES`.
 
     Args:
-        graph: of the kernel.
-        nodes: its values.
+        nodes: values of the kernel, root last.
         tile: the tile. One whose bounds fit no array of the kernel has only zeros, and `bounds_known` says so.
+        flop: of the kernel.
         is_default: whether the compiler would take it.
     """
     product = next((node for node in nodes if node.opcode == "convolution"), None)
     values: dict[str, float] = {"is_default": is_default}
     if product is not None and tile.kernel_bounds:
-        values |= {"is_product": 1, **_of_product(graph, nodes, product, tile)}
+        values |= {"is_product": 1, **_of_product(nodes, product, tile, flop)}
     elif tile.output_bounds:
-        values |= _of_array(graph, nodes, tile)
+        values |= _of_array(nodes, tile, flop)
     values["transfers"] = values.get("iterations", 0) * len(_in_memory(nodes))
     for side, bounds in (("output", tile.output_bounds), ("kernel", tile.kernel_bounds)):
         values |= {f"{side}_{place}": bound for place, bound in enumerate(bounds[:6])}
     return np.array([values.get(name, 0.0) for name in TILE_FEATURE_NAMES], np.float32)
 
 
-def _of_array(graph: KernelGraph, nodes: Nodes, tile: TileSize) -> dict[str, float]:
+def _of_array(nodes: Nodes, tile: TileSize, flop: float) -> dict[str, float]:
     """A kernel that walks one array: the largest that the tile fits."""
     shapes = [leaf for node in nodes for leaf in node.shape.leaves() if leaf.is_array]
     largest = sorted(dict.fromkeys(shapes), key=lambda shape: -shape.elements)
@@ -161,7 +147,7 @@ def _of_array(graph: KernelGraph, nodes: Nodes, tile: TileSize) -> dict[str, flo
         "tile_bytes": moved / iterations,
         "moved_bytes": moved,
         "runs": iterations * tiled.runs(),
-        "flop": graph.feature("flop") * tiled.overhang(tiled.order),
+        "flop": flop * tiled.overhang(tiled.order),
         **_coverage((tiled,)),
     }
 
@@ -179,7 +165,7 @@ def _moved_bytes(shape: Shape, walked: Shape, tiled: _Tiled) -> float:
     """
     if shape.dims != walked.dims:
         return shape.size_bytes * tiled.overhang(tiled.order)
-    order, per_unit, _ = _units(shape)
+    order, per_unit, _ = layout_units(shape)
     units = [
         _units_touched(tiled.elements[dim], shape.dims[dim], unit) for dim, unit in zip(order, per_unit, strict=True)
     ]
@@ -193,7 +179,7 @@ def _units_touched(taken: int, size: int, unit: int) -> float:
     return 1 + (taken - 1) / unit
 
 
-def _of_product(graph: KernelGraph, nodes: Nodes, product: KernelNode, tile: TileSize) -> dict[str, float]:
+def _of_product(nodes: Nodes, product: KernelNode, tile: TileSize, flop: float) -> dict[str, float]:
     assert product.instruction is not None
     numbers = product.instruction.proto.convolution_dimension_numbers
     left, right = product.operands[:2]
@@ -221,7 +207,7 @@ def _of_product(graph: KernelGraph, nodes: Nodes, product: KernelNode, tile: Til
         + tiles * own,
         "accumulated_bytes": (passes - 1) * tiles * prod(output.elements) * _bytes(product.shape),
         "runs": tiles * passes * kernel.runs() + tiles * output.runs(),
-        "flop": graph.feature("flop") * overhang,
+        "flop": flop * overhang,
         **_coverage((output, kernel)),
     }
 
@@ -249,7 +235,7 @@ def _element_bytes(nodes: Nodes, left: int, right: int, result: Shape) -> tuple[
 
     What is fused before an operand is read in its stead, what is fused behind the product is read beside it.
     """
-    before = [_inputs_of(nodes, place) for place in (left, right)]
+    before = [inputs_of(nodes, place) for place in (left, right)]
     sides = [
         sum([_bytes(nodes[one].shape) for one in inputs if nodes[one].shape.elements == nodes[place].shape.elements])
         for inputs, place in zip(before, (left, right), strict=True)
@@ -264,7 +250,7 @@ def _element_bytes(nodes: Nodes, left: int, right: int, result: Shape) -> tuple[
     return sides[0], sides[1], around
 
 
-def _inputs_of(nodes: Nodes, place: int) -> set[int]:
+def inputs_of(nodes: Nodes, place: int) -> set[int]:
     """Parameters that a node is computed from."""
     found, stack, seen = set(), [place], {place}
     while stack:
@@ -306,97 +292,3 @@ def _coverage(tiled: tuple[_Tiled, ...]) -> dict[str, float]:
         "dims": len(pairs),
         "bounds_known": 1,
     }
-
-
-COEFFICIENT_NAMES = (
-    *("s_per_product_flop", "s_per_other_flop", "s_per_byte", "s_per_transfer", "s_per_run", "exposed_ratio"),
-    *("s_per_accumulated_byte", "s_per_iteration"),
-)
-"""Seconds for each of what is counted; `exposed_ratio`: how much of a tile's transfer is not hidden."""
-
-_START = (2e-14, 1e-12, 2e-12, 2e-7, 1e-9, 1.0, 2e-12, 1e-7)
-"""Where the fit starts: peaks of a TPU v3 core (61 Tflop/s of products, 450 GB/s) and orders of magnitude.
-
-Source of the peaks: "A Domain-Specific Supercomputer for Training Deep Neural Networks", CACM 2020, table 3, halved.
-"""
-
-LEAST_KERNELS = 3
-"""Kernels with known tiles without which coefficients are not fitted."""
-
-_PULL = 0.1
-"""Weight that holds each logarithm at its start: what no kernel tells apart stays where it is."""
-
-_AT = {name: place for place, name in enumerate(TILE_FEATURE_NAMES)}
-
-
-@dataclass(frozen=True)
-class TileTimes:
-    """Measured tiles of one kernel, for the fit.
-
-    Attributes:
-        features: shape [t, TILE_FEATURES], raw.
-        time_s: measured, shape [t], above 0.
-    """
-
-    features: npt.NDArray[np.float32]
-    time_s: Floats
-
-
-def tile_time_s(features: npt.ArrayLike, coefficients: Floats) -> Floats:
-    """Times of tiles, up to a factor of their kernel.
-
-    Args:
-        features: shape [t, TILE_FEATURES], raw.
-        coefficients: by `COEFFICIENT_NAMES`.
-
-    Returns:
-        Seconds, shape [t]; NaN where the tile says nothing (`bounds_known` is 0).
-    """
-    rows = np.asarray(features, np.float64)
-    column = {name: rows[:, place] for name, place in _AT.items()}
-    product, other, per_byte, per_transfer, per_run, exposed, per_sum, per_iteration = coefficients
-    computing = column["flop"] * np.where(column["is_product"] > 0, product, other)
-    moving = column["transfers"] * per_transfer + column["moved_bytes"] * per_byte + column["runs"] * per_run
-    times: Floats = (
-        exposed * column["tile_bytes"] * per_byte
-        + np.maximum(computing, moving)
-        + column["iterations"] * per_iteration
-        + column["accumulated_bytes"] * per_sum
-    )
-    return np.where(column["bounds_known"] > 0, times, np.nan)
-
-
-def fit_tile_cost(kernels: Sequence[TileTimes]) -> Floats:
-    """Coefficients that bring the times of tiles of some kernels into their measured proportions.
-
-    Every kernel counts by the root of the root of the number of its tiles, and a tile in proportion to how close it is
-    to its kernel's best: slow tiles are not to be told apart.
-
-    Raises:
-        ModelError: fewer than `LEAST_KERNELS` kernels have at least two tiles with known bounds.
-    """
-    from scipy.optimize import least_squares  # comes with scikit-learn
-
-    known = [one for one in map(_known, kernels) if len(one.time_s) > 1]
-    if len(known) < LEAST_KERNELS:
-        raise ModelError(
-            f"a tile model is fitted to at least {LEAST_KERNELS} kernels with known tiles, not {len(known)}"
-        )
-    weights = [one.time_s.min() / one.time_s for one in known]
-    weights = [weight / weight.sum() for weight in weights]
-    start = np.log(np.array(_START))
-
-    def residuals(logs: Floats) -> Floats:
-        parts = [_PULL * (logs - start)]
-        coefficients = np.exp(logs)
-        for one, weight in zip(known, weights, strict=True):
-            off = np.log(tile_time_s(one.features, coefficients)) - np.log(one.time_s)
-            parts.append((off - weight @ off) * np.sqrt(weight) * len(weight) ** 0.25)
-        return np.concatenate(parts)
-
-    return np.exp(np.asarray(least_squares(residuals, start).x, np.float64))
-
-
-def _known(one: TileTimes) -> TileTimes:
-    of = one.features[:, _AT["bounds_known"]] > 0
-    return TileTimes(one.features[of], one.time_s[of])
