@@ -248,8 +248,9 @@ def _number(folder: Path, table: pa.Table, numbers: dict[_Key, int], graphs: lis
 
 def _place(kernel: Kernel) -> Hashable:
     """Where its operands lie: on a TPU in which memory, elsewhere how far away in a cache."""
-    layouts = tuple([operand.shape.text for operand in kernel.instruction.operands])
-    return layouts if is_tiled(kernel.instruction) else place_of(kernel.locality)
+    if is_tiled(kernel.instruction):
+        return tuple([operand.shape.text for operand in kernel.instruction.operands])
+    return place_of(kernel.locality)
 
 
 def _kernels(rows: _KernelRows) -> CorpusKernels:
