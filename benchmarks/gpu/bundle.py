@@ -7,8 +7,8 @@ On that machine, in the repository's root:
     . build/gpu-bundle/start.sh && python3 -m benchmarks.gpu --part 1
 
 It is taken to have PyTorch with torchvision, JAX with CUDA, pyarrow, numba, scikit-learn, protobuf, typer, rich and
-nvidia-ml-py. What Phasepoint needs beside those is packed for one version of Python on x86-64, with Phasepoint itself,
-Optuna with what it needs, and TraceML, a peer.
+nvidia-ml-py. What Phasepoint needs beside those is packed for one version of Python on x86-64, with Phasepoint itself
+and TraceML, a peer.
 """
 
 import argparse
@@ -20,10 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PACKAGES = (
-    *("msgspec", "duckdb", "isal", "traceml-ai", "psutil"),
-    *("optuna", "alembic", "colorlog", "sqlalchemy", "mako", "greenlet"),
-)
+PACKAGES = ("msgspec", "duckdb", "isal", "traceml-ai", "psutil")
 """What is packed; nothing that these need in turn, which is there."""
 
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (39, 35, 34, 31, 28, 27, 26, 24, 17))

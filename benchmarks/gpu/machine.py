@@ -49,7 +49,6 @@ MISSING: Mapping[str, Callable[[], str]] = {
     "jax": _without("jax"),
     "optax": _without("optax"),
     "traceml": _without("traceml_ai"),
-    "optuna": _without("optuna"),
     "pillow": _without("PIL"),
 }
 """What a row may need → why it is not here; empty where it is."""

@@ -13,8 +13,6 @@ from phasepoint.core.errors import StoreError, UsageError
 from phasepoint.tune.offline.search import Measured, search
 from phasepoint.tune.offline.space import read_space
 
-pytest.importorskip("optuna")
-
 SPACE = """
 trials = {trials}
 [knobs.batch]
@@ -38,7 +36,7 @@ if mode == "broken":
 print("printed by the job")
 torch.set_num_threads(1)
 with pp.record(sys.argv[1], budget=0.5, window_steps=2) as run:
-    for step in run.steps(range(150)):
+    for step in run.steps(range(int(os.environ.get("JOB_STEPS", "150")))):
         time.sleep(0.01 + batch / 32 * (0.02 if mode == "slow" else 0.005))
         torch.ones(64, 64) @ torch.ones(64, 64)
         run.log(loss=1 / (step + 1) * (1 if mode == "slow" else 1.01))
@@ -210,8 +208,9 @@ def test_several_machines_run_a_setting_each_and_a_pair_stays_on_one(space, tmp_
 
 
 @pytest.fixture
-def recorded(tmp_path):
-    """A job and its recording: the words of its command line."""
+def recorded(tmp_path, monkeypatch, request):
+    """A job and its recording, of so many steps as a test asks for: the words of its command line."""
+    monkeypatch.setenv("JOB_STEPS", str(getattr(request, "param", 150)))
     job = tmp_path / "train.py"
     job.write_text(JOB)
     words = [sys.executable, str(job), str(tmp_path / "run"), "--batch", "32"]
@@ -239,6 +238,15 @@ def test_a_real_job_is_searched_by_replays(space, recorded):
     assert found["gain"] == pytest.approx(2.0, abs=0.8)
     assert found["difference"] == pytest.approx(0.01, rel=0.1)
     assert "printed by the job" in printed
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [30], indirect=True)
+def test_a_phase_of_thirty_steps_is_long_enough_to_be_timed(space, recorded):
+    """A replay captures up to twenty steps of a phase, beside which nothing is timed; a search needs their times."""
+    found, _ = search_command(space, recorded)
+    assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
+    assert [trial["problem"] for trial in found["trials"]] == [""] * 4
 
 
 @pytest.mark.torch
@@ -281,3 +289,44 @@ def test_a_fifth_of_the_space_is_enough_where_knobs_do_not_hinder_each_other(tmp
         reached += true_ns(outcome.chosen) <= best / 0.95
     assert found.size == 72
     assert reached >= 18
+
+
+def test_knobs_that_hinder_each_other_do_not_mislead(tmp_path):
+    """What wins most alone, a fused operation, loses with the type that wins most of all; batches help that type."""
+    import random
+
+    knobs = {
+        "batch": [4, 8, 16],
+        "narrow": [0, 1],
+        "threads": [1, 2],
+        "optimizer": ["loop", "each", "all"],
+        "fused": [0, 1],
+    }
+    written = {"batch": 8, "narrow": 0, "threads": 2, "optimizer": "loop", "fused": 0}
+    text = "trials = 14\n" + "".join(
+        f'[knobs.{name}]\nargument = "--{name}"\nvalues = {json.dumps(values)}\n'
+        f"as_written = {json.dumps(written[name])}\n"
+        for name, values in knobs.items()
+    )
+    (tmp_path / "space.toml").write_text(text)
+    found, reached = read_space(tmp_path / "space.toml"), 0
+
+    def true_ns(setting):
+        narrow, fused = setting["narrow"], setting["fused"]
+        factor = 0.75 if narrow else 1.0
+        factor *= 1.8 if narrow and fused else 0.7 if fused else 1.0
+        factor *= {4: 1.15, 8: 1.0, 16: 0.7 if narrow else 1.05}[setting["batch"]]
+        factor *= {"loop": 1.0, "each": 0.95, "all": 0.85}[setting["optimizer"]]
+        return 1e6 * factor * (1.5 if setting["threads"] == 1 else 1.0)
+
+    best = min(true_ns(dict(zip(knobs, values, strict=True))) for values in product(*knobs.values()))
+    for seed in range(20):
+        chance = random.Random(seed)
+        outcome = search(
+            found,
+            each(lambda setting, _, chance=chance: Measured(true_ns(setting) * chance.gauss(1, 0.03), 40, 1.0)),
+            tmp_path / str(seed),
+            seed=seed,
+        )
+        reached += true_ns(outcome.chosen) <= best / 0.95
+    assert reached >= 15

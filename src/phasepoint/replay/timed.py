@@ -4,7 +4,7 @@ Its own file: nothing is compared with the original, which a changed program nee
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -68,6 +68,7 @@ def time_replay(
         UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
     """
     plan = plan_replay(analysis, phase, from_start=from_start, steps=steps)
+    plan = replace(plan, target_last=plan.target_first)  # one step is captured: the others' time is what is asked for
     limits = ReplayLimits(limit_s)
     outcome = run_replay(plan, command, out, force=True, limits=limits, environ=environ, hopeless_ns=hopeless_ns)
     dur_s = outcome.dur_ps / PS_PER_S

@@ -1,10 +1,7 @@
 """Search among settings of a program: the most promising is run next, and the best is confirmed against the job as it
 is, by turns, with the certificate of a live trial.
 
-What is returned was itself run. First each knob is turned alone. Then two propose by turns: the sum of what each knob's
-values did to the log of the time, which is right where knobs do not hinder each other, and Optuna's tree-structured
-Parzen estimator, which learns where they do (Bergstra et al., "Algorithms for Hyper-Parameter Optimization", NeurIPS
-2011). A search that was cut off goes on from what stands in its file.
+What is returned was itself run. A search that was cut off goes on from what stands in its file.
 """
 
 import json
@@ -15,12 +12,14 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-from phasepoint.core.errors import MissingExtraError, StoreError
+import numpy as np
+
+from phasepoint.core.errors import StoreError
 from phasepoint.tune.certificate import Certificate, Gain
 from phasepoint.tune.journal import TuneVerdict
 from phasepoint.tune.knobs import Setting, describe_setting
+from phasepoint.tune.offline.proposal import propose_setting
 from phasepoint.tune.offline.space import SearchSpace
 
 CONFIRMED_PAIRS = 8
@@ -32,7 +31,8 @@ LEAST_GAIN = 0.01
 FUTILE_PAIRS = 3
 """A confirmation ends where the job as it is was faster in the median of so many."""
 
-_MOST_ASKED = 50  # times that the estimator is asked for a setting that was not run yet
+_FAILED = 4.0
+"""A choice: a setting that fails counts as so many times slower than the job as it is, so that its like are avoided."""
 
 RESULTS_NAME = "trials.jsonl"
 
@@ -143,7 +143,6 @@ def search(
         tell: called with what is run, runs done, and runs in all.
 
     Raises:
-        MissingExtraError: Optuna is not installed.
         StoreError: results cannot be read or written.
     """
     results = _Results(Path(folder))
@@ -155,15 +154,15 @@ def search(
         return _outcome(space, results, TuneVerdict.UNDECIDED, reason, space.as_written)
     base_ns = base.step_ns
     budget = min(space.trials, space.size)
-    proposer = _Proposer(space, results, base_ns, seed)
+    chance = np.random.default_rng(seed)
     while len(results.rows) < budget:
-        settings = proposer.propose(min(machines, budget - len(results.rows)))
+        settings = _propose(space, results, min(machines, budget - len(results.rows)), chance, base_ns)
         tell("; ".join(map(describe_setting, settings)), len(results.rows), budget)
         fastest_ns = min(_cost(space, one, found) for one, found in results.rows)
         bounds = Bounds(EARLY_STOP * base.dur_s, HOPELESS * fastest_ns)
         groups = measure([[setting] for setting in settings], bounds)
         for setting, (found,) in zip(settings, groups, strict=True):
-            proposer.learn(setting, _cost(space, setting, results.add(setting, found)))
+            results.add(setting, found)
     ranked = sorted((_cost(space, one, found), number) for number, (one, found) in enumerate(results.rows))
     best = results.rows[ranked[0][1]][0]
     if best == space.as_written or _cost(space, best, results.get(best)) > base_ns / (1 + LEAST_GAIN):
@@ -209,103 +208,27 @@ def _cost(space: SearchSpace, setting: Setting, found: Measured | None) -> float
     return found.step_ns / space.samples(setting)
 
 
-class _Proposer:
-    """Says what is run next, and is told what it costs."""
-
-    def __init__(self, space: SearchSpace, results: "_Results", base_ns: float, seed: int) -> None:
-        try:
-            import optuna
-        except ImportError as error:
-            raise MissingExtraError("searching needs Optuna: pip install 'phasepoint[tune]'") from error
-        self._optuna = optuna
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=len(_alone(space)))
-        self._study = optuna.create_study(sampler=sampler)
-        self._kinds = {
-            knob.name: optuna.distributions.CategoricalDistribution([json.dumps(value) for value in knob.values])
-            for knob in space.knobs
-        }
-        self._space, self._results, self._base_ns = space, results, base_ns
-        self._chance = random.Random(seed)
-        for setting, found in results.rows:
-            self.learn(setting, _cost(space, setting, found))
-
-    def learn(self, setting: Setting, cost: float) -> None:
-        """What a setting costs."""
-        parameters = {name: json.dumps(setting[name]) for name in self._kinds}
-        if all(parameters[name] in kind.choices for name, kind in self._kinds.items()):
-            trial = self._optuna.trial.create_trial(
-                params=parameters, distributions=self._kinds, value=math.log(min(cost, 100 * self._base_ns))
-            )
-            self._study.add_trial(trial)
-
-    def propose(self, count: int) -> list[Setting]:
-        """Settings that were not run yet; fewer where none are left."""
-        settings: list[Setting] = []
-        for _ in range(count):
-            left = [
-                setting
-                for setting in _all(self._space, self._chance)
-                if self._results.get(setting) is None and setting not in settings
-            ]
-            if left:
-                settings.append(self._next(left, len(self._results.rows) + len(settings)))
-        return settings
-
-    def _next(self, left: Sequence[Setting], number: int) -> Setting:
-        """One of those that are left: of one knob alone, then by turns; where the estimator repeats itself, any."""
-        alone = _alone(self._space)
-        for setting in alone:
-            if setting in left:
-                return setting
-        if (number - len(alone)) % 2:
-            return _by_sums(self._results, self._space, left)
-        for _ in range(_MOST_ASKED):
-            asked = self._study.ask(self._kinds)
-            setting = {name: json.loads(value) for name, value in asked.params.items()}
-            self._study.tell(asked, state=self._optuna.trial.TrialState.FAIL)  # its cost is told in a trial of its own
-            if setting in left:
-                return setting
-        return left[0]
+def _propose(
+    space: SearchSpace, results: "_Results", count: int, chance: np.random.Generator, base_cost: float
+) -> list[Setting]:
+    """Settings that were not run yet, for so many machines; fewer where none are left."""
+    values = {knob.name: knob.values for knob in space.knobs}
+    worst = _FAILED * base_cost
+    known = [(setting, math.log(min(_cost(space, setting, found), worst))) for setting, found in results.rows]
+    middle = median(cost for _, cost in known)
+    settings: list[Setting] = []
+    left = [one for one in _all(space) if results.get(one) is None]
+    while left and len(settings) < count:
+        chosen = propose_setting(values, known, left, chance)
+        settings.append(chosen)
+        known.append((chosen, middle))  # so that the next machine looks elsewhere
+        left.remove(chosen)
+    return settings
 
 
-def _alone(space: SearchSpace) -> list[Setting]:
-    """Each value of each knob, with everything else as written."""
-    written = space.as_written
-    return [
-        {**written, knob.name: value} for knob in space.knobs for value in knob.values if value != written[knob.name]
-    ]
-
-
-def _by_sums(results: "_Results", space: SearchSpace, left: Sequence[Setting]) -> Setting:
-    """That which should be the fastest if what the knobs do to the log of the time adds up."""
-    import numpy as np
-
-    columns = [(knob.name, value) for knob in space.knobs for value in knob.values if value != knob.as_written]
-
-    def row(setting: Setting) -> list[float]:
-        return [1.0, *(float(setting[name] == value) for name, value in columns)]
-
-    run = [(setting, _cost(space, setting, found)) for setting, found in results.rows]
-    fit = [(row(setting), math.log(cost)) for setting, cost in run if math.isfinite(cost)]
-    failed = [setting for setting, cost in run if not math.isfinite(cost)]
-    works = [setting for setting in left if not any(_holds_alone(setting, other, space) for other in failed)]
-    rows, logs = np.array([row for row, _ in fit]), np.array([log for _, log in fit])
-    effects = np.linalg.lstsq(rows, logs, rcond=None)[0]
-    return min(works or left, key=lambda setting: float(np.dot(row(setting), effects)))
-
-
-def _holds_alone(setting: Setting, failed: Setting, space: SearchSpace) -> bool:
-    """Whether a setting holds the one value whose turning has failed."""
-    turned = {name: value for name, value in failed.items() if value != space.as_written[name]}
-    return len(turned) == 1 and all(setting[name] == value for name, value in turned.items())
-
-
-def _all(space: SearchSpace, chance: random.Random) -> list[dict[str, Any]]:
+def _all(space: SearchSpace) -> list[Setting]:
     names = [knob.name for knob in space.knobs]
-    rows = [dict(zip(names, values, strict=True)) for values in product(*(knob.values for knob in space.knobs))]
-    chance.shuffle(rows)
-    return rows
+    return [dict(zip(names, values, strict=True)) for values in product(*(knob.values for knob in space.knobs))]
 
 
 class _Results:
