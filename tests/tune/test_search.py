@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 
 from phasepoint.core.errors import StoreError, UsageError
+from phasepoint.store import open_run
 from phasepoint.tune.offline.search import Measured, search
 from phasepoint.tune.offline.space import read_space
 
@@ -35,7 +36,7 @@ if mode == "broken":
     raise SystemExit("no such mode")
 print("printed by the job")
 torch.set_num_threads(1)
-with pp.record(sys.argv[1], budget=0.5, window_steps=2) as run:
+with pp.record(sys.argv[1], budget=float(os.environ.get("JOB_BUDGET", "0.5")), window_steps=2) as run:
     for step in run.steps(range(int(os.environ.get("JOB_STEPS", "150")))):
         time.sleep(0.01 + batch / 32 * (0.02 if mode == "slow" else 0.005))
         torch.ones(64, 64) @ torch.ones(64, 64)
@@ -98,6 +99,16 @@ def test_a_search_that_was_cut_off_goes_on(space, tmp_path):
     assert outcome.chosen == {"batch": 64, "mode": "fast"}
     tried = ran[before + 1 : before + 1 + len(outcome.trials) - before]
     assert not [setting for setting in tried if setting in ran[:before]]
+
+
+def test_a_job_that_failed_and_was_mended_is_run_again(space, tmp_path):
+    found = read_space(space())
+    broken = search(found, each(lambda *_: Measured(None, dur_s=0.5, problem="exit code 1")), tmp_path / "out")
+    assert (broken.verdict, len(broken.trials)) == ("undecided", 1)
+    assert "exit code 1" in broken.reason
+    outcome = search(found, each(made_up), tmp_path / "out", seed=1)
+    assert outcome.chosen == {"batch": 64, "mode": "fast"}
+    assert len({json.dumps(trial.setting) for trial in outcome.trials}) == len(outcome.trials)
 
 
 def test_where_nothing_is_faster_nothing_is_chosen(space, tmp_path):
@@ -247,6 +258,18 @@ def test_a_phase_of_thirty_steps_is_long_enough_to_be_timed(space, recorded):
     found, _ = search_command(space, recorded)
     assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
     assert [trial["problem"] for trial in found["trials"]] == [""] * 4
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [60], indirect=True)
+def test_a_recording_without_a_window_is_searched_all_the_same(space, monkeypatch, recorded):
+    monkeypatch.setenv("JOB_BUDGET", "0.000001")
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    words = [*recorded[:2], recorded[2] + "-unseen", *recorded[3:]]
+    assert subprocess.run(words, env=environment, check=False, capture_output=True).returncode == 0
+    assert not len(open_run(words[2]).table("windows"))
+    found, _ = search_command(space, words)
+    assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
 
 
 @pytest.mark.torch

@@ -67,7 +67,7 @@ def time_replay(
     Raises:
         UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
     """
-    plan = plan_replay(analysis, phase, from_start=from_start, steps=steps)
+    plan = plan_replay(analysis, phase, from_start=from_start, steps=steps, captured=False)
     plan = replace(plan, target_last=plan.target_first)  # one step is captured: the others' time is what is asked for
     limits = ReplayLimits(limit_s)
     outcome = run_replay(plan, command, out, force=True, limits=limits, environ=environ, hopeless_ns=hopeless_ns)

@@ -123,6 +123,7 @@ def plan_replay(
     index: CheckpointIndex | None = None,
     from_start: bool = False,
     steps: int = COMPARED_STEPS,
+    captured: bool = True,
 ) -> ReplayPlan:
     """Which checkpoint and which steps reach a phase again, and what that costs.
 
@@ -135,6 +136,7 @@ def plan_replay(
         index: the run's checkpoints (`replay.checkpoints.index_checkpoints`), made if None.
         from_start: start the job from its beginning instead of restoring a checkpoint.
         steps: steps of the phase to run without capture, beyond the lead, where it has them.
+        captured: whether the run must have a captured window, to compare ops with; times of steps need none.
 
     Raises:
         UsageError: no such phase, or several of that name.
@@ -142,7 +144,8 @@ def plan_replay(
         ReplayError: there were checkpoints before the phase, and none can be used.
     """
     chosen = find_phase(analysis, phase)
-    return _describe(Planner(analysis, index, steps=steps, from_start=from_start), chosen)
+    planner = Planner(analysis, index, steps=steps, from_start=from_start, captured=captured)
+    return _describe(planner, chosen)
 
 
 def plan_phases(

@@ -36,12 +36,20 @@ class Planner:
         steps: steps to compare.
     """
 
-    def __init__(self, analysis: Analysis, index: CheckpointIndex | None, *, steps: int, from_start: bool) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        index: CheckpointIndex | None,
+        *,
+        steps: int,
+        from_start: bool,
+        captured: bool = True,
+    ) -> None:
         """Args as `replay.plan.plan_replay`; raises what it raises for the whole run."""
         if steps < 0:
             raise UsageError(f"--steps {steps}: expected 0 or more")
         self.run, self.steps = analysis.run.path, steps
-        _check(analysis)
+        _check(analysis, captured=captured)
         self.index = index_checkpoints(analysis) if index is None else index
         self._analysis, self._from_start = analysis, from_start
         self._sessions = {
@@ -162,12 +170,12 @@ def _length(target: ReplayTarget) -> int:
     return target.last_step - target.first_step + 1
 
 
-def _check(analysis: Analysis) -> None:
+def _check(analysis: Analysis, *, captured: bool) -> None:
     """Refuse a run of which no phase can be replayed."""
     run = analysis.run.path
     if not analysis.clock.n_steps:
         raise NoDataError(f"{run}: no steps were recorded, so there is no phase to replay; record the job first")
-    if not analysis.estimates.captured.any():
+    if captured and not analysis.estimates.captured.any():
         raise NoDataError(
             f"{run}: no step was captured, so nothing says what its phases did and a replay could be compared with "
             f"nothing; {advise_capture(analysis.run, analysis.clock)}"

@@ -147,7 +147,7 @@ def search(
     """
     results = _Results(Path(folder))
     base = results.get(space.as_written)
-    if base is None:
+    if base is None or base.step_ns is None:  # what failed may have been mended since
         base = results.add(space.as_written, measure([[space.as_written]], None)[0][0])
     if base.step_ns is None:
         reason = f"the job as it is could not be run: {base.problem}"
@@ -246,7 +246,7 @@ class _Results:
         for number, line in enumerate(lines):
             try:
                 content = json.loads(line)
-                self.rows.append((content["setting"], Measured(**content["measured"])))
+                self._put(content["setting"], Measured(**content["measured"]))
             except (ValueError, TypeError, KeyError) as error:
                 if number + 1 < len(lines):  # the last line may have been cut off
                     raise StoreError(f"{self._path}, line {number + 1}: no result of a search; remove it") from error
@@ -258,7 +258,7 @@ class _Results:
 
     def add(self, setting: Setting, found: Measured) -> Measured:
         """Keep what came of one."""
-        self.rows.append((dict(setting), found))
+        self._put(setting, found)
         self.spend(found)
         try:
             with self._path.open("a") as file:
@@ -266,6 +266,9 @@ class _Results:
         except OSError as error:
             raise StoreError(f"{self._path}: {error.strerror or error}; choose another place with --out") from error
         return found
+
+    def _put(self, setting: Setting, found: Measured) -> None:
+        self.rows = [row for row in self.rows if row[0] != setting] + [(dict(setting), found)]
 
     def spend(self, found: Measured) -> Measured:
         """Count the time of a run."""
