@@ -5,8 +5,8 @@ another is worth. The next is that which should lower the fastest time most: exp
 "Efficient Global Optimization of Expensive Black-Box Functions", Journal of Global Optimization, 1998).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -25,23 +25,19 @@ _MOST_SETTINGS = 20_000
 
 
 def propose_setting(
-    values: Mapping[str, Sequence[Any]],
-    known: Sequence[tuple[Setting, float]],
-    left: Sequence[Setting],
-    chance: np.random.Generator,
+    known: Sequence[tuple[Setting, float]], left: Sequence[Setting], chance: np.random.Generator
 ) -> Setting:
     """One of the settings that were not run.
 
     Args:
-        values: what each knob may be.
-        known: settings that were run, and the log of what each cost; at least one.
+        known: settings that were run, and the log of what each cost against the job as it is; at least one.
         left: settings to choose from; at least one.
         chance: draws from more than can be looked at.
     """
     if len(left) > _MOST_SETTINGS:
         left = [left[place] for place in chance.choice(len(left), _MOST_SETTINGS, replace=False)]
-    log_cost = np.array([cost for _, cost in known]) - known[0][1]
-    run, fresh = _codes(values, [setting for setting, _ in known]), _codes(values, left)
+    log_cost = np.array([cost for _, cost in known])
+    run, fresh = np.split(_codes([*(setting for setting, _ in known), *left]), [len(known)])
     covariance = _alike(run, run) + _NOISE * np.eye(len(run))
     shared = _alike(fresh, run)
     solved = np.linalg.solve(covariance, np.column_stack([log_cost, shared.T]))
@@ -50,9 +46,11 @@ def propose_setting(
     return left[int(np.argmax(_improvement(log_cost.min() - expected, np.sqrt(np.maximum(variance[0], 1e-12)))))]
 
 
-def _codes(values: Mapping[str, Sequence[Any]], settings: Sequence[Setting]) -> Int64s:
-    """Place of each knob's value among its values, `[n_settings, n_knobs]`."""
-    return np.array([[list(of).index(setting[name]) for name, of in values.items()] for setting in settings], np.int64)
+def _codes(settings: Sequence[Setting]) -> Int64s:
+    """Number of each knob's value among those that occur, `[n_settings, n_knobs]`."""
+    names = settings[-1]
+    numbered = [np.unique([json.dumps(one[name]) for one in settings], return_inverse=True)[1] for name in names]
+    return np.stack(numbered, axis=1).astype(np.int64)
 
 
 def _alike(some: Int64s, others: Int64s) -> Floats:

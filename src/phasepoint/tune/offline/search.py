@@ -212,14 +212,14 @@ def _propose(
     space: SearchSpace, results: "_Results", count: int, chance: np.random.Generator, base_cost: float
 ) -> list[Setting]:
     """Settings that were not run yet, for so many machines; fewer where none are left."""
-    values = {knob.name: knob.values for knob in space.knobs}
-    worst = _FAILED * base_cost
-    known = [(setting, math.log(min(_cost(space, setting, found), worst))) for setting, found in results.rows]
+    known = [
+        (setting, math.log(min(_cost(space, setting, found) / base_cost, _FAILED))) for setting, found in results.rows
+    ]
     middle = median(cost for _, cost in known)
     settings: list[Setting] = []
     left = [one for one in _all(space) if results.get(one) is None]
     while left and len(settings) < count:
-        chosen = propose_setting(values, known, left, chance)
+        chosen = propose_setting(known, left, chance)
         settings.append(chosen)
         known.append((chosen, middle))  # so that the next machine looks elsewhere
         left.remove(chosen)
