@@ -219,7 +219,7 @@ def _propose(
     settings: list[Setting] = []
     left = [one for one in _all(space) if results.get(one) is None]
     while left and len(settings) < count:
-        chosen = propose_setting(known, left, chance)
+        chosen = propose_setting(space.as_written, known, left, chance)
         settings.append(chosen)
         known.append((chosen, middle))  # so that the next machine looks elsewhere
         left.remove(chosen)
