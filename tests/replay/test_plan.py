@@ -58,6 +58,29 @@ def test_the_representative_window_from_the_newest_checkpoint_before_it(made, tm
     assert plan.forward_steps == plan.last_step - plan.first_step + 1
 
 
+def test_times_alone_are_reached_by_the_shortest_way(made):
+    analysis = made()
+    fast, slow = _names(analysis)
+    plan = plan_replay(analysis, fast, from_start=True, steps=20, times_only=True)
+    assert (plan.first_step, plan.target_first, plan.target_last) == (0, 10, 10)  # ten steps to warm up
+    assert (plan.last_step, plan.compared_steps) == (30, 20)
+    plan = plan_replay(analysis, slow, steps=20, times_only=True)
+    assert (plan.checkpoint_step, plan.target_first, plan.target_last) == (149, 160, 160)
+    assert plan.compared_steps == 20
+    assert plan.last_step == 180
+
+
+def test_times_alone_come_from_a_stretch_that_holds_as_many_as_are_asked_for(tmp_path):
+    """The slow phase comes for thirty steps first, and for eighty later."""
+    dur_ms = [25 if step in range(40, 70) or step in range(200, 280) else 10 for step in range(N)]
+    analysis = analysed(tmp_path / "run", dur_ms, windows=WINDOWS)
+    slow = analysis.names[int(analysis.labels[240])]
+    plan = plan_replay(analysis, slow, from_start=True, steps=40, times_only=True)
+    assert (plan.target_first, plan.compared_steps) == (200, 40)
+    few = plan_replay(analysis, slow, from_start=True, steps=20, times_only=True)
+    assert (few.target_first, few.compared_steps) == (40, 20)
+
+
 def test_the_cost_is_the_sum_of_what_was_measured(made):
     analysis = made(compile_ms={0: 7, 1: 2, 5: 4})
     _, slow = _names(analysis)

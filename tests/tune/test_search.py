@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from itertools import product
@@ -248,7 +249,24 @@ def test_a_real_job_is_searched_by_replays(space, recorded):
     assert 0 < found["gain_low"] < found["gain"]
     assert found["gain"] == pytest.approx(2.0, abs=0.8)
     assert found["difference"] == pytest.approx(0.01, rel=0.1)
+    assert all(trial["steps"] <= 30 for trial in found["trials"])  # 20 were asked for; the job has 150
     assert "printed by the job" in printed
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [400], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_search_and_not_the_setting_alone(space, recorded, number, tmp_path):
+    command = [sys.executable, "-m", "phasepoint", "tune", "search", str(space(4)), "--run", recorded[2]]
+    command += ["--from-start", "--steps", "380", "--out", str(tmp_path / "out"), "--", *recorded]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as searching:
+        assert any("printed by the job" in line for line in searching.stderr)
+        searching.send_signal(number)
+        searching.communicate(timeout=60)
+    assert searching.returncode == {signal.SIGTERM: -signal.SIGTERM, signal.SIGINT: 130}[number]
+    results = tmp_path / "out" / "trials.jsonl"
+    assert not results.exists() or not results.read_text()
 
 
 @pytest.mark.torch

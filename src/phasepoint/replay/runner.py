@@ -100,6 +100,7 @@ class ReplayOutcome:
         exit_code: the command's own, or 128 plus the number of the signal that ended it.
         was_ended: whether the command was ended from here.
         notes: what happened, in words.
+        signals: numbers of those that came from outside while it ran, and were passed on to the command.
         fidelity: the replay against the original; None where there is nothing to compare or nobody compared.
     """
 
@@ -110,6 +111,7 @@ class ReplayOutcome:
     exit_code: int
     was_ended: bool
     notes: tuple[str, ...]
+    signals: tuple[int, ...] = ()
     fidelity: "Fidelity | None" = None
 
 
@@ -182,7 +184,7 @@ def run_replay(
         began_ns = time.monotonic_ns()
         process = start_command(protection.command, injected_environ(kept, added))
         watch = _Watch(process, Handshake(Path(request.handshake)), limits, limits.total_s(plan))
-        with signals_go_to(process):
+        with signals_go_to(process) as signals:
             watch.wait()
         dur_ps = (time.monotonic_ns() - began_ns) * PS_PER_NS
         notes = [protection.words, *protection.finish()]
@@ -196,7 +198,9 @@ def run_replay(
         reason=reason,
     )
     write_replay(folder, record)
-    return ReplayOutcome(out, record, status, dur_ps, exit_code, watch.was_ended, (*notes, *watch.notes()))
+    return ReplayOutcome(
+        out, record, status, dur_ps, exit_code, watch.was_ended, (*notes, *watch.notes()), tuple(signals)
+    )
 
 
 class _Watch:

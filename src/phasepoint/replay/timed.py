@@ -3,13 +3,15 @@
 Its own file: nothing is compared with the original, which a changed program need not resemble.
 """
 
+import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from phasepoint.core.errors import PhasepointError
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
+from phasepoint.recorder.process.launch import ENDING
 from phasepoint.replay.change.clean_steps import read_made_replay
 from phasepoint.replay.plan.plan import plan_replay
 from phasepoint.replay.runner import ReplayLimits, run_replay
@@ -51,7 +53,7 @@ def time_replay(
     limit_s: float | None = None,
     hopeless_ns: int | None = None,
 ) -> TimedReplay:
-    """Replay a phase with a command, into a folder that is replaced.
+    """Replay a phase with a command, into a folder that is replaced. A signal that ends it ends the caller, too.
 
     Args:
         analysis: of the original.
@@ -67,10 +69,12 @@ def time_replay(
     Raises:
         UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
     """
-    plan = plan_replay(analysis, phase, from_start=from_start, steps=steps, captured=False)
-    plan = replace(plan, target_last=plan.target_first)  # one step is captured: the others' time is what is asked for
+    plan = plan_replay(analysis, phase, from_start=from_start, steps=steps, times_only=True)
     limits = ReplayLimits(limit_s)
     outcome = run_replay(plan, command, out, force=True, limits=limits, environ=environ, hopeless_ns=hopeless_ns)
+    for number in outcome.signals:
+        if signal.Signals(number).name in ENDING:
+            signal.raise_signal(number)  # meant for us as well: it is no fault of the setting
     dur_s = outcome.dur_ps / PS_PER_S
     if outcome.status in {"failed", "ignored"}:
         reason = outcome.record.reason or f"exit code {outcome.exit_code}"

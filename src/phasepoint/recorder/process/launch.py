@@ -24,6 +24,8 @@ INJECT_FOLDER = Path(__file__).parent / "inject"
 
 _FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
+ENDING = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
+"""Signals with which somebody wants a program to end."""
 
 _SIGNAL_BASE = 128
 """Added to the signal's number, as shells do. Source: POSIX, Shell Command Language 2.8.2 asks for more than 128."""
@@ -91,19 +93,24 @@ def injected_environ(environ: Mapping[str, str], more: Mapping[str, str]) -> dic
 
 
 @contextmanager
-def signals_go_to(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Pass signals on to the command while it runs; what a terminal sends to both of us it gets by itself."""
+def signals_go_to(process: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
+    """Pass signals on to the command while it runs; what a terminal sends to both of us it gets by itself.
+
+    Yields:
+        The numbers of those that came, in their order.
+    """
+    by_itself = _FROM_TERMINAL if _is_foreground() else ()
+    came: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)
+        came.append(number)
+        if signal.Signals(number).name not in by_itself:
+            process.send_signal(number)
 
-    by_itself = _FROM_TERMINAL if _is_foreground() else ()
     numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
-    before = {
-        number: signal.signal(number, signal.SIG_IGN if number.name in by_itself else forward) for number in numbers
-    }
+    before = {number: signal.signal(number, forward) for number in numbers}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

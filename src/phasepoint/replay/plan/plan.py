@@ -123,7 +123,7 @@ def plan_replay(
     index: CheckpointIndex | None = None,
     from_start: bool = False,
     steps: int = COMPARED_STEPS,
-    captured: bool = True,
+    times_only: bool = False,
 ) -> ReplayPlan:
     """Which checkpoint and which steps reach a phase again, and what that costs.
 
@@ -136,7 +136,8 @@ def plan_replay(
         index: the run's checkpoints (`replay.checkpoints.index_checkpoints`), made if None.
         from_start: start the job from its beginning instead of restoring a checkpoint.
         steps: steps of the phase to run without capture, beyond the lead, where it has them.
-        captured: whether the run must have a captured window, to compare ops with; times of steps need none.
+        times_only: whether times of steps are all that is asked for: the run needs no captured window then, and the
+            target is a single step, wherever `steps` of the phase are reached soonest.
 
     Raises:
         UsageError: no such phase, or several of that name.
@@ -144,7 +145,7 @@ def plan_replay(
         ReplayError: there were checkpoints before the phase, and none can be used.
     """
     chosen = find_phase(analysis, phase)
-    planner = Planner(analysis, index, steps=steps, from_start=from_start, captured=captured)
+    planner = Planner(analysis, index, steps=steps, from_start=from_start, times_only=times_only)
     return _describe(planner, chosen)
 
 

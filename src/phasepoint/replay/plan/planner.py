@@ -11,7 +11,15 @@ from phasepoint.recorder.clock import epoch as process_age
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.plan.cost import CostBook, write_rate, write_time_ps
 from phasepoint.replay.plan.starts import BEFORE_ALL, count_refused, find_restart_points, steps_of_session
-from phasepoint.replay.plan.ways import LEAD_STEPS, ComparedSteps, ReplayTarget, Way, find_targets, uncaptured_targets
+from phasepoint.replay.plan.ways import (
+    LEAD_STEPS,
+    ComparedSteps,
+    ReplayTarget,
+    Way,
+    find_targets,
+    timed_targets,
+    uncaptured_targets,
+)
 from phasepoint.replay.plan.words import advise_interval, name_count
 from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.enough import advise_capture
@@ -43,15 +51,15 @@ class Planner:
         *,
         steps: int,
         from_start: bool,
-        captured: bool = True,
+        times_only: bool = False,
     ) -> None:
         """Args as `replay.plan.plan_replay`; raises what it raises for the whole run."""
         if steps < 0:
             raise UsageError(f"--steps {steps}: expected 0 or more")
         self.run, self.steps = analysis.run.path, steps
-        _check(analysis, captured=captured)
+        _check(analysis, captured=not times_only)
         self.index = index_checkpoints(analysis) if index is None else index
-        self._analysis, self._from_start = analysis, from_start
+        self._analysis, self._from_start, self._times_only = analysis, from_start, times_only
         self._sessions = {
             (session.host, session.attempt): steps_of_session(analysis.clock, session)
             for session in analysis.clock.sessions
@@ -68,6 +76,9 @@ class Planner:
     def choose(self, phase: Phase) -> Way:
         """The way to a phase; raises as `replay.plan.plan_replay`."""
         targets = find_targets(self._analysis, phase)
+        timed = self._timed_ways(phase, targets[0]) if self._times_only else []
+        if timed:
+            return min(timed, key=lambda way: (max(self.steps - way.compared.steps, 0), way.cost.cost_ps))
         first = self._way(phase, targets[0], targets[0])
         if first is not None and first.after_step == self._nearest(targets[0]):
             return first
@@ -99,6 +110,17 @@ class Planner:
         ways = (self._way(phase, target, representative) for target in targets if _length(target) == longest)
         return [way for way in ways if way is not None]
 
+    def _timed_ways(self, phase: Phase, representative: ReplayTarget) -> list[Way]:
+        """Ways to steps of the phase that are timed: no window need be among them."""
+        ways = []
+        for key in self._sessions:
+            starts = [-1] if self._from_start else [point.after_step for point in self._points[key].usable]
+            if starts:
+                warm_from = np.array(starts, np.int64) + 1 + LEAD_STEPS
+                targets = timed_targets(self._analysis, phase, key, warm_from)
+                ways += [self._way(phase, target, representative) for target in targets]
+        return [way for way in ways if way is not None]
+
     def _way(self, phase: Phase, target: ReplayTarget, representative: ReplayTarget) -> Way | None:
         """How a target is reached, None where it is not."""
         key = target.host, target.attempt
@@ -108,7 +130,8 @@ class Planner:
         if point is None and (not self._from_start or target.attempt):
             return None
         first_step = point.after_step + 1 if point else 0
-        compared = self._compared(key, phase).extend(first_step + (LEAD_STEPS if point else 0), target, self.steps)
+        lead = LEAD_STEPS if point or self._times_only else 0
+        compared = self._compared(key, phase).extend(first_step + lead, target, self.steps)
         cost = self._books[key].price(point, first_step, compared.last_step)
         return Way(target, representative, point, points, first_step, compared, cost)
 
@@ -118,7 +141,8 @@ class Planner:
             steps = self._sessions[key]
             rows = steps.session.rows
             mine = self._analysis.labels[rows] == phase.id
-            self._last = (key, phase.id), ComparedSteps(steps, mine, self._analysis.estimates.captured[rows])
+            captured = self._analysis.estimates.captured[rows] & (not self._times_only)  # held against nothing
+            self._last = (key, phase.id), ComparedSteps(steps, mine, captured)
         return self._last[1]
 
     def _refuse(self, phase: Phase, target: ReplayTarget) -> PhasepointError:

@@ -86,6 +86,32 @@ def uncaptured_targets(
     return tuple(_uncaptured(analysis, mine, int(row), is_representative=False) for row in starts)
 
 
+MOST_STRETCHES = 200
+"""A choice: of a phase in more stretches, the first so many are looked at."""
+
+
+def timed_targets(
+    analysis: Analysis, phase: Phase, key: tuple[int, int], warm_from: Int64s
+) -> tuple[ReplayTarget, ...]:
+    """Single steps behind which others of their phase are timed: where it comes first, and where its stretches begin.
+
+    Args:
+        analysis: of the run.
+        phase: the phase.
+        key: host and attempt whose steps they are.
+        warm_from: steps from which on a replay runs warm, one for each place to start from; at least one.
+    """
+    clock, session = analysis.clock, analysis.clock.session(*key)
+    if session is None:
+        return ()
+    rows = np.flatnonzero(analysis.labels[session.rows] == phase.id) + session.first_row
+    begins = np.flatnonzero(np.diff(rows) > BRIDGE + 1) + 1
+    begins = begins[clock.step[rows[begins]] >= warm_from.min()][:MOST_STRETCHES]
+    firsts = np.searchsorted(clock.step[rows], warm_from)
+    chosen = rows[np.union1d(begins, firsts[firsts < len(rows)]).astype(np.int64)]
+    return tuple(_target(analysis, row, row, row, is_representative=False) for row in chosen.tolist())
+
+
 def _runs(analysis: Analysis, rows: Int64s) -> list[tuple[int, int]]:
     """First and last of every run of captured rows that follow each other in one window."""
     clock, window = analysis.clock, analysis.estimates.window
