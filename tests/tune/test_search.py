@@ -11,7 +11,9 @@ from itertools import product
 import pytest
 
 from phasepoint.core.errors import StoreError, UsageError
+from phasepoint.replay.timed import time_replay
 from phasepoint.store import open_run
+from phasepoint.summary.analysis import analyse_run
 from phasepoint.tune.offline.search import Measured, search
 from phasepoint.tune.offline.space import read_space
 
@@ -42,6 +44,7 @@ with pp.record(sys.argv[1], budget=float(os.environ.get("JOB_BUDGET", "0.5")), w
         time.sleep(0.01 + batch / 32 * (0.02 if mode == "slow" else 0.005))
         torch.ones(64, 64) @ torch.ones(64, 64)
         run.log(loss=1 / (step + 1) * (1 if mode == "slow" else 1.01))
+time.sleep(float(os.environ.get("JOB_REST_S", "0")))
 """
 
 
@@ -276,6 +279,17 @@ def test_a_phase_of_thirty_steps_is_long_enough_to_be_timed(space, recorded):
     found, _ = search_command(space, recorded)
     assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
     assert [trial["problem"] for trial in found["trials"]] == [""] * 4
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [60], indirect=True)
+def test_a_job_that_goes_on_after_its_last_step_is_not_waited_for(recorded, tmp_path):
+    analysis = analyse_run(open_run(recorded[2]))
+    phase = str(max(analysis.result.phases, key=lambda one: one.total_ps).id)
+    environ = {**os.environ, "JAX_PLATFORMS": "cpu", "JOB_REST_S": "100"}
+    timed = time_replay(analysis, phase, recorded, str(tmp_path / "out"), environ=environ, steps=20, from_start=True)
+    assert timed.steps >= 10, timed
+    assert timed.dur_s < 100
 
 
 @pytest.mark.torch

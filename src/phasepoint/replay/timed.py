@@ -21,6 +21,10 @@ from phasepoint.summary.analysis import Analysis
 LEAST_CLEAN_STEPS = 5
 """A choice: the median of fewer says little."""
 
+GRACE_S = 5.0
+"""A choice: the times are written by then, and what a program does after its last step tells nothing. Some never end by
+themselves: minGPT's trainer takes its loader from the start where it ends."""
+
 
 @dataclass(frozen=True)
 class TimedReplay:
@@ -70,7 +74,7 @@ def time_replay(
         UsageError, NoDataError, ReplayError: no replay of this phase can be planned.
     """
     plan = plan_replay(analysis, phase, from_start=from_start, steps=steps, times_only=True)
-    limits = ReplayLimits(limit_s)
+    limits = ReplayLimits(limit_s, GRACE_S)
     outcome = run_replay(plan, command, out, force=True, limits=limits, environ=environ, hopeless_ns=hopeless_ns)
     for number in outcome.signals:
         if signal.Signals(number).name in ENDING:
