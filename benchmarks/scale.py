@@ -106,6 +106,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true", help="write the constants of all into the package")
     args = parser.parse_args()
+    known = [*(row.file for row in STEP_FILES), RESULTS]
+    if not any((args.folder / name).is_file() for name in known):
+        parser.error(f"{args.folder} holds none of {', '.join(known)}")
     today, sets = f"{datetime.now(UTC):%Y-%m-%d}", {}
     for row in STEP_FILES:
         if (args.folder / row.file).is_file():
