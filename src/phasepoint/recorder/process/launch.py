@@ -22,10 +22,10 @@ from phasepoint.recorder.seam.options import VARIABLE, AutoOptions
 
 INJECT_FOLDER = Path(__file__).parent / "inject"
 
-_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
-ENDING = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
+ENDING = ("SIGTERM", "SIGHUP", *_FROM_TERMINAL)
 """Signals with which somebody wants a program to end."""
+_FORWARDED = (*ENDING, "SIGUSR1", "SIGUSR2")
 
 _SIGNAL_BASE = 128
 """Added to the signal's number, as shells do. Source: POSIX, Shell Command Language 2.8.2 asks for more than 128."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
 from phasepoint.core.units import PS_PER_S, format_ps
 from phasepoint.phases.detection.result import Phase
@@ -103,23 +104,25 @@ class Planner:
     def _uncaptured_ways(self, phase: Phase, representative: ReplayTarget) -> list[Way]:
         """Ways to steps of the phase that no window captured: the longest targets alone."""
         targets: list[ReplayTarget] = []
-        for key, points in self._points.items():
-            warm_from = np.array([point.after_step + 1 + LEAD_STEPS for point in points.usable], np.int64)
-            targets += uncaptured_targets(self._analysis, phase, key, warm_from)
+        for key in self._points:
+            targets += uncaptured_targets(self._analysis, phase, key, self._warm_from(key))
         longest = max(map(_length, targets), default=0)
         ways = (self._way(phase, target, representative) for target in targets if _length(target) == longest)
         return [way for way in ways if way is not None]
 
     def _timed_ways(self, phase: Phase, representative: ReplayTarget) -> list[Way]:
         """Ways to steps of the phase that are timed: no window need be among them."""
-        ways = []
-        for key in self._sessions:
-            starts = [-1] if self._from_start else [point.after_step for point in self._points[key].usable]
-            if starts:
-                warm_from = np.array(starts, np.int64) + 1 + LEAD_STEPS
-                targets = timed_targets(self._analysis, phase, key, warm_from)
-                ways += [self._way(phase, target, representative) for target in targets]
+        ways = (
+            self._way(phase, target, representative)
+            for key in self._sessions
+            for target in timed_targets(self._analysis, phase, key, self._warm_from(key))
+        )
         return [way for way in ways if way is not None]
+
+    def _warm_from(self, key: tuple[int, int]) -> Int64s:
+        """The step from which on a replay of a session runs warm, for each place that it may start from."""
+        starts = [BEFORE_ALL] if self._from_start else [point.after_step for point in self._points[key].usable]
+        return np.array(starts, np.int64) + 1 + LEAD_STEPS
 
     def _way(self, phase: Phase, target: ReplayTarget, representative: ReplayTarget) -> Way | None:
         """How a target is reached, None where it is not."""

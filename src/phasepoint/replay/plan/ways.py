@@ -76,14 +76,9 @@ def uncaptured_targets(
     Returns:
         One target for each place after which the phase comes, of `MOST_STEPS` where it lasts so long, in order.
     """
-    clock, session = analysis.clock, analysis.clock.session(*key)
-    if session is None:
-        return ()
-    mine = analysis.labels == phase.id
-    rows = np.flatnonzero(mine[session.rows]) + session.first_row
-    firsts = np.searchsorted(clock.step[rows], warm_from)
-    starts = rows[np.unique(firsts[firsts < len(rows)])]
-    return tuple(_uncaptured(analysis, mine, int(row), is_representative=False) for row in starts)
+    rows = _rows_of_phase(analysis, phase, key)
+    mine, starts = analysis.labels == phase.id, _first_places(analysis, rows, warm_from)
+    return tuple(_uncaptured(analysis, mine, row, is_representative=False) for row in rows[starts].tolist())
 
 
 MOST_STRETCHES = 200
@@ -99,17 +94,33 @@ def timed_targets(
         analysis: of the run.
         phase: the phase.
         key: host and attempt whose steps they are.
-        warm_from: steps from which on a replay runs warm, one for each place to start from; at least one.
+        warm_from: steps from which on a replay runs warm, one for each place to start from.
     """
-    clock, session = analysis.clock, analysis.clock.session(*key)
-    if session is None:
-        return ()
-    rows = np.flatnonzero(analysis.labels[session.rows] == phase.id) + session.first_row
-    begins = np.flatnonzero(np.diff(rows) > BRIDGE + 1) + 1
-    begins = begins[clock.step[rows[begins]] >= warm_from.min()][:MOST_STRETCHES]
-    firsts = np.searchsorted(clock.step[rows], warm_from)
-    chosen = rows[np.union1d(begins, firsts[firsts < len(rows)]).astype(np.int64)]
+    rows = _rows_of_phase(analysis, phase, key)
+    firsts = _first_places(analysis, rows, warm_from)
+    begins = _breaks(rows) + 1
+    begins = begins[begins > firsts.min(initial=len(rows))][:MOST_STRETCHES]
+    chosen = rows[np.union1d(firsts, begins)]
     return tuple(_target(analysis, row, row, row, is_representative=False) for row in chosen.tolist())
+
+
+def _rows_of_phase(analysis: Analysis, phase: Phase, key: tuple[int, int]) -> Int64s:
+    """The steps of a phase that one host and attempt made, as rows of the clock."""
+    session = analysis.clock.session(*key)
+    if session is None:
+        return np.empty(0, np.int64)
+    return (np.flatnonzero(analysis.labels[session.rows] == phase.id) + session.first_row).astype(np.int64)
+
+
+def _first_places(analysis: Analysis, rows: Int64s, warm_from: Int64s) -> Int64s:
+    """Places among the rows of the first steps from each of `warm_from` on, each once, in order."""
+    places = np.unique(np.searchsorted(analysis.clock.step[rows], warm_from))
+    return places[places < len(rows)].astype(np.int64)
+
+
+def _breaks(rows: Int64s) -> Int64s:
+    """Places among a phase's rows behind which more than `BRIDGE` steps of others follow."""
+    return np.flatnonzero(np.diff(rows) > BRIDGE + 1).astype(np.int64)
 
 
 def _runs(analysis: Analysis, rows: Int64s) -> list[tuple[int, int]]:
@@ -205,8 +216,7 @@ class ComparedSteps:
         self._all, self._plain = _running_count(mine), _running_count(mine & ~captured)
         self._rows: Int64s = np.flatnonzero(mine).astype(np.int64)
         # Positions in `_rows` of the last step before more than `BRIDGE` others, and of the last of all.
-        cuts = np.flatnonzero(np.diff(self._rows) > BRIDGE + 1)
-        self._lasts: Int64s = np.append(cuts, len(self._rows) - 1).astype(np.int64)
+        self._lasts: Int64s = np.append(_breaks(self._rows), len(self._rows) - 1).astype(np.int64)
 
     def extend(self, from_step: int, target: ReplayTarget, wanted: int) -> Compared:
         """How far to run: for steps that the original did not capture, or, where these are too few, for any.
