@@ -115,8 +115,8 @@ def _beside_timer(model: str, device: str) -> dict[str, float]:
     from torch.utils.benchmark import Timer
 
     from phasepoint.bench.runtimes.runtimes import RUNTIMES
-    from phasepoint.bench.suite.child import measure_latencies, warm_up
     from phasepoint.bench.suite.subject import open_subject
+    from phasepoint.bench.suite.timing import measure_latencies, warm_up
 
     subject = open_subject(model, counts=False)
     prepared = RUNTIMES["eager"].prepare(subject.network, "cuda:0" if device == "cuda" else "cpu:1", "f32")

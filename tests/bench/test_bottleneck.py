@@ -47,6 +47,12 @@ def test_parts_add_up_and_the_largest_names_its_layers():
     found = find_bottleneck(work, 1000, RATES, [], {})
     assert found.parts_ps == {"compute": 600, "bandwidth": 100, "data movement": 50, "overhead": 250}
     assert (found.part, found.layers) == ("compute", (LayerShare("fc", "Linear", 600),))
+    assert [(one.layer, one.part, one.operations) for one in found.every_layer] == [
+        ("fc", "compute", 2),
+        ("act", "bandwidth", 1),
+    ]
+    assert sum(one.time_ps for one in found.every_layer) + found.parts_ps["overhead"] == 1000
+    assert (found.every_layer[0].time_ps, found.every_layer[0].flop) == (650, 10**6)
     beside_others = find_bottleneck(work, 500, RATES, [], {})
     assert sum(beside_others.parts_ps.values()) == 500
     assert beside_others.parts_ps["compute"] == 400
@@ -130,6 +136,12 @@ def test_verdicts_of_networks_whose_cause_is_known(tmp_path, monkeypatch):
     assert "held back by" in console.export_text()
     page = suite_html("suite", summaries, results)
     assert "What would be faster" in page
+    for row in found.values():
+        inside = sum(one.time_ps for one in row.bottleneck.every_layer)
+        assert inside + row.bottleneck.parts_ps["overhead"] == row.latency_ps
+    assert [one.layer for one in found["product"].bottleneck.every_layer] == ["0", "1", "2", "3"]
+    assert page.count("<details>") == len(PARTS)
+    assert "causes:product on cpu:1, eager, f32" in page.partition("Inside each network")[2]
     assert "Models on settings" not in page
     others = [msgspec.structs.replace(one, pair=changed_pair(one.pair, Change(9, "f32", 1, 1.0))) for one in results]
     assert "Models on settings" in suite_html("suite", summarize_suite([*results, *others]), results)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from phasepoint.zoo.graphs.onnx_graph import load_graph, make_graph_inputs
+from phasepoint.zoo.graphs.inputs import make_graph_inputs
+from phasepoint.zoo.graphs.onnx_graph import load_graph
 from phasepoint.zoo.graphs.packaged import packaged_graphs
 
 onnx = pytest.importorskip("onnx")
@@ -47,6 +48,32 @@ def test_counts_are_those_by_hand(tmp_path):
     assert (one.name, one.shape, one.dtype, one.has_batch) == ("x", (1, 4, 32, 32), "float32", True)
     assert make_graph_inputs(loaded.inputs, 5)["x"].shape == (5, 4, 32, 32)
     assert loaded.note == ""
+
+
+def test_weights_that_are_nodes_count_in_branches_too_and_where_the_format_is_old(tmp_path):
+    from onnx import TensorProto, helper, numpy_helper
+
+    def made(node, outputs, nodes=()):
+        return helper.make_graph([*nodes, node], "made", [], [helper.make_tensor_value_info(outputs, 1, [None, None])])
+
+    weight = numpy_helper.from_array(np.ones((16, 8), np.float32), "w")
+    constant = helper.make_node("Constant", [], ["w"], value=weight)
+    branch = made(helper.make_node("MatMul", ["x", "w"], ["y"]), "y", [constant])
+    graph = made(helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch), "y")
+    graph.input.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16]))
+    graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "if.onnx")
+    loaded = load_graph(tmp_path / "if.onnx", {})
+    assert (loaded.params, loaded.weight_bytes, loaded.macs) == (2 * 16 * 8, 4 * 2 * 16 * 8, None)
+    nodes = [("ConstantOfShape", ["s"], ["w"], {}), ("MatMul", ["x", "w"], ["y"], {})]
+    path = write_graph(tmp_path / "old.onnx", nodes, {"s": np.array([16, 8])}, {"x": [1, 16]})
+    old = onnx.load(path)
+    old.ir_version = 3
+    old.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2]))
+    onnx.save(old, path)
+    loaded = load_graph(path, {})
+    assert (loaded.params, loaded.macs) == (16 * 8, 16 * 8)
+    assert loaded.note == "1 constant weights were drawn anew"
 
 
 def test_open_dimensions_are_filled_in_and_told(tmp_path):

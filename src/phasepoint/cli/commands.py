@@ -135,6 +135,7 @@ COMMANDS: tuple[Command, ...] = (
         "answers.bench",
         "Measure models on every machine of a Ray cluster: bench fleet --ray auto --out DIR",
     ),
+    Command("bench pack", "answers.bench", "One file that measures graphs on a board or a phone: bench pack -o FILE"),
     Command("bench compare", "answers.bench", "Hold suites against each other: bench compare DIR DIR …"),
     Command("bench report", "answers.bench", "Print what a suite measured, and write it as a page: bench report DIR"),
     Command(

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from phasepoint.devices.cpu_now import cpu_model
 from phasepoint.devices.specs import DeviceSpec, Rate, Source
 
 METHOD = "best of the repeats; f32, f64: NumPy's matrix product; bytes: triad a = b + s * c, 24 bytes an element"
@@ -249,12 +250,3 @@ def _write(path: Path, peaks: CpuPeaks, tell: Callable[[str], None]) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         tell(f"{path}: cannot be written ({error.strerror}), so the CPU will be measured again next time")
-
-
-def cpu_model() -> str:
-    """The model's name from `/proc/cpuinfo`, or what Python knows where it is not there."""
-    lines: list[str] = []
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    return fields.get("model name") or platform.processor() or platform.machine() or "CPU"

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from phasepoint.core.errors import UsageError
-from phasepoint.devices.cpu_peaks import cpu_model
+from phasepoint.devices.cpu_now import cpu_model
 from phasepoint.tune.limits import usable_cpus
 
 VARIABLE = "PHASEPOINT_TUNE"

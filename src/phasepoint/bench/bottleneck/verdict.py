@@ -6,12 +6,12 @@ Python, the framework and starting kernels. A change scales the work of each ope
 alone; overhead stays, and is shared by the samples of a batch.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from phasepoint.bench.bottleneck.operations import MOVES, Alternative, TimedOperation
-from phasepoint.bench.suite.result import Bottleneck, Change, LayerShare
+from phasepoint.bench.suite.result import Bottleneck, Change, LayerShare, LayerWork
 
 Part = Literal["compute", "bandwidth", "data movement", "overhead"]
 
@@ -63,10 +63,12 @@ def find_bottleneck(
     scale = min(latency_ps / worked_ps, 1.0) if worked_ps else 0.0
     parts: Counter[str] = Counter(dict.fromkeys(("compute", "bandwidth", "data movement"), 0))
     layers: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in parts}
+    works: dict[tuple[str, str], list[tuple[TimedOperation, int, str]]] = defaultdict(list)
     for one in operations:
-        part = part_of(one, rates)
-        parts[part] += int(one.work_ps * scale)
-        layers[part][one.layer, one.kind] += int(one.work_ps * scale)
+        part, time_ps = part_of(one, rates), int(one.work_ps * scale)
+        parts[part] += time_ps
+        layers[part][one.layer, one.kind] += time_ps
+        works[one.layer, one.kind].append((one, time_ps, part))
     parts["overhead"] = latency_ps - sum(parts.values())
     worst = max(parts, key=lambda name: parts[name])
     changes = []
@@ -78,4 +80,20 @@ def find_bottleneck(
         changes.append(Change(*other, latency_ps / changed_ps if changed_ps else 1.0))
     causes = layers.get(worst, Counter()).most_common(LAYERS_TOLD)
     shares = tuple(LayerShare(layer, kind, time_ps) for (layer, kind), time_ps in causes)
-    return Bottleneck(worst, dict(parts), shares, tuple(changes))
+    every = tuple(_layer_work(layer, kind, rows) for (layer, kind), rows in works.items())
+    return Bottleneck(worst, dict(parts), shares, tuple(changes), every)
+
+
+def _layer_work(layer: str, kind: str, rows: Sequence[tuple[TimedOperation, int, str]]) -> LayerWork:
+    by_part: Counter[str] = Counter()
+    for _, time_ps, part in rows:
+        by_part[part] += time_ps
+    return LayerWork(
+        layer,
+        kind,
+        operations=len(rows),
+        time_ps=sum(time_ps for _, time_ps, _ in rows),
+        flop=sum(one.flop for one, _, _ in rows),
+        moved_bytes=sum(one.moved_bytes for one, _, _ in rows),
+        part=by_part.most_common(1)[0][0],
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from phasepoint.bench.runtimes.runtimes import NotHereError, Prepared
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.devices.cpu_peaks import cpu_identity
+from phasepoint.devices.cpu_now import cpu_model
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -33,7 +33,7 @@ def prepare(network: Any, device: str, precision: str) -> Prepared:
     if provider not in onnxruntime.get_available_providers():
         raise NotHereError(f"this onnxruntime has {', '.join(onnxruntime.get_available_providers())}")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors
+    options.log_severity_level = 4  # what is fatal; errors are raised
     if kind == "cpu" and number:
         options.intra_op_num_threads = int(number)
     settings = {"device_id": int(number or 0)} if kind == "cuda" else {}
@@ -45,7 +45,7 @@ def prepare(network: Any, device: str, precision: str) -> Prepared:
         place=lambda inputs: inputs,
         run=lambda inputs: session.run(None, inputs),
         compile_ps=made_ps,
-        device=cpu_identity().model if kind == "cpu" else kind,
+        device=cpu_model() if kind == "cpu" else kind,
         versions={"onnxruntime": onnxruntime.__version__},
         device_bytes=lambda: None,
     )

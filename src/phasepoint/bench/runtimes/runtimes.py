@@ -34,7 +34,8 @@ class Runtime:
     Attributes:
         name: as the user gives it.
         module: in this folder.
-        forms: of the networks that it runs: `module` of PyTorch, `graph` of ONNX, `program` of JAX.
+        forms: of the networks that it runs: `module` of PyTorch, `graph` of ONNX, `flatbuffer` of TensorFlow Lite,
+            `program` of JAX.
         precisions: that it can compute in.
         compiles: whether it compiles a network before the first run, or in it.
         options: for the module's `prepare`.
@@ -69,6 +70,18 @@ RUNTIMES: Mapping[str, Runtime] = {
         Runtime("compiled", "torch", ("module",), ("f32", "bf16"), compiles=True, options={"compiles": True}),
         Runtime("jax", "jax", ("program",), ("f32",), compiles=True),
         Runtime("onnxruntime", "onnx_runtime", ("graph",), ("f32", "int8"), compiles=True),
+        Runtime("openvino", "openvino", ("graph",), ("f32", "bf16"), compiles=True),
+        Runtime("litert", "litert", ("flatbuffer",), ("f32",), compiles=True),
     )
 }
 """By name; the first that runs a form is what it gets where nothing else is asked for."""
+
+
+def usual_runtime(form: str) -> str:
+    """What runs a form where nothing else is asked for, and gives the outputs that others are held against.
+
+    Example:
+        >>> usual_runtime("graph")
+        'onnxruntime'
+    """
+    return next(row.name for row in RUNTIMES.values() if form in row.forms)

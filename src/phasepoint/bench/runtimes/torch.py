@@ -5,7 +5,7 @@ from typing import Any
 
 from phasepoint.bench.runtimes.runtimes import NotHereError, Prepared
 from phasepoint.core.units import PS_PER_NS
-from phasepoint.devices.cpu_peaks import cpu_identity
+from phasepoint.devices.cpu_now import cpu_model
 from phasepoint.zoo.architectures.weights import call
 
 _TYPES = {"f32": "float32", "bf16": "bfloat16"}
@@ -54,7 +54,7 @@ def prepare(network: Any, device: str, precision: str, *, compiles: bool) -> Pre
         place,
         run,
         moved_ps if compiles else None,
-        torch.cuda.get_device_name(where) if where.type == "cuda" else cpu_identity().model,
+        torch.cuda.get_device_name(where) if where.type == "cuda" else cpu_model(),
         {"torch": str(torch.__version__)},
         device_bytes,
     )

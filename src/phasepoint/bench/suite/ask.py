@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from phasepoint.bench.runtimes.runtimes import RUNTIMES
+from phasepoint.bench.runtimes.runtimes import RUNTIMES, usual_runtime
 from phasepoint.bench.suite.result import Pair, SuiteRequest
 from phasepoint.bench.suite.subject import form_of
 from phasepoint.core.errors import UsageError
@@ -34,11 +34,12 @@ def ask_suite(
     sustained_s: float = 0.0,
     explains: bool = False,
     proves: bool = False,
+    is_elsewhere: bool = False,
 ) -> SuiteRequest:
     """A request, with every pair of a model and a setting.
 
     Args:
-        models: names, `module:function` or a file `.onnx`; none: all of the zoo, or the quick ones.
+        models: names, `module:function` or a file `.onnx` or `.tflite`; none: all of the zoo, or the quick ones.
         devices: `cpu:2`, `cuda:0`; none: the CPU with all cores that this process may use.
         runtimes: by name; none: for each model the first that runs it.
         precisions: by name.
@@ -49,6 +50,7 @@ def ask_suite(
         seed: of the order.
         sustained_s: of a run without a break in each process.
         explains: say what holds each pair back, where PyTorch runs it operation by operation.
+        is_elsewhere: the suite is run on another machine, whose cores are not known.
         proves: the same, and measure each pair in the other settings too that should relieve it.
 
     Raises:
@@ -60,11 +62,13 @@ def ask_suite(
         if name not in zoo and form_of(name) == "module" and ":" not in name:
             near = get_close_matches(name, zoo, 3)
             like = f"did you mean {', '.join(near)}? Else" if near else f"there are {len(zoo)}, such as resnet50;"
-            raise UsageError(f"no model named {name!r}; {like} give your own as module:function or FILE.onnx")
+            raise UsageError(
+                f"no model named {name!r}; {like} give your own as module:function, FILE.onnx or FILE.tflite"
+            )
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    where = list(devices) or [f"cpu:{cores}"]
+    where = list(devices) or ["cpu" if is_elsewhere else f"cpu:{cores}"]
     for device in where:
-        _check_device(device, cores)
+        _check_device(device, None if is_elsewhere else cores)
     _check("runtime", runtimes, tuple(RUNTIMES))
     every = dict.fromkeys(precision for runtime in RUNTIMES.values() for precision in runtime.precisions)
     _check("precision", precisions, tuple(every))
@@ -72,7 +76,7 @@ def ask_suite(
         Pair(name, device, runtime, precision)
         for name in dict.fromkeys(names)
         for device in where
-        for runtime in runtimes or _usual_runtime(name)
+        for runtime in runtimes or (usual_runtime(form_of(name)),)
         for precision in precisions
     ]
     if proves:
@@ -97,21 +101,15 @@ def _other_settings(pair: Pair, cores: int) -> Iterator[Pair]:
         yield msgspec.structs.replace(pair, precision=precision)
 
 
-def _usual_runtime(model: str) -> tuple[str, ...]:
-    """The first that runs the model's form."""
-    form = form_of(model)
-    return (next(row.name for row in RUNTIMES.values() if form in row.forms),)
-
-
 def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
     for word in given:
         if word not in known:
             raise UsageError(f"no {what} named {word!r}; there are {', '.join(known)}")
 
 
-def _check_device(device: str, cores: int) -> None:
+def _check_device(device: str, cores: int | None) -> None:
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise UsageError(f"no device named {device!r}; expected cpu:N (N threads) or cuda:N")
-    if kind == "cpu" and number and not 1 <= int(number) <= cores:
+    if kind == "cpu" and number and cores is not None and not 1 <= int(number) <= cores:
         raise UsageError(f"{device}: this process may use {cores} cores; more threads than cores take turns")

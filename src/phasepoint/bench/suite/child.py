@@ -3,10 +3,7 @@
 It says on stdout what it is about to do, so that whoever started it knows what a killed process was at.
 """
 
-import itertools
 import os
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,22 +13,14 @@ import msgspec
 import numpy as np
 
 from phasepoint.bench.bottleneck.explain import explain_network
-from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared
+from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared, usual_runtime
 from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
 from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, SustainedWindow
 from phasepoint.bench.suite.subject import Subject, drift_of, form_of, open_subject
+from phasepoint.bench.suite.timing import measure_latencies, measure_speed, peak_bytes, warm_up
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
 from phasepoint.learn.corpus.child import Say, serve
-
-LEAST_SAMPLES = 5
-"""Latencies, however long one takes. A choice: the middle of fewer says little."""
-
-MOST_SAMPLES = 20_000
-"""Latencies of a pair that are kept."""
-
-WARM_RUNS, WARM_S = 3, 0.3
-"""Runs before the first that counts: both at least. A choice: caches are warm after one, a core's clock after 0.1 s."""
 
 BATCH_PART = 0.5
 """Part of the seconds for latencies that each batch size's throughput is measured for."""
@@ -48,7 +37,7 @@ def main(task: Mapping[str, Any], say: Say) -> None:
     except NotHereError as error:
         result = msgspec.structs.replace(result, status="not here", reason=str(error))
     except ImportError as error:
-        missing = f"{error.name or error} is not installed; pip install 'phasepoint[bench]'"
+        missing = f"{error.name or error} is not installed; pip install 'phasepoint[bench,runtimes]'"
         result = msgspec.structs.replace(result, status="not here", reason=missing)
     except Exception as error:  # noqa: BLE001 - whatever a network or a library raises is the pair's result
         words = " ".join(f"{type(error).__name__}: {error}".split())[:MOST_WORDS]
@@ -75,10 +64,10 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
     if pair.precision not in runtime.precisions:
         raise NotHereError(f"{pair.runtime} computes in {', '.join(runtime.precisions)}")
     threads = _set_threads(pair.device, pair.runtime)
-    before_bytes = _peak_bytes()
+    before_bytes = peak_bytes()
     say(at="building")
     subject = open_subject(pair.model, counts=task["counts"])
-    is_other = pair.precision != "f32" or pair.runtime == "compiled"
+    is_other = pair.precision != "f32" or pair.runtime != usual_runtime(subject.form)
     reference = subject.reference() if is_other else None
     say(at="compiling" if runtime.compiles else "preparing")
     prepared = runtime.prepare(subject.network, pair.device, pair.precision)
@@ -116,7 +105,7 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
         latencies_ps=tuple(latencies_ps),
         throughput=tuple(throughput),
         before_bytes=before_bytes,
-        peak_bytes=_peak_bytes(),
+        peak_bytes=peak_bytes(),
         device_bytes=prepared.device_bytes(),
         energy=energy,
         drift=drift_of(reference, prepared.run(inputs)) if is_other else None,
@@ -135,31 +124,6 @@ def _set_threads(device: str, runtime: str) -> int:
         os.sched_setaffinity(0, cores[:threads])
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(threads)
     return threads
-
-
-def warm_up(run: Callable[[], Any]) -> None:
-    """Runs that do not count."""
-    end_s = time.perf_counter() + WARM_S
-    for number in itertools.count():
-        if number >= WARM_RUNS and time.perf_counter() > end_s:
-            return
-        run()
-
-
-def measure_latencies(run: Callable[[], Any], *, seconds: float) -> list[int]:
-    """Times of runs one after the other in ps.
-
-    Args:
-        run: returns when its result is there.
-        seconds: that is measured; at least `LEAST_SAMPLES` runs however long they take.
-    """
-    end_s = time.perf_counter() + seconds
-    times_ps: list[int] = []
-    while len(times_ps) < MOST_SAMPLES and (len(times_ps) < LEAST_SAMPLES or time.perf_counter() < end_s):
-        began_ns = time.perf_counter_ns()
-        run()
-        times_ps.append((time.perf_counter_ns() - began_ns) * PS_PER_NS)
-    return times_ps
 
 
 WINDOW_PS = PS_PER_S
@@ -192,19 +156,10 @@ def measure_sustained(run: Callable[[], Any], seconds: float, say: Say) -> Itera
 def _throughput(prepared: Prepared, subject: Subject, size: int, seconds: float) -> BatchSpeed:
     try:
         inputs = prepared.place(subject.inputs(size))
-        prepared.run(inputs)
-        began_ns, runs = time.perf_counter_ns(), 0
-        while not runs or time.perf_counter_ns() - began_ns < seconds * 1e9:
-            prepared.run(inputs)
-            runs += 1
-    except (MemoryError, RuntimeError) as error:
+        speed = measure_speed(lambda: prepared.run(inputs), size, seconds)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises at this size, the others stand
         return BatchSpeed(size, None, " ".join(str(error).split())[:MOST_WORDS])
-    return BatchSpeed(size, runs * size * 1e9 / (time.perf_counter_ns() - began_ns))
-
-
-def _peak_bytes() -> int:
-    """Most memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return BatchSpeed(size, speed)
 
 
 LEAST_ENERGY_S = {"cpu": 1.0, "cuda": 4.0}

@@ -3,21 +3,18 @@
 import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from phasepoint.bench.suite.result import Conditions
 from phasepoint.core.units import PS_PER_NS
+from phasepoint.devices.cpu_now import cpu_celsius, cpu_mhz
 from phasepoint.recorder.clock.gpus import READINGS, own_handles
 from phasepoint.recorder.clock.machine import Totals, probe_ps, read_totals
 
 ENERGY = Path("/sys/class/powercap/intel-rapl:0/energy_uj")
 """Running total of the first CPU's energy, µJ (Documentation/power/powercap/powercap.rst); readable by root alone."""
-
-_CLOCK = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")  # kHz
-_HEAT = Path("/sys/class/thermal")  # m°C
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,8 @@ class ConditionsBefore:
             throttled_ps=added("throttled"),
             probe_before_ps=self.probe_ps,
             probe_after_ps=probe_ps(),
-            mhz=_mhz(),
-            celsius=_celsius(),
+            mhz=cpu_mhz(),
+            celsius=cpu_celsius(),
             versions=dict(versions),
         )
 
@@ -91,21 +88,3 @@ def _cpu_energy_uj() -> int | str:
         return "this CPU, or the hypervisor above it, tells no energy (no RAPL in /sys/class/powercap)"
     except (OSError, ValueError) as error:
         return f"{ENERGY} cannot be read: {error}"
-
-
-def _mhz() -> float | None:
-    """The first core's clock, by its driver or as the kernel last saw it."""
-    with suppress(OSError, ValueError):
-        return int(_CLOCK.read_text()) / 1000
-    with suppress(OSError, ValueError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next((float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")), None)
-    return None
-
-
-def _celsius() -> float | None:
-    found = []
-    for zone in _HEAT.glob("thermal_zone*/temp"):
-        with suppress(OSError, ValueError):
-            found.append(int(zone.read_text()) / 1000)
-    return max(found, default=None)

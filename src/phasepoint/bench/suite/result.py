@@ -139,6 +139,28 @@ class LayerShare(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     time_ps: int
 
 
+class LayerWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a layer does in one inference, without the layers inside it.
+
+    Attributes:
+        layer: its path; empty outside all.
+        kind: its class.
+        operations: that it runs.
+        time_ps: they take.
+        flop: of products and convolutions.
+        moved_bytes: of their inputs and outputs.
+        part: what most of the time is: compute, bandwidth or data movement.
+    """
+
+    layer: str
+    kind: str
+    operations: int
+    time_ps: int
+    flop: int
+    moved_bytes: int
+    part: str
+
+
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A setting that could be run instead, and what it should win.
 
@@ -163,12 +185,14 @@ class Bottleneck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         parts_ps: of the latency: compute, bandwidth, data movement, overhead; they add up to it.
         layers: those with the most time in it, the largest first; none of overhead.
         changes: what could be run instead.
+        every_layer: in the order in which they first ran; their times and the overhead add up to the latency.
     """
 
     part: str
     parts_ps: dict[str, int]
     layers: tuple[LayerShare, ...]
     changes: tuple[Change, ...]
+    every_layer: tuple[LayerWork, ...] = ()
 
     @property
     def part_ratio(self) -> float:
@@ -186,7 +210,8 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         waited_ratio: time in which threads of this process were ready and had no core, over the time measured.
         steal_ratio: time that a hypervisor gave to other machines, over the time measured.
         throttled_ps: that a limit on CPU time held the process.
-        probe_before_ps, probe_after_ps: a fixed piece of work: a core that is slow by itself shows here.
+        probe_before_ps, probe_after_ps: a fixed piece of work: a core that is slow by itself shows here;
+            None where a packed benchmark measured.
         mhz: of the CPU, as the system tells after the measurement; None where it does not.
         celsius: the warmest sensor then; None where there is none.
         versions: of what ran it.
@@ -198,8 +223,8 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waited_ratio: float | None
     steal_ratio: float | None
     throttled_ps: int | None
-    probe_before_ps: int
-    probe_after_ps: int
+    probe_before_ps: int | None
+    probe_after_ps: int | None
     mhz: float | None
     celsius: float | None
     versions: dict[str, str]
@@ -279,13 +304,31 @@ def write_file(path: Path, value: msgspec.Struct) -> None:
         ) from error
 
 
+class PackedResults(msgspec.Struct, frozen=True):
+    """What a packed benchmark leaves: one file.
+
+    Attributes:
+        request: what it was asked for.
+        results: of its processes.
+    """
+
+    request: SuiteRequest
+    results: list[PairResult]
+
+
 def read_suite(folder: Path) -> tuple[SuiteRequest, list[PairResult]]:
     """A suite's request and its results, in the order of their names.
+
+    Args:
+        folder: of `phasepoint bench run`, or the file that a packed benchmark wrote.
 
     Raises:
         NotARunError: it is no suite's folder.
         StoreError: a file cannot be read.
     """
+    if folder.is_file():
+        packed = _read(folder, PackedResults, "give the file that a pack wrote")
+        return packed.request, packed.results
     head = folder / SUITE
     if not head.is_file():
         raise NotARunError(f"{folder}: no results of `phasepoint bench run` (it has no {SUITE})")
@@ -293,11 +336,11 @@ def read_suite(folder: Path) -> tuple[SuiteRequest, list[PairResult]]:
     return _read(head, SuiteRequest), results
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _read(path: Path, kind: type[T], remedy: str = "remove it to measure the pair again") -> T:
     try:
         data = path.read_bytes()
         if kind is PairResult and (found := msgspec.json.decode(data, type=dict).get("version")) != VERSION:
             raise FormatVersionError(f"{path}: version {found} of a result; this Phasepoint reads {VERSION}")
         return msgspec.json.decode(data, type=kind)
     except (OSError, msgspec.DecodeError) as error:
-        raise StoreError(f"{path}: cannot be read: {error}; remove it to measure the pair again") from error
+        raise StoreError(f"{path}: cannot be read: {error}; {remedy}") from error

@@ -1,4 +1,4 @@
-"""What a pair measures, whatever form it has: a PyTorch module, an ONNX graph, a JAX program; its facts and inputs."""
+"""What a pair measures, in whatever form: a PyTorch module, a graph's file, a JAX program; its facts and inputs."""
 
 import sys
 import time
@@ -9,15 +9,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from phasepoint.bench.runtimes.runtimes import NotHereError
+from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, usual_runtime
 from phasepoint.bench.suite.result import ModelFacts, OutputDrift
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.zoo.architectures.architecture import Architecture
 from phasepoint.zoo.architectures.catalogue import all_architectures
 from phasepoint.zoo.architectures.weights import call, count_macs, count_params, settle, weight_bytes, what_distorts
 from phasepoint.zoo.catalogue import zoo_programs
-from phasepoint.zoo.graphs.onnx_graph import load_graph, make_graph_inputs
+from phasepoint.zoo.graphs.inputs import make_graph_inputs
+from phasepoint.zoo.graphs.onnx_graph import LoadedGraph, load_graph
 from phasepoint.zoo.graphs.packaged import Graph, graph_of_file, packaged_graphs
+from phasepoint.zoo.graphs.tflite_graph import load_tflite
 from phasepoint.zoo.specs import make_inputs
 
 SETTLING_BATCH = 2
@@ -29,7 +31,7 @@ class Subject:
     """A model that is built.
 
     Attributes:
-        form: `module`, `graph` or `program`.
+        form: `module`, `graph`, `flatbuffer` or `program`.
         network: the module; a graph's bytes or path; a function and its arguments.
         inputs: of a batch.
         batches: whether a batch may hold more than one sample.
@@ -49,10 +51,16 @@ class Subject:
     reference: Callable[[], Sequence[Any]]
 
 
+FORMS_OF_FILES = {".onnx": "graph", ".tflite": "flatbuffer"}
+"""By the end of a file's name."""
+
+
 def form_of(model: str) -> str:
-    """`graph`, `program` or `module`, by the name alone."""
-    if model.endswith(".onnx") or model in packaged_graphs():
-        return "graph"
+    """`graph`, `flatbuffer`, `program` or `module`, by the name alone."""
+    packaged = packaged_graphs().get(model)
+    suffix = Path(model).suffix if packaged is None else packaged.path.suffix
+    if suffix in FORMS_OF_FILES:
+        return FORMS_OF_FILES[suffix]
     return "program" if model in zoo_program_names() else "module"
 
 
@@ -66,16 +74,16 @@ def open_subject(model: str, *, counts: bool) -> Subject:
     """Build a model.
 
     Args:
-        model: an architecture's name, a packaged graph's, a program's, a path that ends in `.onnx`, or
+        model: an architecture's name, a packaged graph's, a program's, a path that ends in `.onnx` or `.tflite`, or
             `module:function`.
         counts: whether multiply-accumulates are counted.
 
     Raises:
         NotHereError: there is none of this name.
-        ValueError: a file is no ONNX graph.
+        ValueError: a file is no graph.
     """
-    if form_of(model) == "graph":
-        return _open_graph(packaged_graphs().get(model) or graph_of_file(Path(model)))
+    if form_of(model) in FORMS_OF_FILES.values():
+        return _open_graph(model)
     if form_of(model) == "program":
         return _open_program(model)
     return _open_module(_find_architecture(model), counts=counts)
@@ -87,7 +95,7 @@ def _find_architecture(name: str) -> Architecture:
         return known[name]
     module_name, _, function = name.partition(":")
     if not function:
-        raise NotHereError(f"no model {name!r}: expected an architecture's name, module:function or a file .onnx")
+        raise NotHereError(f"no model {name!r}: expected an architecture, module:function, or a file .onnx or .tflite")
     sys.path.insert(0, str(Path.cwd()))
     network, inputs = getattr(import_module(module_name), function)()
     return Architecture(
@@ -120,22 +128,34 @@ def _open_module(architecture: Architecture, *, counts: bool) -> Subject:
     )
 
 
-def _open_graph(graph: Graph) -> Subject:
+def load_graph_of(model: str) -> tuple[Graph, LoadedGraph]:
+    """A graph, by its name among those of packages or its file's, and what it holds.
+
+    Raises:
+        NotHereError: there is no such file.
+        OSError: it cannot be read.
+        ValueError: it is no graph.
+    """
+    graph = packaged_graphs().get(model) or graph_of_file(Path(model))
     if not graph.path.is_file():
         raise NotHereError(f"{graph.path}: no such file")
+    return graph, load_graph(graph.path, graph.shapes) if form_of(model) == "graph" else load_tflite(graph.path)
+
+
+def _open_graph(model: str) -> Subject:
+    form = form_of(model)
     began_ns = time.perf_counter_ns()
-    loaded = load_graph(graph.path, graph.shapes)
+    graph, loaded = load_graph_of(model)
     build_ps = (time.perf_counter_ns() - began_ns) * PS_PER_NS
     facts = ModelFacts(graph.task, graph.library, loaded.params, loaded.macs, loaded.weight_bytes)
 
     def reference() -> Sequence[Any]:
-        from phasepoint.bench.runtimes.onnx_runtime import prepare
-
-        outputs: Sequence[Any] = prepare(loaded.source, "cpu", "f32").run(make_graph_inputs(loaded.inputs, 1))
+        prepared = RUNTIMES[usual_runtime(form)].prepare(loaded.source, "cpu", "f32")
+        outputs: Sequence[Any] = prepared.run(make_graph_inputs(loaded.inputs, 1))
         return outputs
 
     return Subject(
-        "graph",
+        form,
         loaded.source,
         lambda batch: make_graph_inputs(loaded.inputs, batch),
         any(one.has_batch for one in loaded.inputs),

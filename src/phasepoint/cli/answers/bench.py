@@ -9,6 +9,7 @@ from phasepoint.cli.console import result_console, write_document, write_text
 from phasepoint.cli.opening import progress_bar
 from phasepoint.cli.options import AsJson, Force, Output, seconds_of
 from phasepoint.core.errors import UsageError
+from phasepoint.core.units import format_bytes, format_counted
 
 if TYPE_CHECKING:
     from phasepoint.bench.suite.result import SuiteRequest
@@ -25,7 +26,7 @@ Suite = Annotated[str, typer.Option("--suite", metavar="NAME", help="Which model
 Models = Annotated[
     list[str] | None,
     typer.Option(
-        "--model", metavar="NAME", help="Instead: one of the zoo, your own module:function, FILE.onnx; repeatable."
+        "--model", metavar="NAME", help="Instead: of the zoo, module:function, FILE.onnx, FILE.tflite; repeatable."
     ),
 ]
 Devices = Annotated[
@@ -34,7 +35,11 @@ Devices = Annotated[
 Precisions = Annotated[str, typer.Option("--precision", metavar="LIST", help="f32, bf16, int8.")]
 Runtimes = Annotated[
     str,
-    typer.Option("--runtime", metavar="LIST", help="eager, compiled, jax, onnxruntime. Left out: what a model needs."),
+    typer.Option(
+        "--runtime",
+        metavar="LIST",
+        help="eager, compiled, jax, onnxruntime, openvino, litert; left out: the usual.",
+    ),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A short list of models, once each: some minutes.")]
 Rounds = Annotated[
@@ -63,14 +68,15 @@ Like = Annotated[
 Minutes = Annotated[float, typer.Option("--minutes", metavar="M", min=0.1, help="That measuring may take.")]
 OneDevice = Annotated[str, typer.Option("--device", metavar="NAME", help="cpu:2, cuda:0. Left out: all cores.")]
 SuiteFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the results.")]
-Measured = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `phasepoint bench run`.")]
-Several = Annotated[list[Path], typer.Argument(metavar="DIR DIR …", help="Folders of `phasepoint bench run`.")]
+Pack = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The pack, which Python runs: board.pyz.")]
+Measured = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `phasepoint bench run`, or a pack's file.")]
+Several = Annotated[list[Path], typer.Argument(metavar="DIR DIR …", help="The same, of each machine.")]
 
 
 def bench(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Measure models on devices, and say what ten of them tell of all the others."""
     if as_json:
-        write_document("bench", {"commands": ["run", "fingerprint", "fleet", "report", "compare", "validate"]})
+        write_document("bench", {"commands": ["run", "fingerprint", "fleet", "pack", "report", "compare", "validate"]})
         return
     typer.echo(context.get_help())
 
@@ -122,6 +128,35 @@ def fleet(
             typer.echo(f"  is gone: {machine.left} processes left; the same command again goes on with them")
     if len(machines) > 1:
         compare([machine.folder for machine in machines])
+
+
+def pack(
+    *, out: Pack, model: Models = None, devices: Devices = "", precision: Precisions = "f32", runtime: Runtimes = "",
+    quick: Quick = False, rounds: Rounds = None, seconds: Seconds = None, limit: Limit = 300.0, seed: Seed = 0,
+    force: Force = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Put graphs and a runner into one file, for a phone or a board: there, Python with NumPy and a runtime runs it.
+
+    phasepoint bench pack --model mine.onnx --model onnx/squeezenet --devices cpu:1,cpu:4 --out board.pyz
+    python3 board.pyz --out board.json               # on the board
+    phasepoint bench report board.json
+    """
+    from phasepoint.bench.portable.pack import write_pack
+    from phasepoint.bench.suite.ask import ask_suite
+    from phasepoint.zoo.graphs.packaged import packaged_graphs
+
+    request = ask_suite(
+        model or list(packaged_graphs()), devices=_words(devices), runtimes=_words(runtime),
+        precisions=_words(precision), is_quick=quick, rounds=rounds, seconds=seconds, limit_s=limit, seed=seed,
+        is_elsewhere=True,
+    )  # fmt: skip
+    size_bytes = write_pack(out, request, force=force)
+    if as_json:
+        written = [{"path": str(out), "bytes": size_bytes}]
+        write_document("bench pack", {"pairs": request.pairs, "rounds": request.rounds, "written": written})
+        return
+    typer.echo(f"wrote {out}: {format_counted(len(request.pairs), 'pair')}, {format_bytes(size_bytes)}")
+    typer.echo(f"there: python3 {out.name} --out board.json; here: phasepoint bench report board.json")
 
 
 def _ask(
@@ -180,8 +215,9 @@ def fingerprint(
 
 
 def report(folder: Measured, *, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
-    """Print what a suite measured, and write it as a page (default: DIR/report.html)."""
-    _tell(folder, output or folder / PAGE, force=force or output is None, as_json=as_json, kind="bench report")
+    """Print what a suite measured, and write it as a page (default: DIR/report.html, FILE.html)."""
+    page = folder.with_suffix(".html") if folder.is_file() else folder / PAGE
+    _tell(folder, output or page, force=force or output is None, as_json=as_json, kind="bench report")
 
 
 def compare(folders: Several, *, as_json: AsJson = False) -> None:

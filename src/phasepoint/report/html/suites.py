@@ -7,11 +7,17 @@ from importlib.metadata import version
 from phasepoint.bench.bottleneck.proof import told_changes
 from phasepoint.bench.suite.result import PairResult
 from phasepoint.bench.suite.summary import PairSummary
-from phasepoint.core.units import format_counted, format_ps
+from phasepoint.core.units import format_counted, format_ps, format_ratio
 from phasepoint.report.html.page import page_html
 from phasepoint.report.tables import Table
 from phasepoint.report.tables.html import data_table
-from phasepoint.report.tables.suites import change_columns, pair_words, setting_words, suite_columns
+from phasepoint.report.tables.suites import (
+    change_columns,
+    layer_columns,
+    pair_words,
+    setting_words,
+    suite_columns,
+)
 from phasepoint.report.words.markup import Content, Markup, bullets, drawing, element, join, section, swatch
 from phasepoint.report.words.palette import cycle_colours
 
@@ -55,6 +61,10 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
             aside = "a sample, how many times as fast: told from the operations of one inference, and measured"
             told = data_table(Table(change_columns(changes), changes, "Changes"))
             parts.append(section("What would be faster", aside, told))
+        explained = [one for one in measured if one.bottleneck is not None and one.bottleneck.every_layer]
+        if explained:
+            aside = "of one inference, operation by operation; what no layer takes is overhead of the framework"
+            parts.append(section("Inside each network", aside, *map(_layers, explained)))
         table = data_table(Table(suite_columns(measured), measured, "Pairs"))
         parts.append(section("All pairs", "one row each", table))
     if others:
@@ -134,6 +144,18 @@ def _bars(measured: Sequence[PairSummary]) -> Markup:
         drawn.append(element("text", format_ps(last.latency_ps), x=end + 8, y=y + 4))
     legend = [element("span", swatch(colours[name]), " ", name) for name in settings]
     return join([element("p", join(legend), class_="legend"), drawing(drawn, _WIDTH, height, "Latency of each model")])
+
+
+def _layers(one: PairSummary) -> Markup:
+    """A network's parts in a line, and its layers below it where that is opened."""
+    found = one.bottleneck
+    assert found is not None
+    latency_ps = sum(found.parts_ps.values())
+    parts = sorted(found.parts_ps.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{name} {format_ratio(time / max(latency_ps, 1))}" for name, time in parts if time > 0)
+    line = element("summary", element("strong", pair_words(one.pair)), f": {format_ps(latency_ps)}, {told}")
+    rows = sorted(found.every_layer, key=lambda row: -row.time_ps)
+    return element("details", line, data_table(Table(layer_columns(max(latency_ps, 1)), rows, "Layers")))
 
 
 SLOWEST_SHOWN = 4.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from phasepoint.bench.bottleneck.proof import ToldChange
-from phasepoint.bench.suite.result import Pair
+from phasepoint.bench.suite.result import LayerWork, Pair
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_ratio
 from phasepoint.report.tables import Cell, TableColumn
@@ -72,6 +72,29 @@ def change_columns(rows: Sequence[ToldChange]) -> tuple[TableColumn, ...]:
         TableColumn("instead", attrgetter("change")),
         TableColumn("told", lambda row: _times(row.told), is_figure=True),
         TableColumn("measured", lambda row: _times(row.measured), is_figure=True),
+    )
+
+
+def layer_columns(latency_ps: int) -> tuple[TableColumn, ...]:
+    """Of what each layer of a network does in one inference.
+
+    Args:
+        latency_ps: of the whole inference.
+    """
+
+    def rate(row: LayerWork) -> float | None:
+        return row.flop * 1e12 / row.time_ps if row.flop and row.time_ps else None
+
+    return (
+        TableColumn("layer", lambda row: printable(row.layer) or "outside all layers", width=70),
+        TableColumn("class", lambda row: printable(row.kind), name="kind"),
+        TableColumn("time", attrgetter("time_ps"), unit="ps"),
+        TableColumn("share", lambda row: row.time_ps / latency_ps, unit="ratio"),
+        TableColumn("bound by", attrgetter("part"), name="part"),
+        TableColumn("flop", lambda row: row.flop or None, unit="flop"),
+        TableColumn("flop/s", rate, unit="flop/s"),
+        TableColumn("moved", attrgetter("moved_bytes"), unit="bytes"),
+        TableColumn("operations", attrgetter("operations"), unit="count"),
     )
 
 

@@ -5,6 +5,8 @@ Its own file: a command's answer, as each of its neighbours here.
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Console
 from rich.text import Text
@@ -28,9 +30,11 @@ def render_suite(summaries: Sequence[PairSummary], changes: Sequence[ToldChange]
         console.print(grid(Table(suite_columns(measured, is_short=True), measured)))
     if changes:
         console.print(grid(Table(change_columns(changes), changes)))
-    for one in summaries:
-        if one.status != "measured":
-            console.print(Text(f"{pair_words(one.pair)}: {one.status}: {printable(one.reason)}"))
+    others = sorted((one for one in summaries if one.status != "measured"), key=attrgetter("status", "reason"))
+    for (status, reason), group in groupby(others, attrgetter("status", "reason")):
+        pairs = [pair_words(one.pair) for one in group]
+        more = f" and {format_counted(len(pairs) - 1, 'other pair')}" if len(pairs) > 1 else ""
+        console.print(Text(f"{pairs[0]}{more}: {status}: {printable(reason)}"))
 
 
 def render_comparison(first: str, second: str, comparison: Comparison, console: Console) -> None:

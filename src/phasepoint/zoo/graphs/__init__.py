@@ -1,1 +1,1 @@
-"""ONNX graphs: those that installed packages ship, and any file; what they take and what they hold."""
+"""Graphs in files, of ONNX and TensorFlow Lite: those that packages ship, and any other; what they take and hold."""

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from phasepoint.zoo.architectures.architecture import SEED
+from phasepoint.zoo.graphs.inputs import GraphInput
 
 PICTURE_SIDE, LENGTH = 224, 128
 """What an open dimension is taken for: of a picture's side, of anything else. Choices; the result says so."""
-
-MOST_INTEGER = 8
-"""Integers are drawn below it: fewer than any vocabulary has words."""
 
 LEAST_WEIGHT = 64
 """Numbers of a constant that is taken for weights: smaller ones are scales and shapes."""
@@ -22,23 +20,6 @@ LEAST_WEIGHT = 64
 FULLEST_BYTES = 2 << 30
 """A serialised graph is smaller (protobuf's limit); larger ones keep their weights beside them, and are left as they
 are."""
-
-
-@dataclass(frozen=True)
-class GraphInput:
-    """One input.
-
-    Attributes:
-        name: as the graph calls it.
-        shape: of one sample, open dimensions filled in.
-        dtype: NumPy's name of its type.
-        has_batch: whether its first dimension is open.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    has_batch: bool
 
 
 @dataclass(frozen=True)
@@ -88,7 +69,7 @@ def load_graph(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> LoadedGraph
     inputs, note = _inputs(model, shapes)
     is_external = any(weight.data_location == 1 for weight in model.graph.initializer)
     is_small = path.stat().st_size < FULLEST_BYTES and not is_external
-    sizes = [(prod(weight.dims), weight.data_type) for weight in model.graph.initializer]
+    sizes = [(prod(weight.dims), weight.data_type) for weight in (*model.graph.initializer, *_constants(model.graph))]
     weights = [(count, kind) for count, kind in sizes if kind in _FLOATS]
     params = sum(count for count, _ in weights)
     width = {kind: np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).itemsize for kind in {k for _, k in sizes}}
@@ -133,6 +114,17 @@ def _draw_constants(model: Any) -> int:
     return drawn
 
 
+def _constants(graph: Any) -> Iterator[Any]:
+    """Weights that a graph holds as nodes, those of its branches and loops too."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name == "value" and prod(attribute.t.dims) >= LEAST_WEIGHT:
+                yield attribute.t
+            if attribute.HasField("g"):
+                yield from attribute.g.initializer
+                yield from _constants(attribute.g)
+
+
 def _inputs(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[GraphInput, ...], str]:
     """What a graph takes, and which open dimensions were filled in without being told."""
     from onnx.helper import tensor_dtype_to_np_dtype
@@ -161,32 +153,6 @@ def _filled(sides: Sequence[int | None]) -> tuple[int, ...]:
     return tuple(side or (open_side if place else 1) for place, side in enumerate(sides))
 
 
-def make_graph_inputs(inputs: Sequence[GraphInput], batch: int) -> dict[str, Any]:
-    """Arrays for a graph.
-
-    Args:
-        inputs: that it takes.
-        batch: samples; inputs with a fixed first dimension stay as they are.
-    """
-    chance = np.random.default_rng(SEED)
-    made = {}
-    for one in inputs:
-        shape = (batch, *one.shape[1:]) if one.has_batch else one.shape
-        dtype = np.dtype(one.dtype)
-        if dtype.kind == "f":
-            made[one.name] = chance.standard_normal(shape).astype(dtype)
-        elif dtype.kind == "b":
-            made[one.name] = np.zeros(shape, dtype)
-        else:
-            value = chance.integers(0, MOST_INTEGER, shape) if shape else np.int64(_SAMPLING_RATE)
-            made[one.name] = np.asarray(value, dtype)
-    return made
-
-
-_SAMPLING_RATE = 16_000
-"""What a single integer is, in the graphs that packages ship: silero-vad's rate."""
-
-
 def count_graph_macs(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
     """Multiply-accumulates of a graph's products and convolutions for inputs of these shapes; None where not known.
 
@@ -198,6 +164,7 @@ def count_graph_macs(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> int |
 
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
+    fixed.ir_version = max(fixed.ir_version, 4)  # before it, weights that are no inputs have no shape for the inference
     for one in fixed.graph.input:
         for dim, side in zip(one.type.tensor_type.shape.dim, shapes.get(one.name, ()), strict=False):
             dim.dim_value = side

@@ -1,4 +1,6 @@
-"""ONNX graphs that installed packages ship: real networks, mostly with trained weights, nothing to download."""
+"""Graphs that installed packages ship, in ONNX and TensorFlow Lite: real networks, most of them
+trained, nothing to download.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,6 +38,8 @@ PACKAGES = (
     _Package("rapidocr_onnxruntime", "models/*cls*.onnx", "reading", {"x": (1, 3, 48, 192)}),
     _Package("magika", "models/*/model.onnx", "classification", {"bytes": (1, 2048)}),
     _Package("basic_pitch", "saved_models/**/*.onnx", "music", {}),
+    _Package("basic_pitch", "saved_models/**/*.tflite", "music", {}),
+    _Package("mediapipe", "modules/**/*.tflite", "faces, hands, poses", {}),
 )
 
 
@@ -69,7 +73,8 @@ def _graphs_of(package: _Package) -> Iterator[Graph]:
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         for path in sorted(Path(folder).glob(package.pattern)):
             inner = path.parent.name if path.stem in ("model", "nmp") else path.stem
-            name = f"{package.module}/{inner.removeprefix('light_')}"
+            ending = path.suffix if path.suffix != ".onnx" else ""
+            name = f"{package.module}/{inner.removeprefix('light_')}{ending}"
             yield Graph(name, package.task, package.module, path, package.shapes)
 
 
