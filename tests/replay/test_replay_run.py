@@ -243,6 +243,17 @@ def test_a_checkpoint_that_is_gone(job, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_replay_whose_program_ended_at_once_can_be_made_again(job, tmp_path):
+    out = tmp_path / "out"
+    outcome = run_replay(job.plan(), [sys.executable, "-c", "raise SystemExit(2)"], str(out))
+    assert outcome.status == "failed"
+    assert [path.name for path in out.iterdir()] == ["replay.json"]
+    with pytest.raises(OutputExistsError, match="exists already; give --force to replace it"):
+        replay(job, out, "ordinary")
+    replay(job, out, "ordinary", force=True)
+    assert (out / "run.json").is_file()
+
+
 def test_places_that_are_refused(job, tmp_path):
     with pytest.raises(UsageError, match="of the original lies there"):
         replay(job, job.run, "ordinary", force=True)
@@ -252,6 +263,10 @@ def test_places_that_are_refused(job, tmp_path):
         run_replay(job.plan(), job.command("ordinary"), "gs://bucket/run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years")
+    with pytest.raises(OutputExistsError, match="exists and is no run"):
+        replay(job, tmp_path / "mine", "ordinary", force=True)
+    (tmp_path / "mine" / "thesis.tex").unlink()
+    (tmp_path / "mine" / "replay.json").write_text('{"moves": ["e4", "e5"]}')
     with pytest.raises(OutputExistsError, match="exists and is no run"):
         replay(job, tmp_path / "mine", "ordinary", force=True)
     (tmp_path / "file").write_text("")

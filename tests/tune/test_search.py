@@ -110,7 +110,9 @@ def test_a_job_that_failed_and_was_mended_is_run_again(space, tmp_path):
     broken = search(found, each(lambda *_: Measured(None, dur_s=0.5, problem="exit code 1")), tmp_path / "out")
     assert (broken.verdict, len(broken.trials)) == ("undecided", 1)
     assert "exit code 1" in broken.reason
+    assert not broken.could_run
     outcome = search(found, each(made_up), tmp_path / "out", seed=1)
+    assert outcome.could_run
     assert outcome.chosen == {"batch": 64, "mode": "fast"}
     assert len({json.dumps(trial.setting) for trial in outcome.trials}) == len(outcome.trials)
 
@@ -254,6 +256,37 @@ def test_a_real_job_is_searched_by_replays(space, recorded):
     assert found["difference"] == pytest.approx(0.01, rel=0.1)
     assert all(trial["steps"] <= 30 for trial in found["trials"])  # 20 were asked for; the job has 150
     assert "printed by the job" in printed
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("recorded", [30], indirect=True)
+def test_a_job_that_does_not_start_ends_the_search_with_its_words(space, recorded, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "phasepoint",
+        "tune",
+        "search",
+        str(space(4)),
+        "--run",
+        recorded[2],
+        "--from-start",
+    ]
+    command += ["--steps", "20", "--out", str(tmp_path / "out"), "--json", "--"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    absent = [recorded[0], str(tmp_path / "absent.py"), *recorded[2:]]
+    done = subprocess.run(
+        [*command, *absent], capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+    assert done.returncode == 17, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "undecided"
+    assert found["reason"].startswith("the job as it is could not be run: ")
+    assert found["reason"].endswith("; mend it and give the same command again")
+    done = subprocess.run(
+        [*command, *recorded], capture_output=True, text=True, env=environment, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.torch

@@ -7,7 +7,7 @@ import typer
 from phasepoint.cli.console import result_console, write_document, write_notes
 from phasepoint.cli.opening import open_analysis, progress_bar
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, FromStart, Method, RayAddress
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import ReplayError, UsageError
 
 TunedRun = Annotated[
     str | None, typer.Argument(metavar="RUN", help="The run whose loaders were tuned: a folder, or a URL.")
@@ -151,7 +151,9 @@ def search(
         from phasepoint.report.documents import search_document
 
         write_document("tune search", search_document(outcome))
-        return
-    from phasepoint.report.terminal.tune import render_search
+    else:
+        from phasepoint.report.terminal.tune import render_search
 
-    render_search(outcome, result_console())
+        render_search(outcome, result_console())
+    if not outcome.could_run:
+        raise typer.Exit(ReplayError.exit_code)

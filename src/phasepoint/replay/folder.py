@@ -150,11 +150,19 @@ def _clear(folder: Path, out: str, *, force: bool) -> None:
     if not any(folder.iterdir()):
         return
     is_run = (folder / "run.json").is_file() or (folder / HANDSHAKE_NAME).is_file()
-    if not is_run:
+    if not is_run and not _is_replay_that_failed(folder):
         raise OutputExistsError(f"{out}: exists and is no run; choose another place with --out")
     if not force:
         raise OutputExistsError(f"{out}: exists already; give --force to replace it, or --out for another place")
     remove_run(folder, out, more=(RECORD_NAME, HANDSHAKE_NAME, SAVES_NAME))
+
+
+def _is_replay_that_failed(folder: Path) -> bool:
+    """Whether it holds the record of a replay whose program ended before it recorded anything."""
+    try:
+        return read_replay(folder) is not None
+    except StoreError:
+        return False
 
 
 REFUSALS = ("ignored", "unrecorded", "failed")

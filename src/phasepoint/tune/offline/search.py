@@ -99,6 +99,11 @@ class SearchOutcome:
     spent_s: float
     settings: int
 
+    @property
+    def could_run(self) -> bool:
+        """Whether the job as it is ran, without which nothing can be said."""
+        return any(one.gain is not None for one in self.trials if one.setting == self.as_written)
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -150,7 +155,7 @@ def search(
     if base is None or base.step_ns is None:  # what failed may have been mended since
         base = results.add(space.as_written, measure([[space.as_written]], None)[0][0])
     if base.step_ns is None:
-        reason = f"the job as it is could not be run: {base.problem}"
+        reason = f"the job as it is could not be run: {base.problem}; mend it and give the same command again"
         return _outcome(space, results, TuneVerdict.UNDECIDED, reason, space.as_written)
     base_ns = base.step_ns
     budget = min(space.trials, space.size)
