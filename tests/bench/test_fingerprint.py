@@ -10,6 +10,7 @@ from phasepoint.bench.fingerprint.prediction import (
     covariance,
     family_of,
     fit_widths,
+    own_widths,
     predict_times,
 )
 from phasepoint.bench.fingerprint.validation import inversions, validate_devices
@@ -41,14 +42,38 @@ def test_the_posterior_is_that_of_all_models_together():
     widths = fit_widths(known)
     probes = np.array([3, 8, 21, 40])
     said = predict_times(known, widths, probes, true[probes])
-    noise = widths.values[-1] ** 2
-    joint = covariance(known, known, widths.values)
-    inverse = np.linalg.inv(joint[np.ix_(probes, probes)] + noise * np.eye(4))
     mean = known.log_times.mean(1)
-    wanted = mean + joint[:, probes] @ inverse @ (true - mean)[probes]
-    variance = np.diag(joint - joint[:, probes] @ inverse @ joint[probes]) + noise
+
+    def conditioned(values):
+        noise = values[-1] ** 2
+        joint = covariance(known, known, values)
+        inverse = np.linalg.inv(joint[np.ix_(probes, probes)] + noise * np.eye(4))
+        wanted = mean + joint[:, probes] @ inverse @ (true - mean)[probes]
+        return wanted, np.diag(joint - joint[:, probes] @ inverse @ joint[probes]) + noise, noise
+
+    wanted, _, _ = conditioned(own_widths(known, widths.values, probes, true[probes]))
+    _, variance, noise = conditioned(widths.values)
     assert np.allclose(said.log_time, wanted)
     assert np.allclose(said.high - said.log_time, widths.reach * np.sqrt(np.maximum(variance, noise)))
+
+
+def test_own_widths_are_the_likeliest_near_those_of_the_others():
+    """Oracle: the density of the measured times and of the widths, by determinant and inverse, around what is found."""
+    known, true = known_of()
+    base, probes = fit_widths(known).values, np.arange(0, 60, 6)
+    away = (true - known.log_times.mean(1))[probes]
+
+    def density(values):
+        joint = covariance(known.rows(probes), known.rows(probes), values) + values[-1] ** 2 * np.eye(10)
+        likely = -0.5 * away @ np.linalg.inv(joint) @ away - 0.5 * np.linalg.slogdet(joint)[1]
+        return likely - (np.log(np.array(values) / base) ** 2).sum() / 2
+
+    own = own_widths(known, base, probes, true[probes])
+    assert density(own) > density(base)
+    for place in range(6):
+        for factor in (0.9, 1.1):
+            moved = [value * (factor if at == place else 1) for at, value in enumerate(own)]
+            assert density(own) >= density(moved) - 1e-3
 
 
 def test_the_first_model_that_is_chosen_tells_most():

@@ -6,7 +6,10 @@ model's time on the new device is
     mean of the others + level + others · weights + sizes · slopes + family + something smooth + noise
 
 with everything behind the mean drawn from normal distributions around 0. How wide these are is fitted on the other
-devices, each of them taken for the new one (marginal likelihood); how far the intervals must reach, likewise.
+devices, each of them taken for the new one (marginal likelihood); how far the intervals must reach, likewise. The ten
+times of the new device then move the widths for its predictions, as far as they are likely to be other than on the
+others; its intervals stay those of the others' widths, because ten times that are predicted well say little of the
+rest.
 
 Source: Rasmussen, Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5.
 """
@@ -30,6 +33,9 @@ TASK_MODELS = 160
 
 START = (0.3, 0.1, 0.1, 1.0, 0.05, 0.03)
 """Widths to start from: of weights, slopes, the smooth part, its length, families, noise. A choice; they are fitted."""
+
+OWN_SPREAD = 1.0
+"""Standard deviation of ln of a device's own widths around those of the others: a choice, a factor of e."""
 
 PROBES = 10
 """Models that are measured on a new device."""
@@ -136,7 +142,7 @@ def _reach(known: KnownModels, widths: tuple[float, ...], chance: np.random.Gene
         if rest.owners:
             probes = choose_models(rest, widths, PROBES)
             others = np.setdiff1d(np.arange(len(known.families)), probes)
-            mean, deviation = _posterior(rest, widths, probes, known.log_times[probes, column])
+            mean, deviation = _predicted(rest, widths, probes, known.log_times[probes, column])
             scores.append(np.abs(known.log_times[others, column] - mean[others]) / deviation[others])
     return float(max(np.quantile(np.concatenate(scores), LEVEL), 1.0))
 
@@ -164,9 +170,38 @@ def predict_times(known: KnownModels, widths: Widths, probes: Int64s, log_times:
         probes: places of the models that were measured there.
         log_times: ln of the seconds that they took.
     """
-    mean, deviation = _posterior(known, widths.values, probes, log_times)
+    mean, deviation = _predicted(known, widths.values, probes, log_times)
     half = widths.reach * deviation
     return PredictedTimes(mean, mean - half, mean + half)
+
+
+def own_widths(known: KnownModels, widths: tuple[float, ...], probes: Int64s, log_times: Floats) -> tuple[float, ...]:
+    """Widths that the models measured on a device make likely, beginning from those of the other devices.
+
+    Args:
+        known: of all models.
+        widths: of the parts, fitted on the others.
+        probes: places of the models that were measured.
+        log_times: ln of the seconds that they took.
+    """
+    from scipy.optimize import minimize
+
+    measured, base = known.rows(probes), np.log(widths)
+
+    def cost(log_widths: Floats) -> float:
+        near = float(((log_widths - base) ** 2).sum()) / (2 * OWN_SPREAD**2)
+        return near - _log_likelihood(measured, log_times, np.exp(log_widths))
+
+    found = minimize(cost, base, method="L-BFGS-B", options={"maxiter": 40})
+    return tuple(map(float, np.exp(found.x)))
+
+
+def _predicted(
+    known: KnownModels, widths: tuple[float, ...], probes: Int64s, log_times: Floats
+) -> tuple[Floats, Floats]:
+    """Means by the device's own widths, and deviations by those of the others."""
+    own = own_widths(known, widths, probes, log_times)
+    return _posterior(known, own, probes, log_times)[0], _posterior(known, widths, probes, log_times)[1]
 
 
 def covariance(one: KnownModels, two: KnownModels, widths: Sequence[float] | Floats) -> Floats:
