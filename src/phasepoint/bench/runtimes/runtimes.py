@@ -38,6 +38,7 @@ class Runtime:
             `program` of JAX.
         precisions: that it can compute in.
         compiles: whether it compiles a network before the first run, or in it.
+        predicts: whether it runs nothing, and its module has a `predict` in the place of `prepare`.
         options: for the module's `prepare`.
     """
 
@@ -46,6 +47,7 @@ class Runtime:
     forms: tuple[str, ...]
     precisions: tuple[str, ...]
     compiles: bool = False
+    predicts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self, network: Any, device: str, precision: str) -> Prepared:
@@ -57,6 +59,15 @@ class Runtime:
         module = import_module(f"phasepoint.bench.runtimes.{self.module}")
         prepared: Prepared = module.prepare(network, device, precision, **self.options)
         return prepared
+
+    def predict(self, build: Callable[[], Any], device: str) -> dict[str, Any]:
+        """The fields of what a network should take on a device that is not there.
+
+        Raises:
+            NotHereError: this machine cannot tell.
+        """
+        said: dict[str, Any] = import_module(f"phasepoint.bench.runtimes.{self.module}").predict(build, device)
+        return said
 
 
 class NotHereError(Exception):
@@ -71,6 +82,7 @@ RUNTIMES: Mapping[str, Runtime] = {
         Runtime("jax", "jax", ("program",), ("f32",), compiles=True),
         Runtime("onnxruntime", "onnx_runtime", ("graph",), ("f32", "int8"), compiles=True),
         Runtime("openvino", "openvino", ("graph",), ("f32", "bf16"), compiles=True),
+        Runtime("libtpu", "libtpu", ("program",), ("f32",), compiles=True, predicts=True),
         Runtime("litert", "litert", ("flatbuffer",), ("f32",), compiles=True),
     )
 }

@@ -10,8 +10,12 @@ from phasepoint.bench.runtimes.runtimes import RUNTIMES, usual_runtime
 from phasepoint.bench.suite.result import Pair, SuiteRequest
 from phasepoint.bench.suite.subject import form_of
 from phasepoint.core.errors import UsageError
+from phasepoint.learn.predict.tpu.topology import parse_topology
 from phasepoint.zoo.architectures.catalogue import QUICK, all_architectures
 from phasepoint.zoo.graphs.packaged import packaged_graphs
+
+TPU = "tpu-"
+"""How devices begin that are compiled for and not run."""
 
 ROUNDS, QUICK_ROUNDS = 3, 1
 SECONDS, QUICK_SECONDS = 10.0, 2.0
@@ -76,7 +80,7 @@ def ask_suite(
         Pair(name, device, runtime, precision)
         for name in dict.fromkeys(names)
         for device in where
-        for runtime in runtimes or (usual_runtime(form_of(name)),)
+        for runtime in _runtimes_of(name, device, runtimes)
         for precision in precisions
     ]
     if proves:
@@ -101,6 +105,13 @@ def _other_settings(pair: Pair, cores: int) -> Iterator[Pair]:
         yield msgspec.structs.replace(pair, precision=precision)
 
 
+def _runtimes_of(model: str, device: str, asked: Sequence[str]) -> Sequence[str]:
+    """Those that were asked for, else the usual one; on a device that is not there, its compiler."""
+    if device.startswith(TPU):
+        return ("libtpu",)
+    return asked or (usual_runtime(form_of(model)),)
+
+
 def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
     for word in given:
         if word not in known:
@@ -108,8 +119,12 @@ def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _check_device(device: str, cores: int | None) -> None:
+    if device.startswith(TPU):
+        if parse_topology(device).chips > 1:
+            raise UsageError(f"{device}: is a slice of several chips, see phasepoint scale plan; give one, as tpu-v5p")
+        return
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise UsageError(f"no device named {device!r}; expected cpu:N (N threads) or cuda:N")
+        raise UsageError(f"no device named {device!r}; expected cpu:N (N threads), cuda:N or a TPU as tpu-v5p")
     if kind == "cpu" and number and cores is not None and not 1 <= int(number) <= cores:
         raise UsageError(f"{device}: this process may use {cores} cores; more threads than cores take turns")

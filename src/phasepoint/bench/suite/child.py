@@ -15,7 +15,7 @@ import numpy as np
 from phasepoint.bench.bottleneck.explain import explain_network
 from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared, usual_runtime
 from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
-from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, SustainedWindow
+from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, PredictedLatency, SustainedWindow
 from phasepoint.bench.suite.subject import Subject, drift_of, form_of, open_subject
 from phasepoint.bench.suite.timing import measure_latencies, measure_speed, peak_bytes, warm_up
 from phasepoint.core.statistics import median_ps
@@ -63,6 +63,16 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
         raise NotHereError(f"{pair.runtime} does not run a {form_of(pair.model)}")
     if pair.precision not in runtime.precisions:
         raise NotHereError(f"{pair.runtime} computes in {', '.join(runtime.precisions)}")
+    if runtime.predicts:
+        say(at="compiling")
+        built: list[Subject] = []
+
+        def build() -> Any:
+            built.append(open_subject(pair.model, counts=False))
+            return built[0].network
+
+        predicted = msgspec.convert(runtime.predict(build, pair.device), PredictedLatency)
+        return msgspec.structs.replace(result, status="predicted", model=built[0].facts, predicted=predicted)
     threads = _set_threads(pair.device, pair.runtime)
     before_bytes = peak_bytes()
     say(at="building")

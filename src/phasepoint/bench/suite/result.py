@@ -230,7 +230,30 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     versions: dict[str, str]
 
 
-Status = Literal["measured", "failed", "not here"]
+class PredictedLatency(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a program should take on a device that is not there, told from what its compiler makes of it.
+
+    Attributes:
+        latency_ps: of one sample.
+        low_ps, high_ps: 90 % interval.
+        device: in the maker's words.
+        bound: what limits most of the time.
+        method: who answered for most of the time.
+        compile_ps: compiling it.
+        versions: of what compiled it.
+    """
+
+    latency_ps: int
+    low_ps: int
+    high_ps: int
+    device: str
+    bound: str
+    method: str
+    compile_ps: int
+    versions: dict[str, str]
+
+
+Status = Literal["measured", "predicted", "failed", "not here"]
 
 
 class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -256,6 +279,7 @@ class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         conditions: of the machine.
         sustained: stretches of a run without a break, where one was asked for.
         bottleneck: of networks that PyTorch runs operation by operation, in the first round.
+        predicted: in the place of all measurements, of a device that is not there.
     """
 
     pair: Pair
@@ -277,6 +301,7 @@ class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     conditions: Conditions | None = None
     sustained: tuple[SustainedWindow, ...] = ()
     bottleneck: Bottleneck | None = None
+    predicted: PredictedLatency | None = None
     version: int = VERSION
 
 

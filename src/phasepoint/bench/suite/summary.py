@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from phasepoint.bench.suite.result import Bottleneck, ModelFacts, Pair, PairResult
+from phasepoint.bench.suite.result import Bottleneck, ModelFacts, Pair, PairResult, PredictedLatency
 from phasepoint.bench.suite.sustained import Sustained, judge_sustained
 from phasepoint.core.statistics import median, median_ps, quantile_ps, t_quantile
 
@@ -58,6 +58,7 @@ class PairSummary:
         compile_ps: compiling.
         sustained: of a run without a break, where one was asked for.
         bottleneck: what holds it back, where that was asked for.
+        predicted: of a device that is not there, in the place of everything measured.
     """
 
     pair: Pair
@@ -81,6 +82,7 @@ class PairSummary:
     compile_ps: int | None = None
     sustained: Sustained | None = None
     bottleneck: Bottleneck | None = None
+    predicted: PredictedLatency | None = None
 
     @property
     def macs_per_s(self) -> float | None:
@@ -125,7 +127,8 @@ def process_scatter(pairs: Sequence[Sequence[PairResult]]) -> tuple[float, float
 def _summarize(pair: Pair, rounds: Sequence[PairResult], scatter: tuple[float, float] | None) -> PairSummary:
     measured = [one for one in rounds if one.status == "measured"]
     if not measured:
-        return PairSummary(pair, rounds[0].status, rounds[0].reason)
+        first = next((one for one in rounds if one.predicted is not None), rounds[0])
+        return PairSummary(pair, first.status, first.reason, model=first.model, predicted=first.predicted)
     logs = [math.log(median_ps(np.array(one.latencies_ps))) for one in measured]
     latency_ps = round(math.exp(sum(logs) / len(logs)))
     half = _half_width(measured, scatter)

@@ -30,7 +30,10 @@ Models = Annotated[
     ),
 ]
 Devices = Annotated[
-    str, typer.Option("--devices", metavar="LIST", help="cpu:2 is two threads; cuda:0. Left out: all cores.")
+    str,
+    typer.Option(
+        "--devices", metavar="LIST", help="cpu:2 is two threads; cuda:0; tpu-v5p is predicted. Left out: all cores."
+    ),
 ]
 Precisions = Annotated[str, typer.Option("--precision", metavar="LIST", help="f32, bf16, int8.")]
 Runtimes = Annotated[

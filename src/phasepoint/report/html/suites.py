@@ -15,6 +15,7 @@ from phasepoint.report.tables.suites import (
     change_columns,
     layer_columns,
     pair_words,
+    predicted_columns,
     setting_words,
     suite_columns,
 )
@@ -37,7 +38,8 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
         results: that they are of.
     """
     measured = sorted((one for one in summaries if one.latency_ps), key=lambda one: one.latency_ps or 0)
-    others = [one for one in summaries if one.status != "measured"]
+    predicted = [one for one in summaries if one.predicted is not None]
+    others = [one for one in summaries if one.status not in ("measured", "predicted")]
     head: list[Content] = [
         element("p", f"{folder}: {machine_words(results)}", class_="dim"),
         element("h1", suite_sentence(measured, others)),
@@ -67,6 +69,10 @@ def suite_html(folder: str, summaries: Sequence[PairSummary], results: Sequence[
             parts.append(section("Inside each network", aside, *map(_layers, explained)))
         table = data_table(Table(suite_columns(measured), measured, "Pairs"))
         parts.append(section("All pairs", "one row each", table))
+    if predicted:
+        aside = "not measured: told from what the device's own compiler makes of the program"
+        told = data_table(Table(predicted_columns(), predicted, "Predictions"))
+        parts.append(section("Devices that are not here", aside, told))
     if others:
         lines = [f"{pair_words(one.pair)}: {one.status}: {one.reason}" for one in others]
         parts.append(section("Not measured", format_counted(len(others), "pair"), bullets(lines)))
@@ -81,6 +87,8 @@ def suite_sentence(measured: Sequence[PairSummary], others: Sequence[PairSummary
         measured: the fastest first.
         others: those that were not.
     """
+    if not measured and not others:
+        return "Nothing was measured here: what follows is predicted"
     if not measured:
         return f"None of {format_counted(len(others), 'pair')} could be measured"
     models = format_counted(len({one.pair.model for one in measured}), "model")

@@ -98,6 +98,19 @@ def layer_columns(latency_ps: int) -> tuple[TableColumn, ...]:
     )
 
 
+def predicted_columns() -> tuple[TableColumn, ...]:
+    """Of pairs on devices that are not there."""
+    return (
+        TableColumn("model", lambda row: printable(row.pair.model)),
+        TableColumn("device", attrgetter("pair.device")),
+        TableColumn("predicted", attrgetter("predicted.latency_ps"), unit="ps"),
+        TableColumn("90 % low", attrgetter("predicted.low_ps"), unit="ps"),
+        TableColumn("high", attrgetter("predicted.high_ps"), unit="ps"),
+        TableColumn("bound by", attrgetter("predicted.bound"), name="bound"),
+        TableColumn("by", attrgetter("predicted.method"), name="method"),
+    )
+
+
 def _times(speedup: float | None) -> Cell:
     return Cell("" if speedup is None else f"{speedup:.2f} ×", speedup)
 

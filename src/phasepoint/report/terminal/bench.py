@@ -18,7 +18,7 @@ from phasepoint.bench.suite.compare import Comparison
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_count, format_counted, format_ratio
 from phasepoint.report.tables import Table, TableColumn
-from phasepoint.report.tables.suites import change_columns, pair_words, suite_columns
+from phasepoint.report.tables.suites import change_columns, pair_words, predicted_columns, suite_columns
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 
@@ -30,7 +30,13 @@ def render_suite(summaries: Sequence[PairSummary], changes: Sequence[ToldChange]
         console.print(grid(Table(suite_columns(measured, is_short=True), measured)))
     if changes:
         console.print(grid(Table(change_columns(changes), changes)))
-    others = sorted((one for one in summaries if one.status != "measured"), key=attrgetter("status", "reason"))
+    predicted = [one for one in summaries if one.predicted is not None]
+    if predicted:
+        console.print(Text("Not measured: told from the compiled program"))
+        console.print(grid(Table(predicted_columns(), predicted)))
+    others = sorted(
+        (one for one in summaries if one.status not in ("measured", "predicted")), key=attrgetter("status", "reason")
+    )
     for (status, reason), group in groupby(others, attrgetter("status", "reason")):
         pairs = [pair_words(one.pair) for one in group]
         more = f" and {format_counted(len(pairs) - 1, 'other pair')}" if len(pairs) > 1 else ""
