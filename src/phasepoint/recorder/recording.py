@@ -312,6 +312,10 @@ class Recording:
         """
         return None if self._replaying is None else self._replaying.resume
 
+    def replay_is_over(self) -> bool:
+        """Whether this is a replay whose last step is over, for those who see a program's steps from outside."""
+        return self._replaying is not None and (self._replaying.is_over or self._replaying.ends())
+
     def mark_step(self) -> None:
         """A step has just ended and the next one begins, for jobs without a loop over a loader."""
         recorder = self._recorder

@@ -219,7 +219,7 @@ class Replaying:
         try:
             while not self.is_over:
                 recorder.ask()
-                if self._ends():
+                if self.ends():
                     return
                 try:
                     batch = next(batches)
@@ -230,7 +230,7 @@ class Replaying:
         finally:
             if not self.is_over:
                 recorder.end_loop()
-                self._ends()
+                self.ends()
 
     def mark(self) -> None:
         """A step of a job without a loop begins. After the last one the process ends: there is no loop to end."""
@@ -241,7 +241,7 @@ class Replaying:
         self._check()
         if not self.is_over:
             self._recorder.ask()
-        if self.is_over or self._ends():
+        if self.is_over or self.ends():
             raise SystemExit(0)
         self._recorder.got(waited=False)
 
@@ -280,7 +280,7 @@ class Replaying:
         if self._recorder.guard.off:
             self._give_up("failed", f"the recorder switched itself off: {self._recorder.guard.reason}")
 
-    def _ends(self) -> bool:
+    def ends(self) -> bool:
         """Whether the last step is over; if so the run is written and the replay done."""
         self._check_recorder()
         if self._recorder.next_step <= self._request.last_step and not self._is_hopeless():

@@ -189,7 +189,7 @@ def run_replay(
         dur_ps = (time.monotonic_ns() - began_ns) * PS_PER_NS
         notes = [protection.words, *protection.finish()]
     exit_code = exit_code_of(process.returncode)
-    status, reason = watch.judge(exit_code)
+    status, reason = watch.judge(exit_code, plan)
     record = ReplayRecord(
         **{name: getattr(plan, name) for name in (*_STEPS, "phase", "phase_id", "host", "attempt")},
         original=_absolute(plan.run),
@@ -240,7 +240,7 @@ class _Watch:
         self._late = f"the command had not ended after {format_ps(int(self._limit_s * PS_PER_S))}"
         return 0.0
 
-    def judge(self, exit_code: int) -> tuple[ReplayStatus, str | None]:
+    def judge(self, exit_code: int, plan: ReplayPlan) -> tuple[ReplayStatus, str | None]:
         """How the replay ended, and why."""
         told = self._handshake
         refusal = told.first(*REFUSALS)
@@ -251,7 +251,7 @@ class _Watch:
         if self._late is not None:
             return "failed", f"{self._late}, the limit of time (--limit)"
         if not told.all_of("begun"):
-            return _without_recording(exit_code)
+            return _without_recording(exit_code, plan)
         early = told.first("ended-early")
         reason = "the program ended in the middle of the replay" if early is None else str(early.get("reason"))
         return ("failed" if exit_code or early is None else "ended-early"), reason
@@ -275,7 +275,11 @@ class _Watch:
         return False
 
 
-def _without_recording(exit_code: int) -> tuple[ReplayStatus, str]:
+def _without_recording(exit_code: int, plan: ReplayPlan) -> tuple[ReplayStatus, str]:
+    if plan.is_automatic:
+        if exit_code:
+            return "failed", f"the command ended with exit code {exit_code} before its first training step"
+        return "ignored", "the command ended without making a training step that can be seen"
     if exit_code:
         return "failed", f"the command ended with exit code {exit_code} before it called phasepoint.record"
     return "ignored", (
@@ -310,6 +314,7 @@ def _request(plan: ReplayPlan, folder: Path, hopeless_ns: int | None) -> ReplayR
         saves=str(folder / SAVES_NAME),
         loop_place=_loop_place(plan),
         hopeless_ns=hopeless_ns,
+        is_automatic=plan.is_automatic,
     )
 
 

@@ -21,6 +21,7 @@ from phasepoint.recorder.seam.guard import Guard, guarded, guarded_even_off
 from phasepoint.recorder.seam.options import AutoOptions
 
 if TYPE_CHECKING:
+    from phasepoint.recorder.assembly import RecordOptions
     from phasepoint.recorder.recorder import Recorder
     from phasepoint.recorder.recording import Recording
 
@@ -156,25 +157,13 @@ class LateRecording:
     def _begin(
         self, evidence: StepEvidence, past: Sequence[PastStep], finish: Callable[[], object], began_ns: int
     ) -> None:
-        from phasepoint.recorder.assembly import RecordOptions
         from phasepoint.recorder.clock.epoch import Clock
         from phasepoint.recorder.recording import Recording
         from phasepoint.recorder.seam.session import CompiledProgram, PastCompile
 
         clock = self._clock = StandingClock(past[0].asked_ns)
-        options = self._options
         self._notes.setdefault(STEPS_FROM, evidence.text)
-        recording = Recording(
-            RecordOptions(
-                options.path,
-                options.budget,
-                options.window_steps,
-                framework=evidence.framework,
-                notes=self._notes,
-            ),
-            Clock(now_ns=clock.now_ns, unix_ns=clock.unix_ns),
-            None,
-        )
+        recording = Recording(self._record_options(evidence), Clock(now_ns=clock.now_ns, unix_ns=clock.unix_ns), None)
         self._recording = recording
         self._recorder = recording.__enter__().recorder
         self.is_open = True
@@ -191,6 +180,18 @@ class LateRecording:
             self._recorder.now_ns = time.perf_counter_ns  # as the standing clock does, whose time no mark is made at
             self.mark = self._recorder.mark
         clock.at_ns = None
+
+    def _record_options(self, evidence: StepEvidence) -> "RecordOptions":
+        from phasepoint.recorder.assembly import RecordOptions
+
+        options = self._options
+        return RecordOptions(
+            options.path,
+            options.budget,
+            options.window_steps,
+            framework=evidence.framework,
+            notes=self._notes,
+        )
 
     def note_compile(self, dur_ns: int, program: str | None) -> None:
         """A stage of a compilation has ended; kept until the recording is open, which is told by the framework then.

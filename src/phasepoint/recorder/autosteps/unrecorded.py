@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from phasepoint.recorder.autosteps.evidence import StepEvidence
+from phasepoint.recorder.autosteps.followed import FollowedSteps
 from phasepoint.recorder.autosteps.late_recording import LateRecording, PastStep
 from phasepoint.recorder.autosteps.start import AutoRecorder
 from phasepoint.recorder.resume.request import VARIABLE, ReplayRequest, give_up
@@ -77,5 +78,5 @@ def start_from_environ() -> None:
         lambda: give_up(request, "failed", f"saves cannot be kept away from the original's checkpoints: {guard.reason}")
     )
     protect_checkpoints(request, guard)
-    late = UnrecordedSteps(request)
+    late = FollowedSteps(request) if request.is_automatic else UnrecordedSteps(request)
     AutoRecorder(AutoOptions(request.path, 0, 1), late).install()

@@ -59,6 +59,7 @@ class ReplayRequest:
         loop_place: batches that the loops had taken after `checkpoint_step`, as `loop_place.LoopPlace` writes it; None
             where it was not recorded: a batch is a step then.
         hopeless_ns: the replay ends early where the steps behind the target take longer; None: it never does.
+        is_automatic: the original had no lines of Phasepoint: steps are seen as `phasepoint record -- …` sees them.
     """
 
     path: str
@@ -75,6 +76,7 @@ class ReplayRequest:
     saves: str
     loop_place: str | None = None
     hopeless_ns: int | None = None
+    is_automatic: bool = False
 
     @property
     def needs_restore(self) -> bool:
@@ -190,7 +192,7 @@ def _checked(value: Any) -> dict[str, Any]:
     """The fields of a request, each of its type."""
     if not isinstance(value, dict):
         raise TypeError(f"found {type(value).__name__}, not an object")
-    found: dict[str, Any] = {"loop_place": None, "hopeless_ns": None, **value}
+    found: dict[str, Any] = {"loop_place": None, "hopeless_ns": None, "is_automatic": False, **value}
     names = {field.name for field in fields(ReplayRequest)}
     if set(found) != names:
         raise ValueError(f"fields {sorted(set(found) ^ names)} are missing or not known")

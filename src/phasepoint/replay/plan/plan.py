@@ -68,6 +68,7 @@ class ReplayPlan:
         tells: what the replay will tell, in words.
         notes: what the reader must know, in words.
         protected: folders and files of the run and of its checkpoints, which the replay may not write.
+        is_automatic: whether `phasepoint record -- …` saw the steps of a program without lines of Phasepoint.
     """
 
     run: str
@@ -98,6 +99,7 @@ class ReplayPlan:
     tells: tuple[str, ...]
     notes: tuple[str, ...]
     protected: tuple[str, ...]
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,12 @@ def find_phase(analysis: Analysis, phase: str) -> Phase:
     return found[0]
 
 
+WITHOUT_LINES = (
+    "the job was recorded without lines of Phasepoint, which could restore a checkpoint (docs/replay.md): it starts "
+    "from its beginning"
+)
+
+
 def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
     way = planner.choose(phase)
     target, cost, full_ps = way.target, way.cost, planner.full_ps(way.target.host)
@@ -216,8 +224,13 @@ def _describe(planner: Planner, phase: Phase) -> ReplayPlan:
         full_ps=full_ps,
         ratio=cost.cost_ps / full_ps if full_ps else 0.0,
         tells=tell_what_for(phase.name, way),
-        notes=(*write_notes(phase.name, way, planner.steps, full_ps), *planner.index.notes),
+        notes=(
+            *([WITHOUT_LINES] if planner.is_automatic else []),
+            *write_notes(phase.name, way, planner.steps, full_ps),
+            *planner.index.notes,
+        ),
         protected=protected_places(planner.run, [one.path for one in planner.index.checkpoints]),
+        is_automatic=planner.is_automatic,
     )
 
 

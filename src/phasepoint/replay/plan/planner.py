@@ -8,6 +8,7 @@ from phasepoint.core.arrays import Int64s
 from phasepoint.core.errors import NoDataError, PhasepointError, ReplayError, UsageError
 from phasepoint.core.units import PS_PER_S, format_ps
 from phasepoint.phases.detection.result import Phase
+from phasepoint.recorder.autosteps.late_recording import STEPS_FROM
 from phasepoint.recorder.clock import epoch as process_age
 from phasepoint.replay.checkpoints import CheckpointIndex, index_checkpoints
 from phasepoint.replay.plan.cost import CostBook, write_rate, write_time_ps
@@ -43,6 +44,7 @@ class Planner:
         run: path of the run.
         index: its checkpoints.
         steps: steps to compare.
+        is_automatic: whether `phasepoint record -- …` saw the steps, so that the program can restore nothing.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Planner:
         self.run, self.steps = analysis.run.path, steps
         _check(analysis, captured=not times_only)
         self.index = index_checkpoints(analysis) if index is None else index
-        self._analysis, self._from_start, self._times_only = analysis, from_start, times_only
+        self.is_automatic = any(STEPS_FROM in one.session.notes for one in analysis.run.shards)
+        self._analysis, self._times_only = analysis, times_only
+        self._from_start = from_start or self.is_automatic
         self._sessions = {
             (session.host, session.attempt): steps_of_session(analysis.clock, session)
             for session in analysis.clock.sessions
@@ -152,6 +156,11 @@ class Planner:
         """Why a phase cannot be replayed, and what to do."""
         points = self._points[target.host, target.attempt]
         where = f"{self.run}: phase {phase.name!r} (from step {target.first_step})"
+        if self.is_automatic:
+            return NoDataError(
+                f"{where}: a restarted attempt did it, and without its lines of Phasepoint (docs/replay.md) the job "
+                "can be replayed from its start alone"
+            )
         if self._from_start:
             return NoDataError(
                 f"{where}: a restarted attempt did it, so its steps are not the job's first; plan without --from-start"
