@@ -289,6 +289,13 @@ def test_a_job_that_does_not_start_ends_the_search_with_its_words(space, recorde
     assert done.returncode == 0, done.stderr
 
 
+AS_IN_A_TERMINAL = (
+    *(sys.executable, "-c"),
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""What a shell starts in the background ignores Ctrl-C, and so does what that starts."""
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("recorded", [400], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -296,7 +303,9 @@ def test_a_signal_ends_the_search_and_not_the_setting_alone(space, recorded, num
     command = [sys.executable, "-m", "phasepoint", "tune", "search", str(space(4)), "--run", recorded[2]]
     command += ["--from-start", "--steps", "380", "--out", str(tmp_path / "out"), "--", *recorded]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as searching:
+    with subprocess.Popen(
+        [*AS_IN_A_TERMINAL, *command], stderr=subprocess.PIPE, text=True, env=environment
+    ) as searching:
         assert any("printed by the job" in line for line in searching.stderr)
         searching.send_signal(number)
         searching.communicate(timeout=60)
