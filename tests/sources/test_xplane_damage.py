@@ -105,6 +105,16 @@ def test_events_that_cannot_be_placed_are_dropped_and_counted():
     assert (row["events"], row["spans"], row["dropped_events"]) == (7, 3, 4)
 
 
+def test_an_event_at_the_end_of_64_bits_is_dropped():
+    """Its distance from zero is no number of 64 bits."""
+    space = host_space(3)
+    PlaneBuilder(space, "/host:CPU").event("python", "before all", -(2**63), 1)
+    capture = read_xplane(space.SerializeToString(), CaptureRequest())
+    row = capture.conversion.to_pylist()[0]
+    assert (row["events"], row["spans"], row["dropped_events"]) == (4, 3, 1)
+    assert min(capture.spans["start_ps"].to_pylist()) >= 0
+
+
 def test_fields_in_another_order_are_read_all_the_same():
     """Written by hand: an event whose duration comes before its metadata id, a stat whose value comes first."""
     space = host_space(2)

@@ -335,7 +335,7 @@ def read_float(base, pos, end):
                 scale += 1
         elif byte | 0x20 == 0x65 and any_digit:
             exponent = read_whole(base, pos + 2 if byte_at(base, pos + 1) == 0x2B else pos + 1, end)
-            if abs(exponent) > 400:
+            if exponent < -400 or exponent > 400:  # NO_NUMBER among them, whose abs is itself
                 return 0.0, False
             scale -= exponent
             break

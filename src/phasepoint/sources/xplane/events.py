@@ -241,7 +241,7 @@ def decode_lines(data, address, bounds, base_ps, line_level, tables, outputs, ca
                     slot_lut, slot_ids, slot_index, slots, sizes,
                 )  # fmt: skip
             time = base_ps[i] + offset
-            fits = 0 <= duration < LIMIT_PS and abs(offset) < LIMIT_PS and abs(time) < LIMIT_PS
+            fits = 0 <= duration < LIMIT_PS and -LIMIT_PS < offset < LIMIT_PS and -LIMIT_PS < time < LIMIT_PS
             if state != INTACT or index < 0 or not placed or not fits:
                 dropped += 1
                 continue
