@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 
 import numba
 import pytest
@@ -80,6 +82,36 @@ def test_a_cache_that_fails_meanwhile_costs_nothing_but_time(monkeypatch, capsys
     module._once.cache_clear()
     assert err.count("cannot be kept") == 1
     assert "No space left on device" in err
+
+
+CALLED = "from phasepoint.core.compiled import compiled\n@compiled()\ndef inner(x):\n    return {factor} * x\n"
+CALLING = """
+from called import inner
+from phasepoint.core.compiled import compiled
+@compiled()
+def outer(x):
+    return inner(x) + 1
+print(outer(10), sum(outer.stats.cache_hits.values()))
+"""
+
+
+def test_a_change_in_a_function_that_is_called_is_seen(tmp_path):
+    """Numba alone looks at the file of the caller, which holds the machine code of both."""
+    environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(factor):
+        (tmp_path / "called.py").write_text(CALLED.format(factor=factor))
+        command = [sys.executable, "-c", "import calling"]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    (tmp_path / "calling.py").write_text(CALLING)
+    assert run(2) == ["21", "0"]
+    (tmp_path / "called.py").touch()
+    assert run(3) == ["31", "0"]
+    command = [sys.executable, "-c", "import calling"]
+    again = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+    assert again.stdout.split() == ["31", "1"]
 
 
 def test_numbas_own_setting_is_left_as_it_is(tmp_path, monkeypatch):

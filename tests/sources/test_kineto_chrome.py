@@ -1,7 +1,6 @@
 """Chrome's trace format beyond what Kineto writes: begins and ends, asynchronous spans, counters, names as text."""
 
 import json
-import math
 
 import pytest
 
@@ -73,15 +72,18 @@ def test_asynchronous_spans_have_a_track_for_each_id():
     assert found.conversion["misnested_events"].to_pylist() == [0]
 
 
-@pytest.mark.parametrize("value", ["3e", "3e+", "-3E-", "3e--1", "3e+-1", "3e99999999999999999999", "3e401", "3e-401"])
-def test_an_exponent_that_is_none_is_no_number(value):
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [(text, []) for text in ("3e", "3e+", "-3E-", "3e--1", "3e99999999999999999999", "3e401")] + [("3e-401", [0.0])],
+)
+def test_an_exponent_that_is_none_is_no_number(value, read):
     """Found by damaging traces: it was taken for the least of all integers, and read beyond the table of powers."""
     event = '{"ph": "C", "name": "memory", "pid": 1, "tid": 1, "ts": 1, "args": {"used": %s, "free": 2e1}}'
     data = f'{{"traceEvents": [{event % value}, {event % "5"}]}}'.encode()
     found = read_kineto(data, CaptureRequest())
-    values = [row["value"] for row in found.counters.to_pylist() if row["name"].endswith("used")]
-    assert values[-1:] == [5.0]
-    assert all(math.isfinite(value) for value in values if value is not None)
+    rows = [(row["name"], row["value"]) for row in found.counters.to_pylist()]
+    assert [value for name, value in rows if name == "memory used"] == [*read, 5.0]
+    assert [value for name, value in rows if name == "memory free"] == [20.0, 20.0]
 
 
 def test_counters_keep_each_of_their_numbers():

@@ -8,6 +8,9 @@ written: a container with another user, no home or a read-only disk. Here the fi
 3. the user's cache: `$XDG_CACHE_HOME/phasepoint/compiled`, or `~/.cache/phasepoint/compiled`;
 4. a folder of this user's own in the folder for temporary files;
 5. nowhere: every process compiles anew, and says so once on stderr.
+
+Numba takes kept code for good as long as the function's own file is what it was. But functions that are called, and
+numbers from other modules, are compiled into it: kept code here goes by all files of the folders that these are from.
 """
 
 import os
@@ -101,6 +104,30 @@ def _keep(dispatcher: Any, source_folder: Path) -> None:
         _say_once(str(error))
         return
     _forgive(dispatcher)
+    _go_by_folders(dispatcher)
+
+
+_FOLDERS: dict[Any, frozenset[Path]] = {}
+"""Of each compiled function, the folders whose files are compiled into it."""
+
+
+def _go_by_folders(dispatcher: Any) -> None:
+    """Kept code is old where any file of these folders has changed."""
+    function = dispatcher.py_func
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    called = [getattr(one, "py_func", None) for one in named]
+    folders = {Path(function.__code__.co_filename).parent}.union(*(_FOLDERS.get(one, ()) for one in called))
+    _FOLDERS[function] = frozenset(folders)
+    kept = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if kept is not None:
+        kept._source_stamp = (kept._source_stamp, *map(_files_of, sorted(folders)))
+
+
+@cache
+def _files_of(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of each of a folder's modules."""
+    found = [(path.name, path.stat()) for path in sorted(folder.glob("*.py"))]
+    return tuple((name, one.st_size, one.st_mtime_ns) for name, one in found)
 
 
 @cache
