@@ -9,7 +9,7 @@ import msgspec
 import phasepoint
 from phasepoint.bench.portable import runner
 from phasepoint.bench.runtimes.runtimes import RUNTIMES
-from phasepoint.bench.suite.result import VERSION, SuiteRequest
+from phasepoint.bench.suite.result import VERSION, ModelFacts, SuiteRequest
 from phasepoint.bench.suite.run import tasks_of
 from phasepoint.bench.suite.subject import FORMS_OF_FILES, form_of, load_graph_of
 from phasepoint.core.errors import OutputExistsError, StoreError, UsageError
@@ -58,12 +58,11 @@ def write_pack(path: Path, request: SuiteRequest, *, force: bool = False) -> int
             raise UsageError(f"{name}: its weights are too large for one file, or lie beside it; it is not packed")
         file = f"graphs/{number}{graph.path.suffix}"
         sources[file] = loaded.source
-        facts = {"task": graph.task, "library": graph.library, "params": loaded.params, "macs": loaded.macs}
         models[name] = {
             "file": file,
             "form": form_of(name),
             "inputs": [vars(one) for one in loaded.inputs],
-            "facts": facts | {"weight_bytes": loaded.weight_bytes},
+            "facts": ModelFacts(graph.task, graph.library, loaded.params, loaded.macs, loaded.weight_bytes),
             "note": loaded.note,
         }
     tasks = [{"pair": task.pair, "round": task.number} for task in tasks_of(request)]

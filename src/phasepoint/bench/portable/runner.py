@@ -18,19 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError
-from phasepoint.bench.suite.timing import measure_latencies, measure_speed, peak_bytes, warm_up
+from phasepoint.bench.suite.timing import BATCH_PART, MOST_WORDS, measure_latencies, measure_speed, peak_bytes, warm_up
 from phasepoint.core.units import PS_PER_NS
 from phasepoint.devices.cpu_now import cpu_celsius, cpu_mhz, cpu_model
 from phasepoint.zoo.graphs.inputs import GraphInput, make_graph_inputs
 
 ASKED = "asked.json"
 """In the pack: what is measured, and of each graph its file, inputs and facts."""
-
-BATCH_PART = 0.5
-"""Part of the seconds for latencies that each batch size's speed is measured for."""
-
-MOST_WORDS = 500
-"""Characters of an error that are kept."""
 
 Json = dict[str, Any]
 
@@ -117,10 +111,7 @@ def _measure_one(task: Json, asked: Json, archive: Path) -> Json:
 def _measure(task: Json, asked: Json, archive: Path) -> Json:
     pair, request, model = task["pair"], asked["request"], asked["models"][task["pair"]["model"]]
     runtime = RUNTIMES[pair["runtime"]]
-    if model["form"] not in runtime.forms:
-        raise NotHereError(f"{pair['runtime']} does not run a {model['form']}")
-    if pair["precision"] not in runtime.precisions:
-        raise NotHereError(f"{pair['runtime']} computes in {', '.join(runtime.precisions)}")
+    runtime.check(model["form"], pair["precision"])
     kind, _, threads = pair["device"].partition(":")
     device = f"cpu:{threads or os.cpu_count() or 1}" if kind == "cpu" else pair["device"]
     began_s, before_bytes = time.time(), peak_bytes()

@@ -50,6 +50,13 @@ class Runtime:
     predicts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def check(self, form: str, precision: str) -> None:
+        """Raises NotHereError for a form or a precision that it does not run."""
+        if form not in self.forms:
+            raise NotHereError(f"{self.name} does not run a {form}")
+        if precision not in self.precisions:
+            raise NotHereError(f"{self.name} computes in {', '.join(self.precisions)}")
+
     def prepare(self, network: Any, device: str, precision: str) -> Prepared:
         """Prepare a network of one of its forms for a device.
 

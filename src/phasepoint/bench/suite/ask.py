@@ -54,8 +54,8 @@ def ask_suite(
         seed: of the order.
         sustained_s: of a run without a break in each process.
         explains: say what holds each pair back, where PyTorch runs it operation by operation.
-        is_elsewhere: the suite is run on another machine, whose cores are not known.
         proves: the same, and measure each pair in the other settings too that should relieve it.
+        is_elsewhere: the suite is run on another machine, whose cores are not known.
 
     Raises:
         UsageError: there is no such model, device, runtime or precision.

@@ -17,13 +17,10 @@ from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared,
 from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
 from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, PredictedLatency, SustainedWindow
 from phasepoint.bench.suite.subject import Subject, drift_of, form_of, open_subject
-from phasepoint.bench.suite.timing import measure_latencies, measure_speed, peak_bytes, warm_up
+from phasepoint.bench.suite.timing import BATCH_PART, MOST_WORDS, measure_latencies, measure_speed, peak_bytes, warm_up
 from phasepoint.core.statistics import median_ps
 from phasepoint.core.units import PS_PER_NS, PS_PER_S
 from phasepoint.learn.corpus.child import Say, serve
-
-BATCH_PART = 0.5
-"""Part of the seconds for latencies that each batch size's throughput is measured for."""
 
 
 def main(task: Mapping[str, Any], say: Say) -> None:
@@ -45,10 +42,6 @@ def main(task: Mapping[str, Any], say: Say) -> None:
     say(result=msgspec.to_builtins(result))
 
 
-MOST_WORDS = 500
-"""Characters of an error that are kept."""
-
-
 def _end_first() -> None:
     """Where memory runs out, the kernel ends this process and not the one that goes on with the suite."""
     try:
@@ -59,20 +52,10 @@ def _end_first() -> None:
 
 def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResult:
     pair, runtime = result.pair, RUNTIMES[result.pair.runtime]
-    if form_of(pair.model) not in runtime.forms:
-        raise NotHereError(f"{pair.runtime} does not run a {form_of(pair.model)}")
-    if pair.precision not in runtime.precisions:
-        raise NotHereError(f"{pair.runtime} computes in {', '.join(runtime.precisions)}")
+    runtime.check(form_of(pair.model), pair.precision)
     if runtime.predicts:
         say(at="compiling")
-        built: list[Subject] = []
-
-        def build() -> Any:
-            built.append(open_subject(pair.model, counts=False))
-            return built[0].network
-
-        predicted = msgspec.convert(runtime.predict(build, pair.device), PredictedLatency)
-        return msgspec.structs.replace(result, status="predicted", model=built[0].facts, predicted=predicted)
+        return _predict(result)
     threads = _set_threads(pair.device, pair.runtime)
     before_bytes = peak_bytes()
     say(at="building")
@@ -123,6 +106,19 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
         bottleneck=bottleneck,
         sustained=tuple(measure_sustained(lambda: prepared.run(inputs), task["sustained_s"], say)),
     )
+
+
+def _predict(result: PairResult) -> PairResult:
+    """Of a device that is not there."""
+    pair = result.pair
+    built: list[Subject] = []
+
+    def build() -> Any:
+        built.append(open_subject(pair.model, counts=False))
+        return built[0].network
+
+    predicted = msgspec.convert(RUNTIMES[pair.runtime].predict(build, pair.device), PredictedLatency)
+    return msgspec.structs.replace(result, status="predicted", model=built[0].facts, predicted=predicted)
 
 
 def _set_threads(device: str, runtime: str) -> int:

@@ -12,6 +12,12 @@ from typing import Any
 
 from phasepoint.core.units import PS_PER_NS
 
+BATCH_PART = 0.5
+"""Part of the seconds for latencies that each batch size's throughput is measured for."""
+
+MOST_WORDS = 500
+"""Characters of an error that are kept."""
+
 LEAST_SAMPLES = 5
 """Latencies, however long one takes. A choice: the middle of fewer says little."""
 
