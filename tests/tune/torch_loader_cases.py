@@ -140,9 +140,12 @@ def test_each_batch_may_be_given_random_numbers_of_its_own(monkeypatch):
 def test_a_worker_that_fails_costs_the_trial_and_no_batch(fault, at, tmp_path, monkeypatch):
     monkeypatch.setattr(tuner, "LEAST_SILENT_S", 1.0)
     factory = torch_factory(SlowSamples(8 * 800, fault, at, str(tmp_path)), shuffle=False)
-    plain, tuned, loader = both(factory, cpus=3)
-    assert tuned == plain
-    assert any(tmp_path.iterdir()), "the fault has not struck"
+    unstruck = []
+    while not any(tmp_path.iterdir()):  # a busy machine may leave the trial undecided, and the job without workers
+        assert len(unstruck) < 4, f"the fault has not struck: {unstruck}"
+        plain, tuned, loader = both(factory, cpus=3)
+        assert tuned == plain
+        unstruck.append(loader.reason)
     assert loader.state.chosen == loader.state.as_written
     assert loader.verdict in {"undecided", "nothing to tune"}, loader.reason
 
