@@ -117,6 +117,7 @@ def moves():
 PARTS = {"product": "compute", "elements": "bandwidth", "tiny": "overhead", "moves": "data movement"}
 
 
+@pytest.mark.alone
 def test_verdicts_of_networks_whose_cause_is_known(tmp_path, monkeypatch):
     (tmp_path / "causes.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
