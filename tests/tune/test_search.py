@@ -32,20 +32,20 @@ effect = "changes numerics"
 
 JOB = """
 import os, sys, time
-import torch
+import numpy as np
 import phasepoint as pp
 batch, mode = int(sys.argv[sys.argv.index("--batch") + 1]), os.environ.get("JOB_MODE", "slow")
 if mode == "broken":
     raise SystemExit("no such mode")
 print("printed by the job")
-torch.set_num_threads(1)
 with pp.record(sys.argv[1], budget=float(os.environ.get("JOB_BUDGET", "0.5")), window_steps=2) as run:
     for step in run.steps(range(int(os.environ.get("JOB_STEPS", "150")))):
         time.sleep(0.01 + batch / 32 * (0.02 if mode == "slow" else 0.005))
-        torch.ones(64, 64) @ torch.ones(64, 64)
+        np.ones((64, 64)) @ np.ones((64, 64))
         run.log(loss=1 / (step + 1) * (1 if mode == "slow" else 1.01))
 time.sleep(float(os.environ.get("JOB_REST_S", "0")))
 """
+TORCH_JOB = JOB.replace("import numpy as np", "import torch as np; np.set_num_threads(1)")
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def recorded(tmp_path, monkeypatch, request):
     """A job and its recording, of so many steps as a test asks for: the words of its command line."""
     monkeypatch.setenv("JOB_STEPS", str(getattr(request, "param", 150)))
     job = tmp_path / "train.py"
-    job.write_text(JOB)
+    job.write_text(TORCH_JOB if request.node.get_closest_marker("torch") else JOB)
     words = [sys.executable, str(job), str(tmp_path / "run"), "--batch", "32"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     assert subprocess.run(words, env=environment, check=False, capture_output=True).returncode == 0
@@ -258,7 +258,6 @@ def test_a_real_job_is_searched_by_replays(space, recorded):
     assert "printed by the job" in printed
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("recorded", [30], indirect=True)
 def test_a_job_that_does_not_start_ends_the_search_with_its_words(space, recorded, tmp_path):
     command = [
@@ -296,7 +295,6 @@ AS_IN_A_TERMINAL = (
 """What a shell starts in the background ignores Ctrl-C, and so does what that starts."""
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("recorded", [400], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_search_and_not_the_setting_alone(space, recorded, number, tmp_path):
@@ -314,7 +312,6 @@ def test_a_signal_ends_the_search_and_not_the_setting_alone(space, recorded, num
     assert not results.exists() or not results.read_text()
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("recorded", [30], indirect=True)
 def test_a_phase_of_thirty_steps_is_long_enough_to_be_timed(space, recorded):
     """A replay captures up to twenty steps of a phase, beside which nothing is timed; a search needs their times."""
@@ -323,7 +320,6 @@ def test_a_phase_of_thirty_steps_is_long_enough_to_be_timed(space, recorded):
     assert [trial["problem"] for trial in found["trials"]] == [""] * 4
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("recorded", [60], indirect=True)
 def test_a_job_that_goes_on_after_its_last_step_is_not_waited_for(recorded, tmp_path):
     analysis = analyse_run(open_run(recorded[2]))
@@ -334,7 +330,6 @@ def test_a_job_that_goes_on_after_its_last_step_is_not_waited_for(recorded, tmp_
     assert timed.dur_s < 100
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("recorded", [60], indirect=True)
 def test_a_recording_without_a_window_is_searched_all_the_same(space, monkeypatch, recorded):
     monkeypatch.setenv("JOB_BUDGET", "0.000001")
@@ -346,7 +341,6 @@ def test_a_recording_without_a_window_is_searched_all_the_same(space, monkeypatc
     assert found["chosen"] == {"batch": 64, "mode": "fast"}, found
 
 
-@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_the_machines_of_a_ray_cluster_search_together(space, recorded, monkeypatch):
     pytest.importorskip("ray", reason="Ray is not installed (extra `cluster`)")
