@@ -93,13 +93,3 @@ def test_times_of_pairs_are_those_of_the_counted_positions():
         is_first = position >= 2 and (position - 2) % 4 == 0
         clock_ns += 10_000 if is_first else step_ns[plan.side_of(position)]
     assert ratios == [pytest.approx(math.log(3))] * 2
-
-
-def test_a_block_that_was_broken_does_not_count():
-    plan = BlockPlan(0, 3, 1, lambda: 0)
-    seen = []
-    for position in range(13):
-        if position == 2:
-            plan.forget_block()
-        seen.append(plan.note(position, 100 * position))
-    assert [ratio for ratio in seen if ratio is not None] == [0.0]

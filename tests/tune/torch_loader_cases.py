@@ -20,6 +20,7 @@ from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E4
 
 import phasepoint as pp  # noqa: E402
 from phasepoint.tune import choose  # noqa: E402
+from phasepoint.tune.adapters.torch.feed import end_workers  # noqa: E402
 from phasepoint.tune.journal import TuneState  # noqa: E402
 from phasepoint.tune.limits import tree_bytes  # noqa: E402
 from phasepoint.tune.live import tuner  # noqa: E402
@@ -150,6 +151,16 @@ def test_a_worker_that_fails_costs_the_trial_and_no_batch(fault, at, tmp_path, m
     assert loader.verdict in {"undecided", "nothing to tune"}, loader.reason
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 8 worker processes")
+def test_workers_that_hang_are_ended_together():
+    iterator = iter(torch_factory(SlowSamples(8 * 8, fault="hang"), num_workers=8)())
+    workers, began = list(iterator._workers), time.monotonic()
+    end_workers(iterator)
+    while any(worker.is_alive() for worker in workers):
+        assert time.monotonic() - began < 20  # one after another gets five seconds
+        time.sleep(0.1)
+
+
 def test_memory_near_its_limit_ends_the_trial():
     limit = tree_bytes() + (600 << 20)
     factory = torch_factory(SlowSamples(8 * 300, fault="leak", sample_s=0.001))
@@ -252,7 +263,7 @@ def test_a_factory_that_sets_a_knob_itself_costs_the_trial():
 
 def test_where_jax_runs_threads_no_worker_is_forked(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", os)
-    plain, tuned, loader = both(torch_factory(SlowSamples(8 * 200)), cpus=3)
+    plain, tuned, loader = both(torch_factory(SlowSamples(8 * STEPS)), cpus=3)
     assert tuned == plain
     assert "num_workers" not in loader.state.as_written
     assert loader.state.chosen["prefetch"] >= 1

@@ -7,6 +7,10 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 
+MAD_TO_SIGMA = 1.4826
+"""Standard deviation of normal scatter, in median absolute deviations: 1 / Φ⁻¹(3/4). Source: Rousseeuw & Croux,
+"Alternatives to the Median Absolute Deviation" (1993)."""
+
 
 def quantile_ps(values: Int64s, q: float) -> int:
     """The q-quantile by nearest rank: always one of the values, so no rounding and no floats.

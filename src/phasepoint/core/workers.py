@@ -30,10 +30,14 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def default_workers(n_tasks: int, total_bytes: int) -> int:
     """Workers for local work: one a core, and no more than there is work for."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, n_tasks, total_bytes // WORTH_A_WORKER_BYTES))
+    return max(1, min(usable_cores(), n_tasks, total_bytes // WORTH_A_WORKER_BYTES))
 
 
 def map_tasks(

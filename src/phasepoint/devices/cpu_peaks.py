@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from phasepoint.core.workers import usable_cores
 from phasepoint.devices.cpu_now import cpu_model
 from phasepoint.devices.specs import DeviceSpec, Rate, Source
 
@@ -127,7 +128,7 @@ def default_cache_folder() -> Path:
 
 def cpu_identity() -> CpuIdentity:
     """The CPU that this process may use."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = usable_cores()
     threads = {name: os.environ[name] for name in _THREADS if name in os.environ}
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return CpuIdentity(cpu_model(), cpus, memory_bytes, np.__version__, threads)

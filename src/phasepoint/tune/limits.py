@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from phasepoint.core.workers import usable_cores
 from phasepoint.recorder.clock.epoch import memory_limit_bytes
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -42,7 +43,7 @@ def parse_bytes(amount: str | int | float) -> int:
 
 def usable_cpus() -> float:
     """Cores that this process may use: its affinity, or less where its control group has a quota."""
-    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    cores = float(usable_cores())
     quota = _first_line("/sys/fs/cgroup/cpu.max").split()
     if len(quota) == 2 and quota[0].isdigit() and int(quota[1]):
         return min(cores, int(quota[0]) / int(quota[1]))

@@ -3,7 +3,6 @@
 What the device does at most is measured as PyTorch runs on it: products of matrices, and copies.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from phasepoint.bench.bottleneck.operations import Alternative, profile_operations, replay_operations
 from phasepoint.bench.bottleneck.verdict import DeviceRates, find_bottleneck
 from phasepoint.bench.suite.result import Bottleneck, Pair
+from phasepoint.core.workers import usable_cores
 from phasepoint.zoo.architectures.weights import call
 
 PRECISIONS = ("f32", "bf16")
@@ -81,7 +81,7 @@ def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batc
             call(network, inputs)
 
     threads = None if kind == "cuda" else int(number or torch.get_num_threads())
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     alternatives = [Alternative(threads, precision) for precision in PRECISIONS if precision != pair.precision]
     alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
     if threads is not None and threads < cores:

@@ -1,6 +1,5 @@
 """From what a user asks for to a suite's request: which models on what, each word checked before anything runs."""
 
-import os
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
@@ -10,6 +9,7 @@ from phasepoint.bench.runtimes.runtimes import RUNTIMES, usual_runtime
 from phasepoint.bench.suite.result import Pair, SuiteRequest
 from phasepoint.bench.suite.subject import form_of
 from phasepoint.core.errors import UsageError
+from phasepoint.core.workers import usable_cores
 from phasepoint.learn.predict.tpu.topology import parse_topology
 from phasepoint.zoo.architectures.catalogue import QUICK, all_architectures
 from phasepoint.zoo.graphs.packaged import packaged_graphs
@@ -69,7 +69,7 @@ def ask_suite(
             raise UsageError(
                 f"no model named {name!r}; {like} give your own as module:function, FILE.onnx or FILE.tflite"
             )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     where = list(devices) or ["cpu" if is_elsewhere else f"cpu:{cores}"]
     for device in where:
         _check_device(device, None if is_elsewhere else cores)

@@ -49,11 +49,6 @@ class Comparison:
     overall: float
     swaps: tuple[tuple[str, str], ...]
 
-    @property
-    def is_same_order(self) -> bool:
-        """Whether nothing speaks against the models having one order."""
-        return not self.swaps
-
 
 def compare_suites(first: Sequence[PairSummary], second: Sequence[PairSummary]) -> Comparison:
     """Compare two suites by model, runtime and precision; devices may differ.

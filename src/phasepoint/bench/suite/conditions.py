@@ -9,6 +9,7 @@ from pathlib import Path
 
 from phasepoint.bench.suite.result import Conditions
 from phasepoint.core.units import PS_PER_NS
+from phasepoint.core.workers import usable_cores
 from phasepoint.devices.cpu_now import cpu_celsius, cpu_mhz
 from phasepoint.recorder.clock.gpus import READINGS, own_handles
 from phasepoint.recorder.clock.machine import Totals, probe_ps, read_totals
@@ -33,7 +34,7 @@ class ConditionsBefore:
     def told(self, device: str, threads: int, versions: Mapping[str, str]) -> Conditions:
         """What has been since."""
         after, dur_ps = read_totals(), (time.perf_counter_ns() - self.began_ns) * PS_PER_NS
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = usable_cores()
 
         def added(name: str) -> int | None:
             ends = self.totals.get(name), after.get(name)

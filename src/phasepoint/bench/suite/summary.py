@@ -15,7 +15,7 @@ import numpy as np
 
 from phasepoint.bench.suite.result import Bottleneck, ModelFacts, Pair, PairResult, PredictedLatency
 from phasepoint.bench.suite.sustained import Sustained, judge_sustained
-from phasepoint.core.statistics import median, median_ps, quantile_ps, t_quantile
+from phasepoint.core.statistics import MAD_TO_SIGMA, median, median_ps, quantile_ps, t_quantile
 
 CONFIDENCE = 0.95
 """Of intervals of what was measured."""
@@ -30,8 +30,6 @@ the earlier one. Choices: one busy neighbour of ten cores; what a core's clock l
 
 BLOCKS = 8
 """Of a process' latencies, in order: their medians say how much its own middle scatters."""
-
-_NORMAL = 1.4826  # standard deviations over median absolute deviations
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def process_scatter(pairs: Sequence[Sequence[PairResult]]) -> tuple[float, float
     if not freedom:
         return None
     apart = np.array(residuals)
-    return max(_NORMAL * median(np.abs(apart)), float(np.sqrt(np.mean(apart**2))) / 2), float(freedom)
+    return max(MAD_TO_SIGMA * median(np.abs(apart)), float(np.sqrt(np.mean(apart**2))) / 2), float(freedom)
 
 
 def _summarize(pair: Pair, rounds: Sequence[PairResult], scatter: tuple[float, float] | None) -> PairSummary:

@@ -8,7 +8,7 @@ import numpy as np
 
 from phasepoint.bench.suite.result import SustainedWindow
 from phasepoint.core.arrays import Floats
-from phasepoint.core.statistics import median
+from phasepoint.core.statistics import MAD_TO_SIGMA, median
 from phasepoint.core.units import PS_PER_S
 
 LEAST_WINDOWS = 10
@@ -19,8 +19,6 @@ LEAST_CHANGE = 0.05
 
 LEAST_SIGNIFICANCE = 5.0
 """Standard errors of the difference. A choice: the place of the change is looked for, among hundreds."""
-
-_NORMAL = 1.4826  # standard deviations over median absolute deviations
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def _significance(before: Floats, behind: Floats) -> float:
     """Difference of the medians over its standard error, from what windows of each stretch scatter by."""
     least, error = _LEAST_SPREAD * median(before), 0.0
     for part in (before, behind):
-        spread = _NORMAL * median(np.abs(part - median(part)))
+        spread = MAD_TO_SIGMA * median(np.abs(part - median(part)))
         error += max(spread, least) ** 2 / len(part)
     return abs(median(behind) - median(before)) / max(math.sqrt(error), _NOTHING)
 

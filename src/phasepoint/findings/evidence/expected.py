@@ -7,7 +7,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.core.statistics import median, median_absolute_deviation_ps, row_medians
+from phasepoint.core.statistics import MAD_TO_SIGMA, median, median_absolute_deviation_ps, row_medians
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import RunClock
 
@@ -19,8 +19,6 @@ MOST_EVENTS = 0.1
 
 _AT_RATIO = 1_000_000
 """Logarithms of ratios are rounded to so many parts, to take the median of integers."""
-_MAD_TO_SIGMA = 1.4826
-"""Median absolute deviation to standard deviation of a normal distribution."""
 _OWN_KIND = ("eval", "compile")
 
 
@@ -75,7 +73,7 @@ def _level(dur_ps: Int64s) -> Floats:
 def _sigma(ratio: Floats) -> float:
     """Robust standard deviation of the logarithm, 0.1 % at least: 1.4826 × the median absolute deviation."""
     scaled = np.rint(np.log(np.maximum(ratio, 1e-6)) * _AT_RATIO).astype(np.int64)
-    return max(_MAD_TO_SIGMA * median_absolute_deviation_ps(scaled) / _AT_RATIO, 1e-3)
+    return max(MAD_TO_SIGMA * median_absolute_deviation_ps(scaled) / _AT_RATIO, 1e-3)
 
 
 def _groups(clock: RunClock, labels: Int64s, own_kind: Collection[int]) -> Int64s:

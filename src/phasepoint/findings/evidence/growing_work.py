@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
+from phasepoint.core.statistics import MAD_TO_SIGMA
 from phasepoint.findings.evidence.device_ops import read_device_ops
 from phasepoint.findings.view import FindingsView
 
@@ -65,7 +66,7 @@ def find_growing_work(view: FindingsView, rows: Int64s) -> GrowingWork | None:
         return None
     each_ps = _each_more(executed, self_ps[:, grows].sum(axis=1))
     usual_ps = max(float(np.median(each_ps)), 0.0)
-    spread = 1.4826 * float(np.median(np.abs(each_ps - usual_ps)))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(each_ps - usual_ps)))
     rest = float(count[:, ~grows].sum(axis=1).mean())
     return GrowingWork(
         rise_ps=float(slope) * usual_ps / max(len({kind.device for kind in view.once(read_device_ops).kinds}), 1),

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.encoding import encode_column
 from phasepoint.core.intervals import IntervalSet, covered_ps, union, unite
-from phasepoint.core.statistics import median_absolute_deviation_ps, median_ps
+from phasepoint.core.statistics import MAD_TO_SIGMA, median_absolute_deviation_ps, median_ps
 from phasepoint.phases.clock.steps import RunClock, SessionClock, read_numbers
 
 MARKED = "user"
@@ -33,9 +33,6 @@ _SIDE = 24
 
 _LEAST_AROUND = 5
 """Fewer steps without a save say nothing of what is usual: a choice."""
-
-_NORMAL = 1.4826
-"""Standard deviation of normal scatter, in median absolute deviations."""
 
 _SCATTER = 3.0
 """Standard deviations within which a step is as long as the others: single steps exceed them once in 700 times."""
@@ -127,7 +124,7 @@ class _Session:
         if len(around) < _LEAST_AROUND:
             return _Held(0, UNKNOWN)
         usual_ps = median_ps(self._usual_ps[around])
-        error_ps = round(_NORMAL * median_absolute_deviation_ps(self._usual_ps[around]))
+        error_ps = round(MAD_TO_SIGMA * median_absolute_deviation_ps(self._usual_ps[around]))
         compile_ps = int(self.clock.compile_ps[self.session.rows][row])
         excess_ps = min(self._own_ps(start_ps, at_ps) - compile_ps - usual_ps, most_ps)
         return _Held(excess_ps if excess_ps > _SCATTER * error_ps else 0, ESTIMATED, error_ps)

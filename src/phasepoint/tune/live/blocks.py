@@ -122,10 +122,6 @@ class BlockPlan:
         counted = position - begin - self._skipped(side)
         return None if counted < 1 else (self.side_of(position), counted, (asked_ns - self._began_ns) / counted)
 
-    def forget_block(self) -> None:
-        """The block in progress does not count: the epoch ended, or something else came between."""
-        self._began_ns = None
-
     def _skipped(self, side: Side) -> int:
         return self.skipped if side == "new" or self.old_skipped is None else self.old_skipped
 

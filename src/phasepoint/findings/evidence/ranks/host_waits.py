@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from phasepoint.core.arrays import Floats, Int64s
-from phasepoint.core.statistics import quantile_ps
+from phasepoint.core.statistics import MAD_TO_SIGMA, quantile_ps
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.device_ops import time_of_steps
@@ -123,7 +123,7 @@ def _of_host(view: FindingsView, rows: Int64s, wait_ps: Int64s) -> OwnTime:
 
 def _spread(values: Int64s) -> float:
     """Robust standard deviation: 1.4826 × the median absolute deviation."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
+    return MAD_TO_SIGMA * float(np.median(np.abs(values - np.median(values))))
 
 
 def _marked_ps(view: FindingsView) -> Int64s:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
+from phasepoint.core.statistics import MAD_TO_SIGMA
 from phasepoint.core.units import PS_PER_S
 from phasepoint.findings.view import FindingsView
 from phasepoint.phases.clock.steps import SessionClock, read_numbers
@@ -275,7 +276,7 @@ def _error(values: Floats) -> float:
 
 def _clipped(values: Floats) -> Floats:
     middle = float(np.median(values))
-    spread = _CLIP * 1.4826 * float(np.median(np.abs(values - middle)))
+    spread = _CLIP * MAD_TO_SIGMA * float(np.median(np.abs(values - middle)))
     # Where most values are equal, nothing is known of their scatter.
     return np.clip(values, middle - spread, middle + spread) if spread > 0 else values
 

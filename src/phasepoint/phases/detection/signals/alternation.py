@@ -3,7 +3,7 @@
 import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
-from phasepoint.core.statistics import median, row_medians
+from phasepoint.core.statistics import MAD_TO_SIGMA, median, row_medians
 from phasepoint.phases.detection.signals.changepoints import CAP, estimate_noise, fit_levels, switch_price
 
 LONGEST = 16
@@ -77,7 +77,7 @@ def find_alternation(values: Floats, sigma: float, gap: float) -> Int64s:
 
 def _scatter(left: Floats, places: int) -> float:
     """Standard deviation of what a template of so many `places` leaves: in a short run the noise seemed more."""
-    return float(1.4826 * median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
+    return float(MAD_TO_SIGMA * median(np.abs(left)) * (len(left) / max(len(left) - places, 1)) ** 0.5)
 
 
 def _best_template(values: Floats, sigma: float) -> Floats | None:

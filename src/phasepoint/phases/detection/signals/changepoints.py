@@ -12,10 +12,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.encoding import renumber
-from phasepoint.core.statistics import median, row_medians
-
-_MAD_TO_SIGMA = 1.4826
-"""Median absolute deviation to standard deviation of a normal distribution."""
+from phasepoint.core.statistics import MAD_TO_SIGMA, median, row_medians
 
 _ENOUGH = 100_000
 """Differences that give a median to half a percent."""
@@ -54,7 +51,7 @@ def estimate_noise(values: Floats) -> float:
     least = min((float(np.median(spread[lag - 1 :: lag])) for lag in periods), default=usual)
     least = min(least, float(np.mean(spread[:2])))
     clearly_less = 1 - max(0.25, 3.5 / n**0.5)
-    return max(_MAD_TO_SIGMA * (least if least < clearly_less * usual else usual) / 2**0.5, 1e-3)
+    return max(MAD_TO_SIGMA * (least if least < clearly_less * usual else usual) / 2**0.5, 1e-3)
 
 
 def least_gap(values: Floats, sigma: float) -> float:
@@ -68,7 +65,7 @@ def least_gap(values: Floats, sigma: float) -> float:
     if n_blocks < 8:
         return gap
     means = row_medians(values[: n_blocks * _NOISE_BLOCK].reshape(n_blocks, _NOISE_BLOCK))
-    moved = _MAD_TO_SIGMA * median(np.abs(np.diff(means))) / 2**0.5
+    moved = MAD_TO_SIGMA * median(np.abs(np.diff(means))) / 2**0.5
     independent = 1.2533 * sigma / _NOISE_BLOCK**0.5
     slow = max(moved**2 - (1.5 * independent) ** 2, 0.0) ** 0.5
     return max(gap, min(3 * float(slow), 0.5))

@@ -17,7 +17,7 @@ the run, and if something in the job changed; if nothing is known of that, if it
 import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
-from phasepoint.core.statistics import median
+from phasepoint.core.statistics import MAD_TO_SIGMA, median
 from phasepoint.phases.detection.signals.changepoints import (
     CAP,
     MIN_GAP,
@@ -111,7 +111,7 @@ def _by_calm_steps(values: Floats, crowded: Floats, busy: Bools, calm: Int64s) -
         sides = [side for side in (before, after) if len(side)]
         levels = [float(np.quantile(side, _CALMEST)) for side in sides]
         rest = np.concatenate([side - level for side, level in zip(sides, levels, strict=True)])
-        scatter = max(1.4826 * median(np.abs(rest)), 1e-3)
+        scatter = max(MAD_TO_SIGMA * median(np.abs(rest)), 1e-3)
         rest = np.clip(rest, -2.5 * scatter, 2.5 * scatter)  # as calm steps scatter, without their outliers
         first, last = levels[0], levels[-1]
         cut = begin

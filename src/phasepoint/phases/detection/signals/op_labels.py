@@ -9,6 +9,7 @@ import numpy as np
 
 from phasepoint.core.arrays import Bools, Floats, Int64s
 from phasepoint.core.encoding import renumber
+from phasepoint.core.statistics import MAD_TO_SIGMA
 from phasepoint.phases.detection.vectors import OpVectors
 
 _MISMATCH = 1.5
@@ -98,7 +99,7 @@ def _boundary(values: Floats, compiles: Bools, first: int, last: int) -> int:
     if len(part) < 8:
         return (first + last + 1) // 2
     middle = float(np.median(part))
-    spread = 1.4826 * float(np.median(np.abs(np.diff(part)))) / 2**0.5 + 1e-9
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(np.diff(part)))) / 2**0.5 + 1e-9
     walk = np.cumsum(np.clip(part - middle, -4 * spread, 4 * spread))
     walk -= np.linspace(0, walk[-1], len(walk))
     at = int(np.abs(walk).argmax())

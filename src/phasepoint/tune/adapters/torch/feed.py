@@ -12,6 +12,9 @@ from phasepoint.tune.source import BatchTime, WrongBatchError
 _LOOK_S = 0.1
 """Between two looks of a thread that has a batch too many, at whether it is needed any more."""
 
+_ENDING_S = 5.0
+"""What workers together get to end in; PyTorch gives that to each, one after another."""
+
 
 class TorchFeed:
     """An iterator of such a loader.
@@ -121,8 +124,12 @@ def _shut_down(held: list[Any]) -> None:
     if isinstance(iterator, Receiver):
         iterator = iterator.stop()
     shut_down = getattr(iterator, "_shutdown_workers", None)
-    if shut_down is not None:
+    if shut_down is not None:  # it waits for each worker in turn, so that many that hang would hold their memory long
+        hung = threading.Timer(_ENDING_S, lambda: [worker.terminate() for worker in iterator._workers])
+        hung.daemon = True
+        hung.start()
         shut_down()
+        hung.cancel()
 
 
 def _is_ready(iterator: Any) -> bool:
