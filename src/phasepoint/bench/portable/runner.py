@@ -79,9 +79,7 @@ def _done_before(path: Path, request: Json) -> dict[str, Json]:
 
 def _measure_apart(number: int, task: Json, limit_s: float, archive: Path) -> Json:
     """In a process of its own; whatever becomes of it is a result."""
-    kind, _, threads = task["pair"]["device"].partition(":")
-    cores = threads if kind == "cpu" and threads else str(os.cpu_count() or 1)
-    environ = os.environ | {"OMP_NUM_THREADS": cores}
+    environ = os.environ | {"OMP_NUM_THREADS": str(_threads_of(task["pair"]["device"]))}
     command = [sys.executable, str(archive), "--one", str(number)]
     try:
         ended = subprocess.run(command, stdout=subprocess.PIPE, timeout=limit_s, env=environ, check=False)
@@ -91,6 +89,14 @@ def _measure_apart(number: int, task: Json, limit_s: float, archive: Path) -> Js
         return _failed(task, f"the process ended with {ended.returncode}")
     result: Json = json.loads(ended.stdout.splitlines()[-1])
     return result
+
+
+def _threads_of(device: str) -> int:
+    """Of `cpu:N`; else one for each core that this process may use."""
+    kind, _, threads = device.partition(":")
+    if kind == "cpu" and threads:
+        return int(threads)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _failed(task: Json, reason: str, status: str = "failed") -> Json:
@@ -112,8 +118,8 @@ def _measure(task: Json, asked: Json, archive: Path) -> Json:
     pair, request, model = task["pair"], asked["request"], asked["models"][task["pair"]["model"]]
     runtime = RUNTIMES[pair["runtime"]]
     runtime.check(model["form"], pair["precision"])
-    kind, _, threads = pair["device"].partition(":")
-    device = f"cpu:{threads or os.cpu_count() or 1}" if kind == "cpu" else pair["device"]
+    is_cpu, threads = pair["device"].startswith("cpu"), _threads_of(pair["device"])
+    device = f"cpu:{threads}" if is_cpu else pair["device"]
     began_s, before_bytes = time.time(), peak_bytes()
     with zipfile.ZipFile(archive) as pack:
         source = pack.read(model["file"])
@@ -149,8 +155,8 @@ def _measure(task: Json, asked: Json, archive: Path) -> Json:
         "device_bytes": prepared.device_bytes(),
         "energy": {"joules": None, "reason": "a packed benchmark does not read it"},
         "conditions": {
-            "device": cpu_model() if kind == "cpu" else prepared.device,
-            "threads": int(threads or os.cpu_count() or 1),
+            "device": cpu_model() if is_cpu else prepared.device,
+            "threads": threads,
             "others_ratio": None,
             "waited_ratio": None,
             "steal_ratio": None,
