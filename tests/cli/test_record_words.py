@@ -89,7 +89,7 @@ def test_the_launcher_imports_no_pyarrow_and_no_typer(tmp_path):
     job = (
         "from phasepoint.recorder import record\n"
         f"with record({str(tmp_path / 'run')!r}, budget=0) as run:\n"
-        "    for _ in run.steps(range(200)):\n        sum(range(100_000))"
+        "    for _ in run.steps(range(200)):\n        sum(range(10_000))"
     )
     code = (
         "import sys\nfrom phasepoint.cli.main import run\n"

@@ -92,7 +92,7 @@ def _csv(analysis, summary):
 def _chrome(analysis, summary):
     timeline = build_timeline(analysis.run, summary)
     for perfetto in (False, True):
-        for _ in chrome_trace(analysis.run, summary, timeline, perfetto=perfetto):
+        for _ in chrome_trace(analysis, summary, timeline, perfetto=perfetto):
             pass
 
 

@@ -11,6 +11,7 @@ from phasepoint.core.units import PS_PER_MS
 from phasepoint.findings import summarize_run
 from phasepoint.report.export.chrome import chrome_trace, microseconds
 from phasepoint.store import create_run, open_run, open_shard
+from phasepoint.summary.analysis import analyse_run
 from phasepoint.summary.timeline import build_timeline
 
 
@@ -21,7 +22,7 @@ def test_microseconds_are_exact(time_ps):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["chrome", "perfetto"])
 def trace(request, opened):
-    text = "".join(chrome_trace(*opened, perfetto=request.param))
+    text = "".join(chrome_trace(analyse_run(opened[0]), *opened[1:], perfetto=request.param))
     return request.param, json.loads(text, parse_float=Decimal)
 
 
@@ -111,7 +112,7 @@ def test_a_window_said_to_hold_more_steps_than_memory_does(tmp_path):
     writer.close()
     run = open_run(tmp_path / "run")
     summary = summarize_run(run)
-    text = "".join(chrome_trace(run, summary, build_timeline(run, summary)))
+    text = "".join(chrome_trace(analyse_run(run), summary, build_timeline(run, summary)))
     shown = _named(json.loads(text))["host 0: overview", "captured steps"]
     assert [e["args"]["step"] for e in shown] == [s for w in WINDOWS[:-1] for s in range(w, w + WINDOW_STEPS)] + list(
         range(WINDOWS[-1], 200)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from phasepoint.sources.ingest.convert import ConvertResult
     from phasepoint.store import Run
     from phasepoint.summary.analysis import Analysis
-    from phasepoint.summary.types import RunSummary, Shortfall
+    from phasepoint.summary.types import Shortfall
 
 
 def refuse_shortfalls(gate: str, found: "Iterable[tuple[str, Shortfall | None]]") -> None:
@@ -91,19 +91,6 @@ def open_analysis(path: str, method: str, *, say_empty: bool = True) -> "Analysi
         from phasepoint.summary.analysis import analyse_run
 
         return analyse_run(run, method=method)
-
-
-def open_summary(path: str, method: str, *, say_empty: bool = True) -> "tuple[Run, RunSummary]":
-    """Open a run and summarise it with one of the phase methods; `say_empty` as in `open_converted`.
-
-    Raises:
-        UsageError: there is no such method.
-        StoreError: as `open_converted`.
-    """
-    analysis = open_analysis(path, method, say_empty=say_empty)
-    from phasepoint.findings.judge import summarize_analysis
-
-    return analysis.run, summarize_analysis(analysis)[0]
 
 
 def local_folder(path: str) -> Path:

@@ -170,8 +170,9 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         size = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > MAX_PART_ROWS or size > MAX_PART_BYTES:
             raise TableError(f"{rows} rows and {size} bytes are more than a part may hold")
-        present = set(file.schema_arrow.names)
-        if len(present) < len(file.schema_arrow.names):
+        names = file.schema_arrow.names
+        present = set(names)
+        if len(present) < len(names):
             raise TableError("a column stands there twice")
         _check_size(data, max(size, 8 * rows * len(present)))
         table = file.read(

@@ -5,15 +5,18 @@ from typing import Annotated
 import typer
 
 from phasepoint.cli.console import announce, check_output, result_console, write_document, write_notes, write_text
-from phasepoint.cli.opening import open_analysis, open_summary, refuse_shortfalls
+from phasepoint.cli.opening import open_analysis, refuse_shortfalls
 from phasepoint.cli.options import DEFAULT_METHOD, AsJson, Force, Method, Output, RunPath
 from phasepoint.core.errors import FindingError
 
 
 def phases(path: RunPath, *, method: Method = DEFAULT_METHOD, as_json: AsJson = False) -> None:
     """List the phases of a run: classes of steps that behave alike, when they recur and what stands for them."""
-    run, result = open_summary(path, method, say_empty=False)
-    write_notes(run.problems)
+    from phasepoint.findings.judge import summarize_analysis
+
+    analysis = open_analysis(path, method, say_empty=False)
+    result = summarize_analysis(analysis)[0]
+    write_notes(analysis.run.problems)
     if as_json:
         from phasepoint.report.documents import phases_document
 

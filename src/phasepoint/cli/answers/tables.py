@@ -16,15 +16,14 @@ from phasepoint.cli.console import (
     write_notes,
     write_text,
 )
-from phasepoint.cli.opening import local_folder, open_converted, open_summary
+from phasepoint.cli.opening import local_folder, open_analysis, open_converted
 from phasepoint.cli.options import DEFAULT_METHOD, AsCsv, AsJson, Force, Method, Output, RunPath
 from phasepoint.core.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from phasepoint.store import Run
-    from phasepoint.summary.types import RunSummary
+    from phasepoint.summary.analysis import Analysis
 
 ReferenceFormat = Annotated[str, typer.Option("--format", "-f", metavar="NAME", help="text or md (Markdown).")]
 OneTable = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="One table; all of them if left out.")]
@@ -108,10 +107,10 @@ def export(
         raise UsageError(f"no export format named {format_name!r}; the formats are {', '.join(FORMATS)}")
     target = output or local_folder(path) / "export" / FORMATS[format_name]
     targets = _check_targets(target, format_name, path, force=force)
-    run, summary = open_summary(path, method)
+    analysis = open_analysis(path, method)
     with busy(f"writing {target}"):
-        written = _write(run, summary, format_name, targets)
-    write_notes(run.problems)
+        written = _write(analysis, format_name, targets)
+    write_notes(analysis.run.problems)
     announce("export", written, as_json=as_json, more={"run": path, "format": format_name})
 
 
@@ -125,18 +124,22 @@ def _check_targets(target: Path, format_name: str, run: str, *, force: bool) -> 
     return targets
 
 
-def _write(run: "Run", summary: "RunSummary", format_name: str, targets: dict[str, Path]) -> list[tuple[Path, int]]:
+def _write(analysis: "Analysis", format_name: str, targets: dict[str, Path]) -> list[tuple[Path, int]]:
     """Write the files, which were checked."""
+    from phasepoint.findings.judge import summarize_analysis
+
+    summary = summarize_analysis(analysis)[0]
     if format_name == "csv":
         from phasepoint.report.export.csv_tables import csv_tables
         from phasepoint.report.tables import arrow_table
         from phasepoint.report.tables.text import csv_text
 
-        tables = csv_tables(run, summary)
+        tables = csv_tables(analysis.run, summary)
         text = {name: csv_text(arrow_table(table), for_spreadsheet=True) for name, table in tables.items()}
         return [(path, write_text(path, [text[name]], force=True)) for name, path in targets.items()]
     from phasepoint.report.export.chrome import chrome_trace
     from phasepoint.summary.timeline import build_timeline
 
-    chunks = chrome_trace(run, summary, build_timeline(run, summary), perfetto=format_name == "perfetto")
+    timeline = build_timeline(analysis.run, summary, analysis)
+    chunks = chrome_trace(analysis, summary, timeline, perfetto=format_name == "perfetto")
     return [(targets["trace"], write_text(targets["trace"], chunks, force=True))]

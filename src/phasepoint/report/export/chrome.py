@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from phasepoint.core.intervals import held_in
 from phasepoint.core.units import PS_PER_US
 from phasepoint.store import Run, Shard
+from phasepoint.summary.analysis import Analysis
 from phasepoint.summary.timeline import Timeline
 from phasepoint.summary.types import RunSummary
 
@@ -41,11 +42,13 @@ class Track:
     thread: int
 
 
-def chrome_trace(run: Run, summary: RunSummary, timeline: Timeline, *, perfetto: bool = False) -> Iterator[str]:
+def chrome_trace(
+    analysis: Analysis, summary: RunSummary, timeline: Timeline, *, perfetto: bool = False
+) -> Iterator[str]:
     """The JSON text of a run's trace, in pieces of a few kilobytes.
 
     Args:
-        run: an opened run, its windows converted.
+        analysis: of a run whose windows are converted.
         summary: its summary, for the phases.
         timeline: its timeline, for the counters.
         perfetto: add counters and the order of the tracks.
@@ -53,13 +56,14 @@ def chrome_trace(run: Run, summary: RunSummary, timeline: Timeline, *, perfetto:
     about = {"tool": "phasepoint", "run": summary.run, "verdict": summary.verdict, "method": summary.method}
     yield f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'
     separator = ""
-    for event in _events(run, summary, timeline, perfetto=perfetto):
+    for event in _events(analysis, summary, timeline, perfetto=perfetto):
         yield separator + event
         separator = ",\n"
     yield "\n]}\n"
 
 
-def _events(run: Run, summary: RunSummary, timeline: Timeline, *, perfetto: bool) -> Iterator[str]:
+def _events(analysis: Analysis, summary: RunSummary, timeline: Timeline, *, perfetto: bool) -> Iterator[str]:
+    run = analysis.run
     first_ns = min((shard.session.epoch_unix_ns for shard in run.shards), default=0)
     strip_drawn = False
     for index, shard in enumerate(run.shards):
@@ -71,7 +75,7 @@ def _events(run: Run, summary: RunSummary, timeline: Timeline, *, perfetto: bool
             yield from _phases(process, summary, origin_ps)
             if perfetto:
                 yield from _counters(process, timeline, origin_ps)
-        yield from _overview(run, shard, process, origin_ps)
+        yield from _overview(analysis, shard, process, origin_ps)
         yield from _spans(run, shard, process, origin_ps, perfetto=perfetto)
 
 
@@ -135,9 +139,10 @@ _ROW_KINDS = {
 }
 
 
-def _overview(run: Run, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
-    tables = {name: run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
-    steps = run.table("steps", shard=shard.name)
+def _overview(analysis: Analysis, shard: Shard, process: int, origin_ps: int) -> Iterator[str]:
+    tables = {name: analysis.run.table(name.replace(" ", "_"), shard=shard.name) for name in _OVERVIEW[2:]}
+    session = analysis.clock.session(shard.host, shard.attempt)
+    steps = analysis.tables["steps"][session.rows if session is not None else slice(0)]
     ends = (tables["windows"].column(name).to_numpy() for name in ("first_step", "last_step"))
     tables["captured steps"] = steps.filter(pa.array(held_in(steps.column("step").to_numpy(), *ends)))
     for name, kind in _ROW_KINDS.items():
