@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from phasepoint.cli.commands import build_group
@@ -89,7 +90,7 @@ def test_the_launcher_imports_no_pyarrow_and_no_typer(tmp_path):
     job = (
         "from phasepoint.recorder import record\n"
         f"with record({str(tmp_path / 'run')!r}, budget=0) as run:\n"
-        "    for _ in run.steps(range(200)):\n        sum(range(10_000))"
+        "    for _ in run.steps(range(200)):\n        sum(range(100_000))"
     )
     code = (
         "import sys\nfrom phasepoint.cli.main import run\n"
@@ -99,4 +100,5 @@ def test_the_launcher_imports_no_pyarrow_and_no_typer(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "0 []\n", done.stderr
     assert done.stderr.startswith("recorded: 200 steps, 0 windows, cost ")
-    assert len(list(Path(tmp_path / "run").glob("host=*/steps/*.parquet"))) == 1
+    parts = Path(tmp_path / "run").glob("host=*/steps/*.parquet")  # one, or two where the machine is busy
+    assert sum(pq.read_metadata(part).num_rows for part in parts) == 200
