@@ -14,6 +14,7 @@ from store_builders import STEP_PS, gap, kill_writer, new_run, parts_of, run_wit
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TABLES, table_from_rows, table_spec
 from phasepoint.store import drop_raw, open_run, open_shard, parts, raw, shard_table, write_part
+from phasepoint.summary.analysis import analyse_run
 
 
 def conversion(window: int, events: int) -> dict[str, int]:
@@ -280,7 +281,8 @@ def test_a_counter_without_a_number_is_left_out_and_told(tmp_path: Path, value: 
         ("start_ps", -1, "column 'start_ps' holds -1: it is never negative"),
         ("step", -1, "column 'step' holds -1: it is never negative"),
         ("dur_ps", 2**62 + 1, "more than 53 days"),
-        ("dur_ps", 2**62, "together last longer than 106 days"),
+        ("start_ps", 2**62, "more than 53 days"),
+        ("dur_ps", 2**62 - 1, "last longer than 106 days"),
         ("step", 2**63 - 1, "column 'step' holds 9223372036854775807: no job has such a number"),
     ],
 )
@@ -289,12 +291,27 @@ def test_times_that_no_job_has_are_left_out_and_told(tmp_path: Path, column: str
     older, _ = parts_of(path, "steps")
     rows = pq.ParquetFile(older).read()
     index = rows.schema.get_field_index(column)
-    values = [value] * 4 if value == 2**62 else [value, *rows.column(column).to_pylist()[1:]]
+    values = [value] * 4 if value == 2**62 - 1 else [value, *rows.column(column).to_pylist()[1:]]
     pq.write_table(rows.set_column(index, rows.schema.field(index), pa.array(values, pa.int64())), older)
     run = open_run(path)
     assert run.table("steps")["step"].to_pylist() == [4, 5, 6, 7]
     assert len(run.problems) == 1
     assert why in run.problems[0]
+
+
+def test_parts_whose_steps_together_last_longer_than_64_bits_hold_are_left_out_and_told(tmp_path: Path):
+    path = run_with_steps(tmp_path, parts=3)
+    for part in parts_of(path, "steps"):
+        rows = pq.ParquetFile(part).read()
+        index = rows.schema.get_field_index("dur_ps")
+        values = [2**62 - 1, *rows.column("dur_ps").to_pylist()[1:]]
+        pq.write_table(rows.set_column(index, rows.schema.field(index), pa.array(values, pa.int64())), part)
+    run = open_run(path)
+    assert run.table("steps")["step"].to_pylist() == [0, 1, 2, 3]
+    assert [problem.partition("its steps, ")[2].partition(";")[0] for problem in run.problems] == [
+        "with those of the parts before, last longer than 106 days"
+    ] * 2
+    assert analyse_run(run).account.total_ps < 2**63
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TableSpec, table_from_rows
 from phasepoint.store.filesystem import Location, list_directory, read_file
-from phasepoint.store.parts import MERGED_PREFIX, PART_SUFFIX, decode_part, merged_sources, select_parts
+from phasepoint.store.parts import MERGED_PREFIX, MOST_PS, PART_SUFFIX, decode_part, merged_sources, select_parts
 
 
 @dataclass(frozen=True)
@@ -189,12 +189,19 @@ def _read_parts(
     rows: dict[str, pa.Table] = {}
     merged: dict[str, frozenset[str]] = {}
     lost: dict[str, LostPart] = {}
+    lasted_ps = 0.0
 
     def read(name: str) -> None:
+        nonlocal lasted_ps
         relative = f"{folder}/{name}{PART_SUFFIX}"
         data = read_file(location, relative)
         try:
             part = decode_part(spec, data)
+            if spec.name == "steps":
+                until_ps = lasted_ps + part.column("dur_ps").to_numpy().sum(dtype=np.float64)
+                if until_ps >= 2 * MOST_PS:
+                    raise TableError("its steps, with those of the parts before, last longer than 106 days")
+                lasted_ps = until_ps
             rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
