@@ -321,6 +321,9 @@ def test_parts_whose_steps_together_last_longer_than_64_bits_hold_are_left_out_a
         ("launches", "occupancy_ratio", 1e308, "holds a ratio that is none, or is not in 0 to"),
         ("launches", "occupancy_ratio", float("nan"), "column 'occupancy_ratio' holds a ratio that is none"),
         ("ops", "count", -7, "column 'count' holds -7: it is never negative"),
+        ("spans", "parent", 2**63 - 1, "column 'parent' holds 9223372036854775807: no job has such a number"),
+        ("spans", "span", 2**42, "column 'span' holds 4398046511104: no job has such a number"),
+        ("spans", "launch", -2, "column 'launch' holds -2: no job has such a number"),
     ],
 )
 def test_values_that_no_writer_gives_are_left_out_and_told(tmp_path: Path, table, column, value, why: str):
@@ -329,6 +332,16 @@ def test_values_that_no_writer_gives_are_left_out_and_told(tmp_path: Path, table
     rows = {
         "breakdowns": {"window": 0, "step": 0, "device": "cpu:0", "category": "compute", "wall_ps": 1},
         "launches": {"window": 0, "span": 0},
+        "spans": {
+            "window": 0,
+            "span": 0,
+            "parent": 0,
+            "level": "op",
+            "category": "compute",
+            "name": "dot",
+            "start_ps": 0,
+        }
+        | {"dur_ps": 1, "self_ps": 1, "device": "cpu:0", "track": "0", "launch": 0},
         "ops": {"window": 0, "device": "cpu:0", "op": "dot", "level": "op", "category": "compute", "count": 1}
         | {"total_ps": 1, "self_ps": 1},
     }

@@ -223,7 +223,9 @@ MOST_PS = (1 << 62) - 1
 """53 days: no step, window or program of a session lasts longer, and two of them can be added up in int64."""
 MOST_RATIO = 100
 """Chances are at most 1, and so is occupancy, which some profiler may yet give in percent."""
-_NUMBERED_FROM_0 = frozenset(("step", "first_step", "last_step", "cut_step", "window", "first_window"))
+_NUMBERED_FROM_0 = frozenset(
+    ("step", "first_step", "last_step", "cut_step", "window", "first_window", "span", "parent", "launch")
+)
 _NOT_NEGATIVE = frozenset(
     ("dur_ps", "input_ps", "dispatch_ps", "compile_ps", "wall_ps", "self_ps", "total_ps", "count")
 )
