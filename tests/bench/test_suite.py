@@ -168,6 +168,7 @@ def test_a_runtime_says_what_it_does_not_run(models):
     assert found["mine:small", "eager"].reason == "eager computes in f32, bf16"
 
 
+@pytest.mark.alone
 def test_a_device_that_throttles_is_seen(models):
     """Planted: 30 % slower from the 13th second on, of 26."""
     (result,) = run_suite(models / "out", request_of("warms", sustained_s=26.0))
