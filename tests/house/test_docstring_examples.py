@@ -33,7 +33,14 @@ def folder_with_run(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("example", list(examples()), ids=lambda example: example.name)
+def each_example():
+    """One that times something runs alone, as the tests of the same do."""
+    for example in examples():
+        marks = pytest.mark.alone if example.name == "phasepoint.tune.offline.kernel.kernel" else ()
+        yield pytest.param(example, marks=marks, id=example.name)
+
+
+@pytest.mark.parametrize("example", list(each_example()))
 def test_the_example_gives_what_it_says(example, folder_with_run, monkeypatch):
     monkeypatch.chdir(folder_with_run)
     told = []
