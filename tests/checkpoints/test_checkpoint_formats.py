@@ -451,3 +451,9 @@ def test_messages_of_arrays_in_zarr(tmp_path):
     facts = inspect_checkpoint(str(path))
     assert (facts.state, facts.problem) == ("unknown", "it cannot be checked: arrays packed by zlib")
     assert facts.contents == ALL
+
+
+def test_at_a_name_with_a_null_byte_stands_nothing():
+    from phasepoint.checkpoints.facts import open_place
+
+    assert open_place("a\0b") is None

@@ -125,7 +125,7 @@ def _with_short_retry(path: str) -> str:
 def _look_locally(name: str, location: Location) -> CheckpointPlace | None:
     try:
         found = os.stat(location.root)  # noqa: PTH116 - Path.stat is the same
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a name with a null byte is no name
         return None
     if not stat.S_ISDIR(found.st_mode):
         size = found.st_size if stat.S_ISREG(found.st_mode) else 0
