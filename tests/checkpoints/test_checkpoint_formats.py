@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from phasepoint.checkpoints.facts import CheckpointContents, tell_contents
+from phasepoint.checkpoints.facts import CheckpointContents, open_place, tell_contents
 from phasepoint.checkpoints.formats import FORMATS, inspect_checkpoint
 from phasepoint.checkpoints.pickle_outline import Made, outline_pickle
 from phasepoint.core.errors import SourceError
@@ -454,6 +454,4 @@ def test_messages_of_arrays_in_zarr(tmp_path):
 
 
 def test_at_a_name_with_a_null_byte_stands_nothing():
-    from phasepoint.checkpoints.facts import open_place
-
     assert open_place("a\0b") is None

@@ -189,19 +189,12 @@ def _read_parts(
     rows: dict[str, pa.Table] = {}
     merged: dict[str, frozenset[str]] = {}
     lost: dict[str, LostPart] = {}
-    lasted_ps = 0.0
 
     def read(name: str) -> None:
-        nonlocal lasted_ps
         relative = f"{folder}/{name}{PART_SUFFIX}"
         data = read_file(location, relative)
         try:
             part = decode_part(spec, data)
-            if spec.name == "steps":
-                until_ps = lasted_ps + part.column("dur_ps").to_numpy().sum(dtype=np.float64)
-                if until_ps >= 2 * MOST_PS:
-                    raise TableError("its steps, with those of the parts before, last longer than 106 days")
-                lasted_ps = until_ps
             rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
@@ -215,6 +208,15 @@ def _read_parts(
     for name in chosen:
         if name not in merged:
             read(name)
+    lasted_ps = 0.0
+    for name in chosen if spec.name == "steps" else ():
+        until_ps = lasted_ps + (rows[name].column("dur_ps").to_numpy().sum(dtype=np.float64) if name in rows else 0.0)
+        if until_ps < 2 * MOST_PS:
+            lasted_ps = until_ps
+        else:
+            reason = "its steps, with those of the parts before, last longer than 106 days"
+            lost[name] = LostPart(shard, spec.name, location.show(f"{folder}/{name}{PART_SUFFIX}"), reason)
+            del rows[name]
     if spec.name == "steps" and keep is None:
         _locate(lost, rows, chosen)
     return [rows[name] for name in chosen if name in rows], list(lost.values())
