@@ -1,6 +1,6 @@
 """Do the changes that `phasepoint bench` tells relieve what it says holds a network back, and by as much?
 
-    python benchmarks/bench_proofs.py --out runs/proofs               # 18 networks of every task on one thread
+    python benchmarks/bench_proofs.py --out runs/proofs               # 20 networks of every task on one thread
     python benchmarks/bench_proofs.py --out runs/proofs --models resnet50 dlrm
 
 Each network runs on one thread in f32, on all cores, and in bf16, at batches of 1, 4 and 16. Told are, of all changes
@@ -19,7 +19,7 @@ from pathlib import Path
 MODELS = (
     *("alexnet", "resnet18", "resnet50", "densenet121", "squeezenet1_1", "mobilenet_v2", "shufflenet_v2_x1_0"),
     *("efficientnet_b0", "convnext_tiny", "vit_b_16", "gnmt", "lstm-language-model", "dlrm", "dcgan", "fsrcnn"),
-    *("ddpm-unet", "pointnet", "lraspp_mobilenet_v3_large"),
+    *("ddpm-unet", "pointnet", "lraspp_mobilenet_v3_large", "ncf", "mobilebert"),
 )
 NO_CHANGE, NEAR = 0.03, 0.25
 

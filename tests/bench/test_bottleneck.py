@@ -35,6 +35,7 @@ def operation(name="addmm", work_ps=100, flop=0, moved_bytes=0, layer="fc"):
         (operation(flop=1000, moved_bytes=99), "compute"),
         (operation(flop=1000, moved_bytes=101), "bandwidth"),
         (operation("cat", moved_bytes=5), "data movement"),
+        (operation("embedding", moved_bytes=5), "data movement"),
         (operation("relu", moved_bytes=5), "bandwidth"),
     ],
 )

@@ -3,13 +3,13 @@
 What the device does at most is measured as PyTorch runs on it: products of matrices, and copies.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from phasepoint.bench.bottleneck.operations import Alternative, profile_operations, replay_operations
+from phasepoint.bench.bottleneck.operations import Alternative, best_ns, profile_operations, replay_operations
 from phasepoint.bench.bottleneck.verdict import DeviceRates, find_bottleneck
 from phasepoint.bench.suite.result import Bottleneck, Pair
+from phasepoint.core.units import NS_PER_S
 from phasepoint.core.workers import usable_cores
 from phasepoint.zoo.architectures.weights import call
 
@@ -42,19 +42,9 @@ def measure_rates(device: Any, precision: str, wait: Callable[[], object]) -> De
     source = torch.ones(COPIED_BYTES // 4, device=device)
     target = torch.empty_like(source)
     with torch.no_grad():
-        product_s = _best_s(lambda: torch.mm(left, left, out=out), wait)
-        copy_s = _best_s(lambda: target.copy_(source), wait)
-    return DeviceRates(2 * SIDE**3 / product_s, 2 * COPIED_BYTES / copy_s)
-
-
-def _best_s(work: Callable[[], object], wait: Callable[[], object]) -> float:
-    times = []
-    for _ in range(REPEATS + 1):
-        began_s = time.perf_counter()
-        work()
-        wait()
-        times.append(time.perf_counter() - began_s)
-    return min(times[1:])
+        product_ns = best_ns(lambda: torch.mm(left, left, out=out), wait, REPEATS)
+        copy_ns = best_ns(lambda: target.copy_(source), wait, REPEATS)
+    return DeviceRates(2 * SIDE**3 * NS_PER_S / product_ns, 2 * COPIED_BYTES * NS_PER_S / copy_ns)
 
 
 def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batches: Sequence[int]) -> Bottleneck:

@@ -19,11 +19,12 @@ RUNS = 3
 """Of the network, after one that does not count; the median of each operation's times is taken."""
 
 TINY_CALLS = 200
-"""Of an operation on one number: the least of their times is what any operation takes before it works."""
+"""Of an operation on one number, before each run: their median is what any operation takes before it works."""
 
 MOVES = frozenset(
     {"copy_", "clone", "_to_copy", "cat", "stack", "roll", "constant_pad_nd", "repeat", "pixel_shuffle", "index"}
     | {"_reshape_copy", "_unsafe_index", "gather", "slice_copy", "channel_shuffle", "native_channel_shuffle"}
+    | {"embedding", "index_select", "flip", "pixel_unshuffle"}
 )
 """Operations that put numbers elsewhere and change none."""
 
@@ -82,17 +83,20 @@ def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[
     """
     mode = _mode(wait)
     first = next(network.parameters(), None)
-    before_ns = _tiny_ns(mode, "cpu" if first is None else first.device)
+    device = "cpu" if first is None else first.device
+    tiny_ns: list[float] = []
     runs: list[list[tuple[TimedOperation, int]]] = []
     with _layers_told(network, mode):
         for _ in range(RUNS + 1):
+            tiny_ns.append(_tiny_ns(mode, device))
             mode.rows = []
             with mode:
                 run()
             runs.append(mode.rows)
     counted = [rows for rows in runs[1:] if len(rows) == len(runs[-1])]
+    before_ns = median(tiny_ns[1:])
     return [
-        facts._replace(work_ps=max(int(median(rows[place][1] for rows in counted)) - before_ns, 0) * PS_PER_NS)
+        facts._replace(work_ps=max(int(median(rows[place][1] for rows in counted) - before_ns), 0) * PS_PER_NS)
         for place, (facts, _) in enumerate(counted[-1])
     ]
 
@@ -182,16 +186,22 @@ def _replay_ns(call: _Call, setting: Alternative, wait: Callable[[], object]) ->
         args, kwargs = tree_map(changed, (call.args, dict(call.kwargs)))
         if setting.batch > 1 and not grown:
             raise ValueError("no input holds one sample in its first dimension")
-        times = []
-        for _ in range(REPLAYS + 1):
-            began_ns = time.perf_counter_ns()
-            call.function(*args, **kwargs)
-            wait()
-            times.append(time.perf_counter_ns() - began_ns)
+        return best_ns(lambda: call.function(*args, **kwargs), wait, REPLAYS)
+
+
+def best_ns(work: Callable[[], object], wait: Callable[[], object], calls: int) -> int:
+    """The fastest of some calls, after one that does not count."""
+    times = []
+    for _ in range(calls + 1):
+        began_ns = time.perf_counter_ns()
+        work()
+        wait()
+        times.append(time.perf_counter_ns() - began_ns)
     return min(times[1:])
 
 
-def _tiny_ns(mode: Any, device: Any) -> int:
+def _tiny_ns(mode: Any, device: Any) -> float:
+    """What the smallest operation takes at this moment, as `mode` times it: beside other programs all take longer."""
     import torch
 
     one = torch.ones(1, device=device)
@@ -199,7 +209,7 @@ def _tiny_ns(mode: Any, device: Any) -> int:
     with torch.no_grad(), mode:
         for _ in range(TINY_CALLS):
             one.add_(1)
-    return int(min(taken for _, taken in mode.rows))
+    return float(median(taken for _, taken in mode.rows))
 
 
 def _mode(
