@@ -2,7 +2,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.core.intervals import union
@@ -38,7 +38,6 @@ def paint(spans):
     return own
 
 
-@settings(deadline=None)  # the first call compiles
 @given(spans_strategy)
 def test_self_time_is_what_painting_gives(spans):
     track, start, end, subordinate = arrays(spans)
@@ -46,7 +45,6 @@ def test_self_time_is_what_painting_gives(spans):
     assert result.self_ps.tolist() == paint(spans)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(spans_strategy)
 def test_self_times_add_up_to_busy_time(spans):
     track, start, end, _ = arrays(spans)
@@ -58,7 +56,6 @@ def test_self_times_add_up_to_busy_time(spans):
     assert per_span.tolist() == result.self_ps.tolist()
 
 
-@settings(deadline=None)  # the first call compiles
 @given(spans_strategy)
 def test_a_parent_encloses_and_is_the_innermost(spans):
     track, start, end, _ = arrays(spans)
@@ -73,7 +70,6 @@ def test_a_parent_encloses_and_is_the_innermost(spans):
         assert parent == expected
 
 
-@settings(deadline=None)  # the first call compiles
 @given(spans_strategy, st.lists(st.integers(-1, 2), min_size=16, max_size=16))
 def test_labelled_segments_are_those_of_the_spans_with_their_labels(spans, labels):
     track, start, end, subordinate = arrays(spans)

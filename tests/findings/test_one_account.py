@@ -154,7 +154,7 @@ def planted(strength, between, seed):
     return new, rows | looks(dur_ps, is_busy & (strength["machine"] > 0))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     strength=st.fixed_dictionaries({name: st.sampled_from([0.0, 0.0, 0.07, 0.3]) for name in PARTS}),
     between=st.booleans(),

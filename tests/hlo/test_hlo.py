@@ -302,7 +302,7 @@ def real_module():
 
 @pytest.mark.jax
 @given(place=st.integers(0, 10**9), garbage=st.binary(min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_damage_is_refused_or_read_but_never_crashes(real_module, place, garbage):
     place %= len(real_module)
     damaged = real_module[:place] + garbage + real_module[place + len(garbage) :]
@@ -346,7 +346,7 @@ OPCODES = sorted(
     target=st.sampled_from(["", "__cublas$gemm", "__onednn$matmul", "__cudnn$convForward"]),
     window=st.lists(st.integers(-2, 2**50), max_size=2),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_instructions_that_make_no_sense_are_unknown(opcode, operands, called, dims, config, target, window):
     module = Builder()
     callees = [module.computation(f"callee_{i}") for i in range(called)]

@@ -93,7 +93,7 @@ def test_a_space_of_one_configuration():
         assert tune(one, lambda _config: 5, method=method, budget=10).best.time_ps == 5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.lists(st.integers(0, 64), min_size=1, max_size=5, unique=True), min_size=1, max_size=4),
     st.sampled_from(METHODS),

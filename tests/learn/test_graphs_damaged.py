@@ -93,7 +93,7 @@ FIELDS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(PROTOS), st.data())
 def test_damaged_attributes_do_not_stop_it(data, drawn):
     module = load_schema("hlo")["HloModuleProto"]()
@@ -120,7 +120,7 @@ def test_damaged_attributes_do_not_stop_it(data, drawn):
         check(features_of(module.SerializeToString()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(PROTOS), st.data())
 def test_damaged_bytes_do_not_stop_it(data, drawn):
     damaged = bytearray(data)

@@ -106,7 +106,7 @@ DIM = st.integers(1, 9000)
 
 
 @given(st.tuples(DIM, DIM, DIM, DIM), st.sampled_from(GPUS), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_prediction_lies_below_the_physical_bound(trained, dims, spec, dispatch):
     model = OperatorModel.from_model(trained)
     b, m, n, k = dims

@@ -2,7 +2,7 @@ import json
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.measure.levels import collapse, level_samples
@@ -129,7 +129,6 @@ def runs(draw):
     return made
 
 
-@settings(deadline=None)
 @given(runs())
 def test_layers_close_on_the_model_and_ops_on_their_layers(samples):
     found = level(samples)
@@ -143,7 +142,6 @@ def test_layers_close_on_the_model_and_ops_on_their_layers(samples):
     assert all(one.latency_ps >= 0 for one in (*found.layers, *found.ops))
 
 
-@settings(deadline=None)
 @given(runs())
 def test_samples_survive_json(samples):
     for one in samples:

@@ -1,4 +1,4 @@
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.measure.marks import OUTSIDE, LayerMarks, MarkCost, charge_marks
@@ -81,7 +81,6 @@ def test_what_hooks_take_goes_to_the_layer_and_its_caller():
     assert charged.cost_ps == {OUTSIDE: 50 + 700, 0: 3 + 50, 2: 6 + 50}
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "backward", "end"]), st.integers(0, 3)), max_size=60))
 def test_every_picosecond_between_the_first_mark_and_the_last_is_charged_once(events):
     def run(clock, marks):

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.measure.levels import trimmed_count, trimmed_interval_ps, trimmed_mean_ps
@@ -35,7 +35,6 @@ def test_no_repeats_are_refused():
         trimmed_mean_ps([])
 
 
-@settings(deadline=None)
 @given(TIMES)
 def test_agrees_with_fractions_and_is_symmetric(values):
     dropped = trimmed_count(len(values))
@@ -46,7 +45,6 @@ def test_agrees_with_fractions_and_is_symmetric(values):
     assert abs(trimmed_mean_ps(mirrored) - (10**15 - exact)) <= Fraction(1, 2)
 
 
-@settings(deadline=None)
 @given(TIMES)
 def test_the_interval_holds_the_mean_and_is_there_from_five_repeats_on(values):
     interval = trimmed_interval_ps(values)

@@ -93,7 +93,7 @@ def test_steps_that_overlap_still_close():
     assert found == {"train": 2000, "outside steps": 1000}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_account_agrees_with_counting_instants(data):
     edges = data.draw(st.lists(st.integers(0, 59), min_size=2, max_size=10, unique=True).map(sorted))

@@ -234,7 +234,7 @@ def test_hosts_are_added():
     assert found.categories.windows == 10
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 12), st.integers(1, 50))
 def test_everything_closes_and_scales(seed, count, factor):
     rng = np.random.default_rng(seed)
@@ -254,7 +254,7 @@ def test_everything_closes_and_scales(seed, count, factor):
         assert parts_of(scaled.categories)[name] == pytest.approx(time_ps * factor, rel=1e-6, abs=8 * factor)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1))
 def test_order_of_rows_does_not_matter_and_inputs_stay_as_they_are(seed):
     rng = np.random.default_rng(seed)

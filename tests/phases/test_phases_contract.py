@@ -160,7 +160,7 @@ class TestEveryMethod:
 
 
 @pytest.mark.parametrize("method", METHOD_NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_run_is_partitioned(method, data):
     n = data.draw(st.integers(1, 60))

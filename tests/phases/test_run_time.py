@@ -22,7 +22,7 @@ def windows_at(starts, steps=5):
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1), st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_measured_steps_are_exact_and_no_step_gets_more_than_it_lasted(seed, share, count):
     rng = np.random.default_rng(seed)
     sampled, parts = sampled_run(400, windows_at(np.sort(rng.choice(79, count, replace=False)) * 5), rng)

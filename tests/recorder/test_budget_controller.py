@@ -224,7 +224,7 @@ def simulate(budget, *, step_ms, window_ms, seconds, entry_ms, noise, seed):
     return account.cost(elapsed_ps), opened, worst_ps
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     budget=st.sampled_from([0.005, 0.01, 0.05]),
     step_ms=st.floats(5, 500),

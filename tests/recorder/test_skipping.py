@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
@@ -416,7 +416,6 @@ states = st.recursive(
 
 
 @given(states)
-@settings(deadline=None)
 def test_states_survive_their_text(value):
     found = LoaderState.from_text(LoaderState("loader", "load_state_dict", value).to_text()).state
     assert found == value

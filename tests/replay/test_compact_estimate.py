@@ -20,7 +20,7 @@ def made(seed, captured, n=400):
 
 
 @given(SEEDS, CAPTURED, st.integers(2, 400))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_parts_and_phases_add_up_and_weights_count_every_step(seed, captured, sample):
     steps = made(seed, captured)
     seen = steps.seen(steps.choose(sample, seed))
@@ -39,7 +39,7 @@ def test_parts_and_phases_add_up_and_weights_count_every_step(seed, captured, sa
 
 
 @given(SEEDS, CAPTURED)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_with_every_step_chosen_time_is_exact(seed, captured):
     steps = made(seed, captured)
     found = estimate_run(steps.seen(steps.choose(400, seed)))
@@ -55,7 +55,7 @@ def test_with_every_step_chosen_time_is_exact(seed, captured):
 
 
 @given(SEEDS, CAPTURED, st.integers(2, 200))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_what_unchosen_steps_lasted_is_nothing_to_the_estimate(seed, captured, sample):
     steps = made(seed, captured)
     choice = steps.choose(sample, seed)
@@ -75,7 +75,7 @@ def test_what_unchosen_steps_lasted_is_nothing_to_the_estimate(seed, captured, s
 
 
 @given(SEEDS, CAPTURED, st.integers(2, 200))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_order_of_the_chosen_steps_is_nothing(seed, captured, sample):
     steps = made(seed, captured)
     seen = steps.seen(steps.choose(sample, seed))
@@ -100,7 +100,7 @@ def test_the_order_of_the_chosen_steps_is_nothing(seed, captured, sample):
 
 
 @given(SEEDS, st.integers(2, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_run_captured_in_full_is_estimated_as_the_oracle_does(seed, sample):
     steps = made(seed, "all")
     seen = steps.seen(steps.choose(sample, seed))

@@ -34,7 +34,7 @@ def analyses(tmp_path_factory):
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.integers(0, 2),
     steps=st.sets(st.integers(-1, 395), min_size=1, max_size=9),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_run import EVAL, OPS, WINDOW_STEPS, WINDOWS, step_rows
 from sample_findings import sample_findings
@@ -58,7 +58,6 @@ op_costs = st.builds(
 )  # few names, so that they meet
 
 
-@settings(deadline=None)
 @given(st.lists(op_costs, max_size=30))
 def test_every_node_is_the_sum_of_those_below_it(costs):
     nodes = build_layer_tree(costs, 1, root="all").nodes
@@ -85,7 +84,6 @@ def test_what_is_too_small_to_see_is_one_node_and_deep_paths_end():
     assert max(depth.values()) == MAX_DEPTH + 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=300))
 def test_a_histogram_counts_every_step_once(values):
     found = build_distribution(np.array(values, np.int64))
@@ -104,7 +102,6 @@ def test_one_very_long_step_stands_apart():
     assert found.beyond == 10
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=40))
 def test_agreement_is_the_adjusted_rand_index(pairs):
     from sklearn.metrics import adjusted_rand_score

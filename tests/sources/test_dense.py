@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.core.dense import number_chosen, spread_numbers, sum_by_pair
@@ -18,7 +18,6 @@ def columns(rows):
     return array[:, 0].astype(np.int32), array[:, 1].astype(np.int32), array[:, 2].copy(), array[:, 3].copy()
 
 
-@settings(deadline=None)  # the first call compiles
 @given(rows_strategy, st.lists(st.integers(-1, 3), min_size=5, max_size=5))
 def test_sums_by_pair_are_those_of_a_dictionary(rows, minor_of_kind):
     major, kind, first, second = columns(rows)
@@ -37,7 +36,6 @@ def test_sums_by_pair_are_those_of_a_dictionary(rows, minor_of_kind):
     assert sums.second_sum.tolist() == [totals[key][1] for key in found]
 
 
-@settings(deadline=None)  # the first call compiles
 @given(rows_strategy, st.lists(st.integers(-1, 1), min_size=5, max_size=5))
 def test_numbers_of_chosen_rows_are_those_of_a_dictionary(rows, code_of_kind):
     _, kind, key, time = columns(rows)

@@ -224,7 +224,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows)
 def test_random_traces_match_the_oracle(made):
     listed = []

@@ -176,7 +176,7 @@ def test_a_trace_without_events_has_empty_tables():
 
 
 @given(st.integers(0, 2000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_of_a_truncated_file_all_whole_events_are_read(cut):
     data = json.dumps({"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": GPU_STEP}, indent=1).encode()
     head = data[: max(len(data) - 1 - cut, data.index(b"[") + 1)]
@@ -198,7 +198,7 @@ def test_numbers_that_are_no_json_cost_only_themselves():
 
 
 @given(st.binary(max_size=60), st.integers(0, 10_000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_damage_never_crashes(garbage, place):
     data = json.dumps({"traceEvents": GPU_STEP}).encode()
     place %= len(data)

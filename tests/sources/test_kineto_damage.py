@@ -65,7 +65,7 @@ def test_infinity_among_the_arguments():
 
 
 @given(st.binary(max_size=40), st.integers(0, 10**6), st.integers(60, 600), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damage_in_small_blocks_never_crashes(garbage, place, block_bytes, cut):
     data = trace(*(f"op {i}" for i in range(20))).encode()
     place %= len(data)
@@ -87,7 +87,7 @@ def test_damage_in_small_blocks_never_crashes(garbage, place, block_bytes, cut):
         st.none() | st.booleans() | st.text(max_size=4), lambda x: st.lists(x) | st.dictionaries(st.text(max_size=4), x)
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_json_is_a_trace_or_is_refused(value):
     for data in (json.dumps(value), json.dumps({"traceEvents": value}), json.dumps([value])):
         with suppress(SourceError):

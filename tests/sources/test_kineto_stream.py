@@ -69,7 +69,7 @@ def plain_text(value):
 
 
 @given(st.lists(events, max_size=8), st.booleans(), st.sampled_from([None, 1, "\t"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_scanner_agrees_with_a_decoder(trace, ascii_only, indent):
     data = json.dumps(trace, ensure_ascii=ascii_only, indent=indent).encode("utf-8", "surrogatepass")
     decoded = json.loads(data)
@@ -116,7 +116,7 @@ def whole(value):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**17), 10**17).map(float))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_values_of_counters_are_the_floats_that_stand_there(value):
     data = json.dumps([{"ph": "C", "name": "c", "ts": 0, "args": {"v": value}}]).encode()
     (piece,) = scan_block(block_of(data, is_last=True), 1, 0).pieces
@@ -162,7 +162,7 @@ def made_trace(draw_events):
     st.integers(100, 2000),
     st.sampled_from([1, kineto_slices.LOOK_BACK_ROWS]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_blocks_and_slices_change_nothing(drawn, slice_rows, block_bytes, look_back_rows):
     data = json.dumps({"traceEvents": made_trace(drawn)}, indent=1).encode()
     whole_capture = read_kineto(data, CaptureRequest(window=3))

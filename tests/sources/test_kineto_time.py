@@ -2,7 +2,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from phasepoint.sources.chrome.gather import exact_ps
@@ -28,7 +28,6 @@ def test_nanoseconds_since_1970_survive():
     st.integers(-(10**9), 10**9),
     st.integers(0, 10**15),
 )
-@settings(deadline=None)
 def test_decimal_text_is_converted_exactly(times_ns, shift_ns, base_us):
     texts = [str(Decimal(base_us * 10**6 + time_ns * 1000).scaleb(-6)) for time_ns in times_ns]
     plain = [f"{Decimal(text):f}" for text in texts]

@@ -272,7 +272,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(events, events)
 def test_random_exports_match_the_oracle(tmp_path_factory, kernels, calls):
     export = Export(tmp_path_factory.mktemp("nsys") / "r.sqlite")

@@ -209,7 +209,7 @@ numbers = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(numbers, max_size=30), st.lists(numbers, max_size=30))
 def test_random_outputs_match_the_oracle(kernels, calls):
     document = output(

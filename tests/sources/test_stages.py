@@ -223,7 +223,7 @@ _WHATS = ["forward", "backward", "optimizer", "input", "plain", "mark", "whole",
     ),
     st.integers(4, 20),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_stages_are_those_of_every_instant(drawn, slice_rows):
     data = json.dumps({"traceEvents": made_trace(drawn)}).encode()
     capture = read_kineto(data, CaptureRequest())

@@ -16,7 +16,7 @@ from phasepoint.stack.analyses.timelines import device_time as analysis
 ENCODERS = {"kineto": as_kineto, "xplane": as_xplane}
 READERS = {"kineto": read_kineto, "xplane": read_xplane}
 FORMATS = sorted(ENCODERS)
-MORE = settings(max_examples=60, deadline=None)
+MORE = settings(max_examples=60)
 
 
 def read(format, run, shuffle=None):

@@ -44,7 +44,7 @@ def small_trace():
 
 
 @pytest.mark.jax
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(st.integers(0, 1 << 24), st.integers(0, 255)), min_size=1, max_size=12))
 def test_flipped_bytes(flips):
     damaged = bytearray(small_trace())
@@ -54,7 +54,7 @@ def test_flipped_bytes(flips):
 
 
 @pytest.mark.jax
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 24))
 def test_truncation(length):
     length %= len(small_trace())
@@ -64,7 +64,7 @@ def test_truncation(length):
         assert capture.conversion.to_pylist()[0]["spans"] <= whole["spans"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_garbage(data):
     check(data)

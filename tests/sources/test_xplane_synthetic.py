@@ -257,7 +257,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(events, st.booleans())
 def test_random_cpu_traces_match_the_oracle(rows, inline):
     space = new_space()

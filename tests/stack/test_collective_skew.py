@@ -183,7 +183,7 @@ def jobs(draw):
     return arrivals, transfers, offsets, kinds
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(jobs())
 def test_every_figure_is_that_of_the_true_times(one):
     arrivals, transfers, offsets, kinds = one

@@ -147,7 +147,7 @@ def test_no_work_has_no_path():
 edges = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(0, 9)), max_size=16)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(edges)
 def test_no_path_is_heavier(found):
     graph = sorted((max(a, b), min(a, b), w) for a, b, w in found if a != b)
@@ -184,7 +184,7 @@ def jobs(draw):
     return spans
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(jobs())
 def test_the_parts_add_up_and_a_path_is_no_shorter_than_its_heaviest_piece(spans):
     rows = critical_path.of_shard(ShardOf(spans=spans)).rows.to_pylist()
@@ -239,7 +239,7 @@ def heaviest_chain(host, runs):
     return heaviest
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(queues())
 def test_a_queue_hangs_on_its_heaviest_chain(queue):
     host, runs = queue

@@ -80,7 +80,7 @@ intervals = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(intervals, st.randoms(use_true_random=False))
 def test_time_agrees_with_looking_at_every_nanosecond(rows, random):
     random.shuffle(rows)

@@ -106,7 +106,7 @@ def test_times_and_own_changes_agree_with_the_oracle():
             )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     factors=st.lists(st.floats(0.5, 2.0), min_size=8, max_size=8),
@@ -124,7 +124,7 @@ def test_every_level_adds_up_to_the_steps_change(seed, factors, windows):
     assert sum(row.run_ps for row in ops if row.name != UNATTRIBUTED) == by_layer["Net"].run_ps
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 10**6))
 def test_the_order_of_ops_does_not_matter(seed):
     base, run = recorded(seed), recorded(seed + 1, Job(slower={PLANTED: 1.1}))

@@ -120,7 +120,7 @@ def climb(rows, i, stop):
 
 
 @pytest.mark.parametrize("level", ["layer", "kernel"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=forests())
 def test_the_nearest_span_above_is_found_as_by_climbing(level, rows):
     spans = table_from_rows("spans", rows)

@@ -157,7 +157,7 @@ def cause_at(spans, kernels, t):
     return "queued", None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(jobs(shortest_ns=1))
 def test_causes_agree_with_looking_at_every_nanosecond(spans):
     kernels = [row for row in spans if row["level"] == "kernel"]
@@ -173,7 +173,7 @@ def test_causes_agree_with_looking_at_every_nanosecond(spans):
     assert found == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(jobs(shortest_ns=0))
 def test_causes_add_up_to_the_idle_time(spans):
     shard = ShardOf(spans=spans)

@@ -70,7 +70,7 @@ launches = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(launches)
 def test_statistics_agree_with_counting(rows):
     calls = [call(at, at + dur) for at, dur, _, _ in rows]

@@ -83,7 +83,7 @@ def test_thinned_samples_keep_every_stretch_of_times_highest_and_last():
 changes = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50), st.booleans()), max_size=25)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(changes)
 def test_releases_belong_to_the_latest_allocation_at_their_address(events):
     address = pa.chunked_array([pa.array([place for place, _, _ in events], pa.int64())])
@@ -102,7 +102,7 @@ def test_releases_belong_to_the_latest_allocation_at_their_address(events):
     assert unmatched == strays
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(changes)
 def test_what_held_the_peak_adds_up_to_it(events):
     rows = [event(i, size if takes else -size, place) for i, (place, size, takes) in enumerate(events)]

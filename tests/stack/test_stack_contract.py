@@ -245,7 +245,7 @@ class _Spans(StackShard):
         self._tables["spans"] = table_from_rows("spans", rows)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=spans)
 def test_any_spans_are_taken(analysis, rich, rows):
     made = [

@@ -82,7 +82,7 @@ def result(name, shard):
     return find_analysis(name).of_shard(shard).rows.to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows=traces())
 def test_kernels_by_name_layer_and_model_add_up_to_the_device_time(run, rows):
     rows = filled(rows)
@@ -110,7 +110,7 @@ def test_kernels_by_name_layer_and_model_add_up_to_the_device_time(run, rows):
     assert sum(r["time_ps"] for r in result("A8", shard)) == sum(by_device.values())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows=traces())
 def test_latency_of_a_layer_is_every_nanosecond_in_which_its_own_work_ran(run, rows):
     rows = filled(rows)

@@ -196,7 +196,7 @@ actions = st.one_of(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(script=st.lists(actions, max_size=14))
 def test_any_interleaving_of_hosts_restarts_and_interrupted_compactions_reads_right(script: list):
     """Against an oracle that keeps the rows in plain lists."""
