@@ -1,6 +1,6 @@
 """Do the changes that `phasepoint bench` tells relieve what it says holds a network back, and by as much?
 
-    python benchmarks/bench_proofs.py --out runs/proofs               # 20 networks of every task on one thread
+    python benchmarks/bench_proofs.py --out runs/proofs               # 22 networks of every task and class
     python benchmarks/bench_proofs.py --out runs/proofs --models resnet50 dlrm
 
 Each network runs on one thread in f32, on all cores, and in bf16, at batches of 1, 4 and 16. Told are, of all changes
@@ -20,6 +20,7 @@ MODELS = (
     *("alexnet", "resnet18", "resnet50", "densenet121", "squeezenet1_1", "mobilenet_v2", "shufflenet_v2_x1_0"),
     *("efficientnet_b0", "convnext_tiny", "vit_b_16", "gnmt", "lstm-language-model", "dlrm", "dcgan", "fsrcnn"),
     *("ddpm-unet", "pointnet", "lraspp_mobilenet_v3_large", "ncf", "mobilebert"),
+    *("bench_movers:temporal_shift", "bench_movers:shifted_windows"),
 )
 NO_CHANGE, NEAR = 0.03, 0.25
 
@@ -33,8 +34,9 @@ def main() -> None:
     options = parser.parse_args()
     models = [word for name in options.models for word in ("--model", name)]
     words = ("--devices", "cpu:1", "--prove", "--seconds", options.seconds, "--rounds", options.rounds)
-    command = [sys.executable, "-m", "phasepoint", "bench", "run", *models, *words, "--out", str(options.out), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    out = str(options.out.resolve())
+    command = [sys.executable, "-m", "phasepoint", "bench", "run", *models, *words, "--out", out, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parent)
     changes = [row for row in json.loads(done.stdout)["changes"] if row["measured"] is not None]
     for row in changes:
         pair = row["pair"]
