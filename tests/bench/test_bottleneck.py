@@ -45,7 +45,7 @@ def test_what_bounds_an_operation(one, part):
 
 def test_parts_add_up_and_the_largest_names_its_layers():
     work = [operation(flop=10**6, work_ps=600), operation("relu", 100, layer="act"), operation("copy_", 50)]
-    found = find_bottleneck(work, 1000, RATES, [], {})
+    found = find_bottleneck(work, 1000, RATES, [], {}, beside_ps=1000)
     assert found.parts_ps == {"compute": 600, "bandwidth": 100, "data movement": 50, "overhead": 250}
     assert (found.part, found.layers) == ("compute", (LayerShare("fc", "Linear", 600),))
     assert [(one.layer, one.part, one.operations) for one in found.every_layer] == [
@@ -54,17 +54,19 @@ def test_parts_add_up_and_the_largest_names_its_layers():
     ]
     assert sum(one.time_ps for one in found.every_layer) + found.parts_ps["overhead"] == 1000
     assert (found.every_layer[0].time_ps, found.every_layer[0].flop) == (650, 10**6)
-    beside_others = find_bottleneck(work, 500, RATES, [], {})
+    beside_others = find_bottleneck(work, 500, RATES, [], {}, beside_ps=500)
     assert sum(beside_others.parts_ps.values()) == 500
     assert beside_others.parts_ps["compute"] == 400
-    idle = find_bottleneck([], 10, RATES, [], {})
+    slower_now = find_bottleneck(work, 500, RATES, [], {}, beside_ps=1000)
+    assert slower_now.parts_ps == {"compute": 300, "bandwidth": 50, "data movement": 25, "overhead": 125}
+    idle = find_bottleneck([], 10, RATES, [], {}, beside_ps=10)
     assert (idle.part, idle.layers, idle.parts_ps["overhead"]) == ("overhead", (), 10)
 
 
 def test_a_change_scales_what_was_run_in_it_and_shares_overhead_among_samples():
     work = [operation(work_ps=600), operation("relu", 200)]
     settings = [Alternative(2, "f32"), Alternative(1, "f32", 4)]
-    two, four = find_bottleneck(work, 1000, RATES, settings, {0: [0.5, 2.0], 1: [None, 4.0]}).changes
+    two, four = find_bottleneck(work, 1000, RATES, settings, {0: [0.5, 2.0], 1: [None, 4.0]}, beside_ps=1000).changes
     assert (two.threads, two.batch, two.speedup) == (2, 1, pytest.approx(1000 / (200 + 300 + 200)))
     assert four.speedup == pytest.approx(1000 / (50 + 300 + 200))
 

@@ -47,12 +47,14 @@ def measure_rates(device: Any, precision: str, wait: Callable[[], object]) -> De
     return DeviceRates(2 * SIDE**3 * NS_PER_S / product_ns, 2 * COPIED_BYTES * NS_PER_S / copy_ns)
 
 
-def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batches: Sequence[int]) -> Bottleneck:
+def explain_network(
+    network: Any, inputs_of: Callable[[int], Any], pair: Pair, latency_ps: int, batches: Sequence[int]
+) -> Bottleneck:
     """Time a network's operations, and judge them by what the device does at most.
 
     Args:
         network: the module, on its device.
-        inputs: one sample, there.
+        inputs_of: of so many samples, there.
         pair: how it is run.
         latency_ps: of one inference.
         batches: sizes above 1 that it may be given.
@@ -61,6 +63,7 @@ def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batc
 
     kind, _, number = pair.device.partition(":")
     device = torch.device(pair.device if kind == "cuda" else "cpu")
+    inputs = inputs_of(1)
 
     def wait() -> None:
         if kind == "cuda":
@@ -76,6 +79,7 @@ def explain_network(network: Any, inputs: Any, pair: Pair, latency_ps: int, batc
     alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
     if threads is not None and threads < cores:
         alternatives.append(Alternative(cores, pair.precision))
-    operations = profile_operations(network, run, wait)
+    operations, beside_ps = profile_operations(network, run, wait)
     replayed = replay_operations(network, run, wait, operations, alternatives)
-    return find_bottleneck(operations, latency_ps, measure_rates(device, pair.precision, wait), alternatives, replayed)
+    rates = measure_rates(device, pair.precision, wait)
+    return find_bottleneck(operations, latency_ps, rates, alternatives, replayed, beside_ps=beside_ps)

@@ -25,8 +25,20 @@ MOVES = frozenset(
     {"copy_", "clone", "_to_copy", "cat", "stack", "roll", "constant_pad_nd", "repeat", "pixel_shuffle", "index"}
     | {"_reshape_copy", "_unsafe_index", "gather", "slice_copy", "channel_shuffle", "native_channel_shuffle"}
     | {"embedding", "index_select", "flip", "pixel_unshuffle"}
+    | {"Concat", "DepthToSpace", "Expand", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "ReorderInput"}
+    | {
+        "ReorderOutput",
+        "Reshape",
+        "ScatterElements",
+        "ScatterND",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Tile",
+        "Transpose",
+    }
 )
-"""Operations that put numbers elsewhere and change none."""
+"""Operations that put numbers elsewhere and change none: of PyTorch, then of ONNX."""
 
 
 class TimedOperation(NamedTuple):
@@ -73,8 +85,10 @@ REPLAYS = 3
 """Of an operation in each setting, after one that does not count; the fastest counts."""
 
 
-def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[], object]) -> list[TimedOperation]:
-    """Run a network and time its operations.
+def profile_operations(
+    network: Any, run: Callable[[], object], wait: Callable[[], object]
+) -> tuple[list[TimedOperation], int]:
+    """Run a network and time its operations; and in turns with that, what it takes without their timer, ps.
 
     Args:
         network: the module, whose submodules are the layers.
@@ -85,9 +99,11 @@ def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[
     first = next(network.parameters(), None)
     device = "cpu" if first is None else first.device
     tiny_ns: list[float] = []
+    beside_ns: list[int] = []
     runs: list[list[tuple[TimedOperation, int]]] = []
     with _layers_told(network, mode):
         for _ in range(RUNS + 1):
+            beside_ns.append(best_ns(run, wait, 1))
             tiny_ns.append(_tiny_ns(mode, device))
             mode.rows = []
             with mode:
@@ -95,10 +111,11 @@ def profile_operations(network: Any, run: Callable[[], object], wait: Callable[[
             runs.append(mode.rows)
     counted = [rows for rows in runs[1:] if len(rows) == len(runs[-1])]
     before_ns = median(tiny_ns[1:])
-    return [
+    operations = [
         facts._replace(work_ps=max(int(median(rows[place][1] for rows in counted) - before_ns), 0) * PS_PER_NS)
         for place, (facts, _) in enumerate(counted[-1])
     ]
+    return operations, int(median(beside_ns[1:])) * PS_PER_NS
 
 
 def replay_operations(

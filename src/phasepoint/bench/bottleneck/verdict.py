@@ -45,6 +45,8 @@ def find_bottleneck(
     rates: DeviceRates,
     alternatives: Sequence[Alternative],
     replayed: Mapping[int, Sequence[float | None]],
+    *,
+    beside_ps: int,
 ) -> Bottleneck:
     """The parts of a latency, and what changes should win.
 
@@ -54,13 +56,15 @@ def find_bottleneck(
         rates: of the device.
         alternatives: settings that could be run instead.
         replayed: by an operation's place, what it takes in each of those over what it takes as it is.
+        beside_ps: the latency again, in turns with the operations: where the machine has become slower since, or
+            faster, so have they.
 
     Returns:
-        Parts that add up to the latency; where operations by themselves take longer than the whole, as beside other
-        programs, each is taken for less.
+        Parts that add up to the latency; where operations by themselves take longer than the whole, each is taken for
+        less.
     """
     worked_ps = sum(one.work_ps for one in operations)
-    scale = min(latency_ps / worked_ps, 1.0) if worked_ps else 0.0
+    scale = latency_ps / max(beside_ps, worked_ps)
     parts: Counter[str] = Counter(dict.fromkeys(("compute", "bandwidth", "data movement"), 0))
     layers: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in parts}
     works: dict[tuple[str, str], list[tuple[TimedOperation, int, str]]] = defaultdict(list)

@@ -38,6 +38,7 @@ class Runtime:
             `program` of JAX.
         precisions: that it can compute in.
         compiles: whether it compiles a network before the first run, or in it.
+        explains: whether what holds a network back can be told where it runs it.
         predicts: whether it runs nothing, and its module has a `predict` in the place of `prepare`.
         options: for the module's `prepare`.
     """
@@ -47,6 +48,7 @@ class Runtime:
     forms: tuple[str, ...]
     precisions: tuple[str, ...]
     compiles: bool = False
+    explains: bool = False
     predicts: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,10 +86,10 @@ class NotHereError(Exception):
 RUNTIMES: Mapping[str, Runtime] = {
     row.name: row
     for row in (
-        Runtime("eager", "torch", ("module",), ("f32", "bf16"), options={"compiles": False}),
+        Runtime("eager", "torch", ("module",), ("f32", "bf16"), explains=True, options={"compiles": False}),
         Runtime("compiled", "torch", ("module",), ("f32", "bf16"), compiles=True, options={"compiles": True}),
         Runtime("jax", "jax", ("program",), ("f32",), compiles=True),
-        Runtime("onnxruntime", "onnx_runtime", ("graph",), ("f32", "int8"), compiles=True),
+        Runtime("onnxruntime", "onnx_runtime", ("graph",), ("f32", "int8"), compiles=True, explains=True),
         Runtime("openvino", "openvino", ("graph",), ("f32", "bf16"), compiles=True),
         Runtime("libtpu", "libtpu", ("program",), ("f32",), compiles=True, predicts=True),
         Runtime("litert", "litert", ("flatbuffer",), ("f32",), compiles=True),

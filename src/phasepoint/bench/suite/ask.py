@@ -53,7 +53,7 @@ def ask_suite(
         limit_s: silence after which a process is ended.
         seed: of the order.
         sustained_s: of a run without a break in each process.
-        explains: say what holds each pair back, where PyTorch runs it operation by operation.
+        explains: say what holds each pair back, where its runtime tells operations apart.
         proves: the same, and measure each pair in the other settings too that should relieve it.
         is_elsewhere: the suite is run on another machine, whose cores are not known.
 
@@ -84,7 +84,8 @@ def ask_suite(
         for precision in precisions
     ]
     if proves:
-        pairs += [other for pair in pairs if pair.runtime == "eager" for other in _other_settings(pair, cores)]
+        told = [pair for pair in pairs if RUNTIMES[pair.runtime].explains]
+        pairs += [other for pair in told for other in _other_settings(pair, cores)]
     return SuiteRequest(
         pairs=tuple(dict.fromkeys(pairs)),
         rounds=rounds or (QUICK_ROUNDS if is_quick else ROUNDS),

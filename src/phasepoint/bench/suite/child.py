@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from phasepoint.bench.bottleneck.explain import explain_network
+from phasepoint.bench.bottleneck.explain_graph import explain_graph
 from phasepoint.bench.runtimes.runtimes import RUNTIMES, NotHereError, Prepared, usual_runtime
 from phasepoint.bench.suite.conditions import ConditionsBefore, read_energy_uj
 from phasepoint.bench.suite.result import BatchSpeed, Energy, Pair, PairResult, PredictedLatency, SustainedWindow
@@ -78,12 +79,16 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
     sizes = task["batches"] if subject.batches else [1]
     throughput = [_throughput(prepared, subject, size, BATCH_PART * task["seconds"]) for size in sizes]
     bottleneck, note = None, subject.note
-    if task["explains"] and pair.runtime == "eager":
+    if task["explains"] and runtime.explains:
         say(at="looking for what holds it back")
         latency_ps = median_ps(np.array(latencies_ps))
         try:
-            bottleneck = explain_network(
-                subject.network, inputs, pair, latency_ps, [size for size in sizes if size > 1]
+            bottleneck = _EXPLAIN[subject.form](
+                subject.network,
+                lambda size: prepared.place(subject.inputs(size)),
+                pair,
+                latency_ps,
+                [size for size in sizes if size > 1],
             )
         except Exception as error:  # noqa: BLE001 - whatever a network does under a timer, its latencies stand
             note = "; ".join(filter(None, (note, f"what holds it back is not known: {error}"[:MOST_WORDS])))
@@ -106,6 +111,9 @@ def _measure(result: PairResult, task: Mapping[str, Any], say: Say) -> PairResul
         bottleneck=bottleneck,
         sustained=tuple(measure_sustained(lambda: prepared.run(inputs), task["sustained_s"], say)),
     )
+
+
+_EXPLAIN = {"module": explain_network, "graph": explain_graph}
 
 
 def _predict(result: PairResult) -> PairResult:

@@ -278,7 +278,7 @@ class PairResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         drift: from f32 uncompiled; None for that itself.
         conditions: of the machine.
         sustained: stretches of a run without a break, where one was asked for.
-        bottleneck: of networks that PyTorch runs operation by operation, in the first round.
+        bottleneck: where the runtime tells operations apart, in the first round.
         predicted: in the place of all measurements, of a device that is not there.
     """
 

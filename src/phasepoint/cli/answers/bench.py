@@ -56,7 +56,7 @@ SustainedFor = Annotated[
     str,
     typer.Option("--sustained", metavar="TIME", help="Go on without a break for so long, as 30m: does it slow down?"),
 ]
-Why = Annotated[bool, typer.Option("--why", help="Say what holds each network of PyTorch back.")]
+Why = Annotated[bool, typer.Option("--why", help="Say what holds each network back.")]
 Prove = Annotated[
     bool, typer.Option("--prove", help="The same, and measure what should relieve it: all cores, the other precision.")
 ]

@@ -21,7 +21,7 @@ def suite_columns(rows: Sequence[PairSummary], *, is_short: bool = False) -> tup
         rows: of the table.
         is_short: only what fits on a terminal.
     """
-    columns = [TableColumn("model", lambda row: printable(row.pair.model))]
+    columns = [TableColumn("model", lambda row: printable(row.pair.model), width=_MODEL if is_short else None)]
     columns += [
         TableColumn(name, attrgetter(f"pair.{name}"))
         for name in ("device", "runtime", "precision")
@@ -48,18 +48,23 @@ def suite_columns(rows: Sequence[PairSummary], *, is_short: bool = False) -> tup
         columns.append(TableColumn("off f32", attrgetter("relative_error"), unit="ratio"))
     if any(row.bottleneck is not None for row in rows):
         columns.append(TableColumn("held back by", _held_back))
-    if any(_note(row) for row in rows):
-        columns.append(TableColumn("note", _note))
+    if not is_short and any(pair_note(row) for row in rows):
+        columns.append(TableColumn("note", pair_note))
     return tuple(columns)
 
 
-def change_columns(rows: Sequence[ToldChange]) -> tuple[TableColumn, ...]:
+_MODEL, _LAYER = 28, 24
+"""Most characters of a model's and a layer's name on a terminal: choices, so that the figures stay on it."""
+
+
+def change_columns(rows: Sequence[ToldChange], *, is_short: bool = False) -> tuple[TableColumn, ...]:
     """Of what would be faster, as told and as measured.
 
     Args:
         rows: of the table.
+        is_short: names only as long as fits on a terminal.
     """
-    columns = [TableColumn("model", lambda row: printable(row.pair.model))]
+    columns = [TableColumn("model", lambda row: printable(row.pair.model), width=_MODEL if is_short else None)]
     columns += [
         TableColumn(name, attrgetter(f"pair.{name}"))
         for name in ("device", "precision")
@@ -68,7 +73,7 @@ def change_columns(rows: Sequence[ToldChange]) -> tuple[TableColumn, ...]:
     return (
         *columns,
         TableColumn("held back by", lambda row: f"{row.part} {format_ratio(row.part_ratio)}"),
-        TableColumn("most of it in", lambda row: printable(row.layer)),
+        TableColumn("most of it in", lambda row: printable(row.layer), width=_LAYER if is_short else None),
         TableColumn("instead", attrgetter("change")),
         TableColumn("told", lambda row: _times(row.told), is_figure=True),
         TableColumn("measured", lambda row: _times(row.measured), is_figure=True),
@@ -150,7 +155,7 @@ def _figure(title: str, value: Callable[[PairSummary], float | None]) -> TableCo
     return TableColumn(title, cell, is_figure=True)
 
 
-def _note(row: PairSummary) -> str:
+def pair_note(row: PairSummary) -> str:
     """What was not steady, what it sustains, what distorts it."""
     return "; ".join(part for part in (row.unsteady, sustained_words(row), row.reason) if part)
 

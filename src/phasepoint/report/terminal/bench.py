@@ -3,10 +3,10 @@
 Its own file: a command's answer, as each of its neighbours here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
-from operator import attrgetter
+from operator import itemgetter
 
 from rich.console import Console
 from rich.text import Text
@@ -15,10 +15,11 @@ from phasepoint.bench.bottleneck.proof import ToldChange
 from phasepoint.bench.fingerprint.fingerprint import FingerprintRow
 from phasepoint.bench.fingerprint.validation import DeviceAnswer
 from phasepoint.bench.suite.compare import Comparison
+from phasepoint.bench.suite.result import Pair
 from phasepoint.bench.suite.summary import PairSummary
 from phasepoint.core.units import format_count, format_counted, format_ratio
 from phasepoint.report.tables import Table, TableColumn
-from phasepoint.report.tables.suites import change_columns, pair_words, predicted_columns, suite_columns
+from phasepoint.report.tables.suites import change_columns, pair_note, pair_words, predicted_columns, suite_columns
 from phasepoint.report.tables.terminal import grid
 from phasepoint.report.words.names import printable
 
@@ -28,19 +29,23 @@ def render_suite(summaries: Sequence[PairSummary], changes: Sequence[ToldChange]
     measured = sorted((one for one in summaries if one.latency_ps), key=lambda one: one.latency_ps or 0)
     if measured:
         console.print(grid(Table(suite_columns(measured, is_short=True), measured)))
+        _print_pairs(((pair_note(one), one.pair) for one in measured if pair_note(one)), console)
     if changes:
-        console.print(grid(Table(change_columns(changes), changes)))
+        console.print(grid(Table(change_columns(changes, is_short=True), changes)))
     predicted = [one for one in summaries if one.predicted is not None]
     if predicted:
         console.print(Text("Not measured: told from the compiled program"))
         console.print(grid(Table(predicted_columns(), predicted)))
-    others = sorted(
-        (one for one in summaries if one.status not in ("measured", "predicted")), key=attrgetter("status", "reason")
-    )
-    for (status, reason), group in groupby(others, attrgetter("status", "reason")):
-        pairs = [pair_words(one.pair) for one in group]
+    others = (one for one in summaries if one.status not in ("measured", "predicted"))
+    _print_pairs(((f"{one.status}: {one.reason}", one.pair) for one in others), console)
+
+
+def _print_pairs(said: Iterable[tuple[str, Pair]], console: Console) -> None:
+    """What is said of pairs, a line for those of which the same is said."""
+    for words, group in groupby(sorted(said), itemgetter(0)):
+        pairs = [pair_words(pair) for _, pair in group]
         more = f" and {format_counted(len(pairs) - 1, 'other pair')}" if len(pairs) > 1 else ""
-        console.print(Text(f"{pairs[0]}{more}: {status}: {printable(reason)}"))
+        console.print(Text(f"{pairs[0]}{more}: {printable(words)}"))
 
 
 def render_comparison(first: str, second: str, comparison: Comparison, console: Console) -> None:

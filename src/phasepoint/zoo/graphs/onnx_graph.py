@@ -66,6 +66,7 @@ def load_graph(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> LoadedGraph
             raise
         raise ValueError(f"{path.name} is no ONNX file: {error}") from error
     drawn = _draw_constants(model)
+    model.ir_version = max(model.ir_version, 4)  # before it, weights had to be inputs too
     inputs, note = _inputs(model, shapes)
     is_external = any(weight.data_location == 1 for weight in model.graph.initializer)
     is_small = path.stat().st_size < FULLEST_BYTES and not is_external
@@ -164,7 +165,6 @@ def count_graph_macs(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> int |
 
     fixed = onnx.ModelProto()
     fixed.CopyFrom(model)
-    fixed.ir_version = max(fixed.ir_version, 4)  # before it, weights that are no inputs have no shape for the inference
     for one in fixed.graph.input:
         for dim, side in zip(one.type.tensor_type.shape.dim, shapes.get(one.name, ()), strict=False):
             dim.dim_value = side
