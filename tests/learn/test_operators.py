@@ -252,6 +252,11 @@ def test_folders_that_cannot_be_used(trained, tmp_path):
     (tmp_path / "f" / "x.parquet").write_bytes(b"PAR1 not")
     with pytest.raises(ModelError, match="cannot be read as parquet"):
         evaluate(trained, tmp_path / "f")
+    damaged = write_rows(tmp_path / "g", ordinary=["T4"])
+    for file in damaged.iterdir():
+        file.write_bytes(file.read_bytes().replace(b"ordinary", b"ord\x8anary"))
+    with pytest.raises(ModelError, match="cannot be read as parquet"):
+        evaluate(trained, damaged)
 
 
 def test_one_device_alone_can_be_trained_on(tmp_path):

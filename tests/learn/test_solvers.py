@@ -182,6 +182,11 @@ def test_bad_input_is_refused_with_what_was_expected(tmp_path, folder):
     (tmp_path / "a.parquet").write_text("no parquet")
     with pytest.raises(ModelError, match="cannot be read as parquet"):
         train(tmp_path, seed=0, progress=_silent)
+    pq.write_table(pa.table({"ordinary": ["x"]}), tmp_path / "a.parquet")
+    damaged = (tmp_path / "a.parquet").read_bytes().replace(b"ordinary", b"ord\x8anary")
+    (tmp_path / "a.parquet").write_bytes(damaged)
+    with pytest.raises(ModelError, match="cannot be read as parquet"):
+        train(tmp_path, seed=0, progress=_silent)
     _write(tmp_path / "a.parquet", [])
     with pytest.raises(ModelError, match="no problem with two measured solvers; it is empty"):
         train(tmp_path, seed=0, progress=_silent)

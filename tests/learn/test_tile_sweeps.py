@@ -165,6 +165,11 @@ def test_bad_input_is_refused_with_what_was_expected(tmp_path):
     (tmp_path / "k_d.parquet").write_text("x")
     with pytest.raises(ModelError, match="cannot be read as parquet"):
         train(tmp_path, seed=0, progress=_silent)
+    pq.write_table(pa.table({"ordinary": [1], "time_ms": [1.0]}), tmp_path / "k_d.parquet")
+    damaged = (tmp_path / "k_d.parquet").read_bytes().replace(b"ordinary", b"ord\x8anary")
+    (tmp_path / "k_d.parquet").write_bytes(damaged)
+    with pytest.raises(ModelError, match="cannot be read as parquet"):
+        train(tmp_path, seed=0, progress=_silent)
     (tmp_path / "k_d.parquet").rename(tmp_path / "kd.parquet")
     with pytest.raises(ModelError, match="does not say kernel and device"):
         train(tmp_path, seed=0, progress=_silent)

@@ -388,7 +388,7 @@ def test_an_empty_folder_of_a_shard_is_no_attempt_and_is_told(tmp_path: Path):
     assert run.problems[0].endswith("host=00001: empty; nothing of that attempt was written")
 
 
-@pytest.mark.parametrize("change", ["missing", "renamed", "wrong type", "null", "not text"])
+@pytest.mark.parametrize("change", ["missing", "renamed", "wrong type", "null", "not text", "name"])
 def test_a_part_that_does_not_fit_is_lost(tmp_path: Path, change: str):
     path = run_with_steps(tmp_path, parts=1)
     file = parts_of(path, "steps")[0]
@@ -399,16 +399,20 @@ def test_a_part_that_does_not_fit_is_lost(tmp_path: Path, change: str):
         table = table.rename_columns({"kind": "kinf"})
     elif change == "wrong type":
         table = table.set_column(2, "dur_ps", pa.array(["long"] * 4))
+    elif change == "name":
+        table = table.append_column("ordinary", table["step"])
     elif change == "null":
         table = table.set_column(2, "dur_ps", pa.array([1, None, 3, 4], pa.int64()))
     else:
         broken = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
         table = table.slice(0, 1).set_column(table.column_names.index("kind"), "kind", broken)
     pq.write_table(table, file)
+    file.write_bytes(file.read_bytes().replace(b"ordinary", b"ord\x8anary"))
     run = open_run(path)
     assert run.table("steps").num_rows == 0
     assert len(run.problems) == 1
-    said = {"not text": "not a readable Parquet file", "renamed": "'kinf' is unknown: the file is damaged"}
+    said = dict.fromkeys(("not text", "name"), "not a readable Parquet file")
+    said |= {"renamed": "'kinf' is unknown: the file is damaged"}
     assert said.get(change, "'dur_ps'") in run.problems[0]
 
 

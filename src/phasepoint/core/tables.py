@@ -7,6 +7,7 @@ Times are `int64` picoseconds from the session's epoch; durations are never floa
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -718,3 +719,20 @@ def _cast(name: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Ar
         raise TableError(
             f"table {name!r}, column {column.name!r}: expected {column.type}, found {array.type}: {error}"
         ) from error
+
+
+def read_parquet(path: Path) -> pa.Table:
+    """Read a Parquet file that anyone may have written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no Parquet file, or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        table.schema.names  # noqa: B018 - names that are no UTF-8 are found when they are asked for
+    except (pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
+        raise ValueError(str(error)) from error
+    return table

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from phasepoint.core.errors import SourceError
+from phasepoint.core.tables import read_parquet
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
@@ -19,7 +18,7 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, Any]]:
         SourceError: it is no Parquet file, or lacks one of the columns.
     """
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: no Parquet file that can be read: {error}") from error
     table = table.rename_columns([name.lstrip("\ufeff") for name in table.column_names])

@@ -180,7 +180,7 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         )
         table.validate(full=True)  # text that is no UTF-8, indices outside their dictionary
         _check_size(data, sum(_text_bytes(table.column(name)) for name in texts if name in present))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TableError(f"not a readable Parquet file: {error}") from error
     missing = [c.name for c in spec.columns if c.name not in present]
     unknown = sorted(present.difference(spec.schema.names))

@@ -139,7 +139,10 @@ def _profile(
         name, args = event["name"].removesuffix("_kernel_time"), event["args"]
         run = runs[next(number for number, end_us in enumerate(ends_us) if event["ts"] <= end_us)]
         before = run.get(name, _Node(args["op_name"], 0, 0, 0, 0))
-        inputs_of, outputs = (_shapes(args[key]) for key in ("input_type_shape", "output_type_shape"))
+        inputs_of, outputs = (
+            [tuple(shape) for one in args[key] for shape in one.values()]
+            for key in ("input_type_shape", "output_type_shape")
+        )
         sizes = [int(args[key]) for key in ("activation_size", "parameter_size", "output_size")]
         run[name] = _Node(
             before.kind,
@@ -171,10 +174,6 @@ def self_times_us(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
         open_.append(event)
     for event in ordered:
         yield event, max(event["dur"] - inner_us[id(event)], 0)
-
-
-def _shapes(told: Sequence[Mapping[str, Sequence[int]]]) -> list[Shape]:
-    return [tuple(shape) for one in told for shape in one.values()]
 
 
 def node_flop(kind: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from phasepoint.bench.fingerprint.prediction import (
     PROBES,
@@ -19,6 +18,7 @@ from phasepoint.bench.fingerprint.prediction import (
 )
 from phasepoint.core.arrays import Floats, Int64s
 from phasepoint.core.errors import NoDataError, SourceError, UsageError
+from phasepoint.core.tables import read_parquet
 
 COLUMNS = ("device", "model", "samples_per_s")
 SIZES = ("params_m", "gmacs", "macts_m", "image_size")
@@ -179,7 +179,7 @@ def _by_ridge(sheet: Sheet, probes: Int64s, true: Floats) -> Floats:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
-        table = pq.read_table(path)
+        table = read_parquet(path)
     except (OSError, ValueError) as error:
         raise SourceError(f"{path}: no Parquet file that can be read: {error}") from error
     rows: list[dict[str, Any]] = table.to_pylist() if set(COLUMNS) <= set(table.column_names) else []

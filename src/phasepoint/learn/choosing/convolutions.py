@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import ModelError
+from phasepoint.core.tables import read_parquet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,12 +239,11 @@ def read_solvers(path: str | Path) -> SolverTable:
         ModelError: the file cannot be read, columns are missing, or no problem is left to choose in.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     place = Path(path)
     try:
-        table = pq.read_table(place)
-    except (OSError, pa.ArrowInvalid) as error:
+        table = read_parquet(place)
+    except (OSError, ValueError) as error:
         raise ModelError(f"{place} cannot be read as parquet ({error})") from error
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:

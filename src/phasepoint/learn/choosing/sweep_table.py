@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasepoint.core.errors import ModelError
+from phasepoint.core.tables import read_parquet
 
 _GROUPS = (
     ("threads", ("block_size", "block_dim", "threads", "work_group_size", "workgroup", "mdimc", "ndimc")),
@@ -111,14 +112,13 @@ def read_sweeps(folder: str | Path) -> tuple[Sweep, ...]:
 
 def _read(path: Path) -> Sweep:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     kernel, _, device = path.stem.rpartition("_")
     if not kernel or not device:
         raise ModelError(f"{path}: the name does not say kernel and device; KERNEL_DEVICE.parquet is expected")
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
+        table = read_parquet(path)
+    except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be read as parquet ({error})") from error
     names = tuple(name for name in table.column_names if name != TIME)
     if TIME not in table.column_names or not names:

@@ -166,7 +166,7 @@ def read_kernel_rows(folder: Path) -> pa.Table:
     file = folder / KERNELS
     try:
         return pq.read_table(file, schema=KERNEL_ROWS, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ModelError(f"{file} cannot be read ({_line(error)}); {_again(folder)}") from error
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from phasepoint.core.arrays import Floats
 from phasepoint.core.errors import ModelError
+from phasepoint.core.tables import read_parquet
 from phasepoint.devices import DeviceSpec, device_spec
 
 if TYPE_CHECKING:
@@ -277,12 +278,9 @@ def _read_operator(file: Path, op: str, table: "pa.Table", found: tuple[list[Ope
 
 
 def _read(file: Path) -> "pa.Table":
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        table = pq.read_table(file)
-    except (OSError, pa.ArrowException) as error:
+        table = read_parquet(file)
+    except (OSError, ValueError) as error:
         raise ModelError(
             f"{file} cannot be read as parquet ({error}); give a folder with one file per operator"
         ) from error
