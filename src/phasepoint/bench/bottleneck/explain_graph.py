@@ -139,17 +139,15 @@ def _profile(
         name, args = event["name"].removesuffix("_kernel_time"), event["args"]
         run = runs[next(number for number, end_us in enumerate(ends_us) if event["ts"] <= end_us)]
         before = run.get(name, _Node(args["op_name"], 0, 0, 0, 0))
-        inputs_of, outputs = (
-            [tuple(shape) for one in args[key] for shape in one.values()]
-            for key in ("input_type_shape", "output_type_shape")
-        )
+        told = (args[f"{side}_type_shape"] for side in ("input", "output"))
+        shapes = [[tuple(shape) for one in side for shape in one.values()] for side in told]
         sizes = [int(args[key]) for key in ("activation_size", "parameter_size", "output_size")]
         run[name] = _Node(
             before.kind,
             before.calls + 1,
             before.dur_us + self_us,
-            before.flop + node_flop(before.kind, inputs_of, outputs),
-            before.moved_bytes + sum(sizes) + packed_bytes(before.kind, inputs_of, outputs),
+            before.flop + node_flop(before.kind, *shapes),
+            before.moved_bytes + sum(sizes) + packed_bytes(before.kind, *shapes),
         )
     return runs
 

@@ -162,8 +162,10 @@ def _layers(one: PairSummary) -> Markup:
     parts = sorted(found.parts_ps.items(), key=lambda item: -item[1])
     told = ", ".join(f"{name} {format_ratio(time / max(latency_ps, 1))}" for name, time in parts if time > 0)
     line = element("summary", element("strong", pair_words(one.pair)), f": {format_ps(latency_ps)}, {told}")
-    rows = sorted(found.every_layer, key=lambda row: -row.time_ps)
-    return element("details", line, data_table(Table(layer_columns(max(latency_ps, 1)), rows, "Layers")))
+    rows = sorted((row for row in found.every_layer if row.time_ps), key=lambda row: -row.time_ps)
+    idle = len(found.every_layer) - len(rows)
+    more = element("p", f"{format_counted(idle, 'layer')} too short to be timed", class_="dim") if idle else ""
+    return element("details", line, data_table(Table(layer_columns(max(latency_ps, 1)), rows, "Layers")), more)
 
 
 SLOWEST_SHOWN = 4.0
@@ -220,7 +222,8 @@ def _plot(measured: Sequence[PairSummary]) -> Markup:
         fill = "#0072b2" if is_front else "none"
         drawn.append(element("circle", title, cx=cx, cy=cy, r=4.5, fill=fill, stroke="#0072b2"))
         if is_front:
-            drawn.append(element("text", one.pair.model, x=cx + 8, y=cy + 4, class_="strong"))
+            at, anchor = (cx + 8, "start") if cx < _WIDTH / 2 else (cx - 8, "end")
+            drawn.append(element("text", one.pair.model, x=at, y=cy + 4, text_anchor=anchor, class_="strong"))
     for end, anchor in ((min(times), "start"), (max(times), "end")):
         at = place(end, times, _MARGIN, _WIDTH - 150)
         drawn.append(element("text", format_ps(round(math.exp(end))), x=at, y=_PLOT - 6, text_anchor=anchor))

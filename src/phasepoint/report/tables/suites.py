@@ -53,8 +53,8 @@ def suite_columns(rows: Sequence[PairSummary], *, is_short: bool = False) -> tup
     return tuple(columns)
 
 
-_MODEL, _LAYER = 28, 24
-"""Most characters of a model's and a layer's name on a terminal: choices, so that the figures stay on it."""
+_MODEL, _LAYER, _LAYER_ON_A_PAGE = 28, 24, 60
+"""Most characters of names: choices, so that the figures beside them stay in sight."""
 
 
 def change_columns(rows: Sequence[ToldChange], *, is_short: bool = False) -> tuple[TableColumn, ...]:
@@ -73,7 +73,7 @@ def change_columns(rows: Sequence[ToldChange], *, is_short: bool = False) -> tup
     return (
         *columns,
         TableColumn("held back by", lambda row: f"{row.part} {format_ratio(row.part_ratio)}"),
-        TableColumn("most of it in", lambda row: printable(row.layer), width=_LAYER if is_short else None),
+        TableColumn("most of it in", lambda row: printable(row.layer), width=_LAYER if is_short else _LAYER_ON_A_PAGE),
         TableColumn("instead", attrgetter("change")),
         TableColumn("told", lambda row: _times(row.told), is_figure=True),
         TableColumn("measured", lambda row: _times(row.measured), is_figure=True),
