@@ -43,3 +43,19 @@ def test_the_usual_wait_is_that_of_the_last_steps():
     times = watched([5] * 20, wait_ms=1, body_ms=9)
     times.waits_ns[-1] = 10**12  # an epoch's first batch
     assert times.usual_wait_ratio(16) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("workers", "body_ms"), [(0, 5), (1, 2.5)])
+def test_waiting_for_a_core_while_the_loop_makes_a_batch_is_no_part_of_its_body(monkeypatch, workers, body_ms):
+    now, delay = [0], [0]
+    monkeypatch.setattr("phasepoint.tune.live.loop_times.run_delay_ns", lambda: delay[0])
+    times = LoopTimes(lambda: now[0], lambda: 0)
+    for _ in range(20):
+        times.asked(now[0])
+        times.got(now[0], now[0] + 10_000_000, BatchTime(10_000_000, 0, 3_000_000))
+        delay[0] += 3_000_000
+        now[0] += 15_000_000
+    times.asked(now[0])
+    found = times.pipeline(Width(workers, 0), cpus=1)
+    assert max(found.body_ns) == pytest.approx(body_ms * 1e6, rel=0.1)
+    assert set(found.batch_ns) == {7_000_000}

@@ -144,7 +144,8 @@ class LoopTimes:
         if not self.batches or not self.bodies_ns:
             return None
         self._leave_old_batches()
-        delay_ns = self.delay_ns
+        batch_delay_ns = sum(batch.delay_ns for batch in self.batches) / len(self.batches)
+        delay_ns = max(self.delay_ns - (batch_delay_ns if in_loop else 0.0), 0.0)  # of the body alone
         batch_cpu_ns = sum(batch.cpu_ns for batch in self.batches) / len(self.batches)
         process_ns = (self.cpu_ns() - self._began_cpu_ns) / self.steps
         return PipelineTimes(
