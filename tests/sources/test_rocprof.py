@@ -176,6 +176,14 @@ def test_numbers_beyond_every_type_lose_their_record_only():
     assert accounts(capture)["skipped", "kernel_dispatch", "a record that is not as expected"] == 1
 
 
+@pytest.mark.parametrize(("records", "rows"), [(b'[{"\xe3":1},{}]', 2), (b'{"\xe3":1}', 0)])
+def test_records_that_are_not_read_are_counted_whatever_is_in_them(records, rows):
+    text = json.dumps(output(hip_api=[record(11, 3, 100, 200)])).encode()
+    text = text.replace(b'"callback_records": {', b'"callback_records": {"other": ' + records + b", ", 1)
+    capture = read_rocprof(text, CaptureRequest())
+    assert accounts(capture).get(("skipped", "other", "records that are not read"), 0) == rows
+
+
 def test_a_file_that_does_not_say_when_it_began():
     capture = read(output(kernel_dispatch=[dispatch(1, 2)]), epoch_unix_ns=10**18)
     assert capture.spans["start_ps"].to_pylist() == [0]

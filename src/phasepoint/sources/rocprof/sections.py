@@ -254,5 +254,5 @@ def _address(value: int | str | None) -> int:
 
 
 def _length(raw: msgspec.Raw) -> int:
-    found = msgspec.json.decode(raw)
-    return len(found) if isinstance(found, list) else 0
+    found, lost = read_section(raw, msgspec.Raw)
+    return len(found) + lost
