@@ -8,13 +8,11 @@ from typing import Any
 
 from phasepoint.bench.bottleneck.operations import Alternative, best_ns, profile_operations, replay_operations
 from phasepoint.bench.bottleneck.verdict import DeviceRates, find_bottleneck
+from phasepoint.bench.runtimes.runtimes import RUNTIMES
 from phasepoint.bench.suite.result import Bottleneck, Pair
 from phasepoint.core.units import NS_PER_S
 from phasepoint.core.workers import usable_cores
 from phasepoint.zoo.architectures.weights import call
-
-PRECISIONS = ("f32", "bf16")
-"""That a network of PyTorch is run in."""
 
 SIDE = 768
 """Rows and columns of the product: 0.9 Gflop."""
@@ -47,6 +45,23 @@ def measure_rates(device: Any, precision: str, wait: Callable[[], object]) -> De
     return DeviceRates(2 * SIDE**3 * NS_PER_S / product_ns, 2 * COPIED_BYTES * NS_PER_S / copy_ns)
 
 
+def list_alternatives(pair: Pair, batches: Sequence[int]) -> list[Alternative]:
+    """The settings that could be run instead of a pair's: element types of its runtime, batches, all cores.
+
+    Args:
+        pair: how a network is run.
+        batches: sizes above 1 that it may be given.
+    """
+    kind, _, number = pair.device.partition(":")
+    cores = usable_cores()
+    threads = None if kind == "cuda" else int(number or cores)
+    alternatives = [Alternative(threads, one) for one in RUNTIMES[pair.runtime].precisions if one != pair.precision]
+    alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
+    if threads is not None and threads < cores:
+        alternatives.append(Alternative(cores, pair.precision))
+    return alternatives
+
+
 def explain_network(
     network: Any, inputs_of: Callable[[int], Any], pair: Pair, latency_ps: int, batches: Sequence[int]
 ) -> Bottleneck:
@@ -61,24 +76,18 @@ def explain_network(
     """
     import torch
 
-    kind, _, number = pair.device.partition(":")
-    device = torch.device(pair.device if kind == "cuda" else "cpu")
+    device = torch.device(pair.device if pair.device.startswith("cuda") else "cpu")
     inputs = inputs_of(1)
 
     def wait() -> None:
-        if kind == "cuda":
+        if device.type == "cuda":
             torch.cuda.synchronize(device)
 
     def run() -> None:
         with torch.no_grad():  # not inference mode, in which composite operations come undivided
             call(network, inputs)
 
-    threads = None if kind == "cuda" else int(number or torch.get_num_threads())
-    cores = usable_cores()
-    alternatives = [Alternative(threads, precision) for precision in PRECISIONS if precision != pair.precision]
-    alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
-    if threads is not None and threads < cores:
-        alternatives.append(Alternative(cores, pair.precision))
+    alternatives = list_alternatives(pair, batches)
     operations, beside_ps = profile_operations(network, run, wait)
     replayed = replay_operations(network, run, wait, operations, alternatives)
     rates = measure_rates(device, pair.precision, wait)

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from phasepoint.bench.bottleneck.operations import Alternative, TimedOperation, best_ns
+from phasepoint.bench.bottleneck.explain import list_alternatives
+from phasepoint.bench.bottleneck.operations import TimedOperation, best_ns
 from phasepoint.bench.bottleneck.verdict import DeviceRates, find_bottleneck
 from phasepoint.bench.runtimes.onnx_runtime import make_session
-from phasepoint.bench.runtimes.runtimes import RUNTIMES
 from phasepoint.bench.suite.result import Bottleneck, Pair
 from phasepoint.core.units import PS_PER_NS, PS_PER_S, PS_PER_US
-from phasepoint.core.workers import usable_cores
 
 RUNS = 5
 """Of a graph under the runtime's profiler, after one that does not count; the median of a node's times is taken."""
@@ -69,19 +68,9 @@ def explain_graph(
     Raises:
         ValueError: on a GPU, where the runtime tells when it started a node, and not how long the node took.
     """
-    kind, _, number = pair.device.partition(":")
-    if kind != "cpu":
+    if not pair.device.startswith("cpu"):
         raise ValueError("ONNX Runtime does not time nodes on a GPU")
-    cores = usable_cores()
-    threads = int(number) if number else cores
-    alternatives = [
-        Alternative(threads, precision)
-        for precision in RUNTIMES[pair.runtime].precisions
-        if precision != pair.precision
-    ]
-    alternatives += [Alternative(threads, pair.precision, batch) for batch in batches]
-    if threads < cores:
-        alternatives.append(Alternative(cores, pair.precision))
+    alternatives = list_alternatives(pair, batches)
     rates, tiny_us = _measure_rates(pair)
     session, inputs = make_session(network, pair.device, pair.precision), inputs_of(1)
     beside_ns: list[int] = []
@@ -116,7 +105,9 @@ def _time_nodes(
     """The nodes of a graph as they ran, in their order."""
     runs = _profile(network, pair, inputs, between)[1:]
     rows = []
-    for name, node in [(name, node) for name, node in runs[-1].items() if node.kind not in _BRANCHES]:
+    for name, node in runs[-1].items():
+        if node.kind in _BRANCHES:
+            continue
         taken_us = median(run[name].dur_us - tiny_us * run[name].calls for run in runs if name in run)
         work_ps = max(int(taken_us * PS_PER_US), 0)
         rows.append(TimedOperation(node.kind, name, node.kind, work_ps, node.flop, node.moved_bytes))
