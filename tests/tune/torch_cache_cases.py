@@ -20,8 +20,8 @@ pytestmark = pytest.mark.torch
 
 
 def test_whole_samples_are_kept_where_that_is_allowed_and_pays():
-    factory = torch_factory(SlowSamples(8 * 20, sample_s=0.002))
-    plain, tuned, loader = both(factory, epochs=40, body_s=0.008, cpus=1, allow=["cache"])
+    factory = torch_factory(SlowSamples(8 * 20, sample_s=0.006))
+    plain, tuned, loader = both(factory, epochs=25, body_s=0.024, cpus=1, allow=["cache"])
     assert tuned == plain
     assert loader.verdict == "tuned", loader.reason
     assert loader.state.chosen["cache"]
