@@ -67,7 +67,7 @@ def test_what_fails_or_gives_something_else_is_not_chosen():
 
 
 def test_where_nothing_is_faster_the_kernel_stays():
-    found = kernel(sleeping(lambda block, stages: 0.002 * block * stages), PARAMETERS, [np.arange(4)], as_written=AS_WRITTEN)
+    found = kernel(sleeping(lambda block, stages: 0.001 * block), PARAMETERS, [np.arange(4)], as_written=AS_WRITTEN)
     assert (found.verdict, found.chosen) == ("nothing to tune", AS_WRITTEN)
     assert found.gain is None
 

@@ -186,28 +186,28 @@ def _try(
 def _confirm(
     base: Callable[..., Any], best: Callable[..., Any], arguments: Sequence[Any], base_ns: float, seed: int
 ) -> Certificate:
-    """Blocks of calls by turns, in an order drawn by chance."""
+    """Blocks of calls by turns, in an order drawn by chance; of each its median call, as some wait for a busy core."""
     certificate, chance = Certificate(), random.Random(seed)
     calls = max(math.ceil(BLOCK_S * NS_PER_S / base_ns), 1)
     _call(best, arguments)  # it was made anew
     while (
         len(certificate.log_ratios) < MOST_PAIRS and not certificate.is_better and not certificate.is_below(LEAST_GAIN)
     ):
-        took: dict[bool, int] = {}
+        took: dict[bool, float] = {}
         for is_new in (True, False) if chance.getrandbits(1) else (False, True):
-            began_ns = time.perf_counter_ns()
-            for _ in range(calls):
-                _call(best if is_new else base, arguments)
-            took[is_new] = time.perf_counter_ns() - began_ns
+            took[is_new] = _call_ns(best if is_new else base, arguments, calls=calls, seconds=0)
         certificate.add(math.log(took[False] / took[True]))
     return certificate
 
 
-def _call_ns(made: Callable[..., Any], arguments: Sequence[Any]) -> float:
-    """Median time of a call."""
+def _call_ns(
+    made: Callable[..., Any], arguments: Sequence[Any], *, calls: int = LEAST_CALLS, seconds: float | None = None
+) -> float:
+    """Median time of a call, of at least so many, and for at least so many seconds: `MEASURED_S`."""
+    least_ns = (MEASURED_S if seconds is None else seconds) * NS_PER_S
     times: list[int] = []
     began_ns = time.perf_counter_ns()
-    while len(times) < LEAST_CALLS or time.perf_counter_ns() - began_ns < MEASURED_S * NS_PER_S:
+    while len(times) < calls or time.perf_counter_ns() - began_ns < least_ns:
         call_ns = time.perf_counter_ns()
         _call(made, arguments)
         times.append(time.perf_counter_ns() - call_ns)
