@@ -254,7 +254,8 @@ def _plan_layouts(
     if output is not None:
         check_output(output, force=force)
     model, machine = find_transformer(what, seq), parse_machine(to)
-    plans, notes = plan_layouts(model, machine, batches_between(batch), run=run), notes_of(machine)
+    plans = plan_layouts(model, machine, batches_between(batch), run=run)
+    notes = [*notes_of(machine), *([model.note] if model.note else [])]
     write_notes(notes)
     written: list[tuple[Path, int]] = []
     if output is not None:

@@ -64,6 +64,7 @@ class Transformer:
         causal: whether attention leaves out what is not seen, half of it.
         experts: None for a dense model.
         latent: None for plain attention.
+        note: what of the model is not in it, in words.
     """
 
     layers: int
@@ -78,6 +79,7 @@ class Transformer:
     causal: bool = True
     experts: Experts | None = None
     latent: LatentAttention | None = None
+    note: str = ""
 
     @property
     def attention_weights(self) -> int:
