@@ -130,6 +130,15 @@ def test_a_compilation_that_takes_too_long_is_ended(script, tmp_path, monkeypatc
 
 
 @needs_compiler
+def test_a_step_over_a_slice_that_raises_is_told_by_its_name(script):
+    told = "train.py:broken raised while it was traced with 2 arguments: ValueError: no such layer"
+    with pytest.raises(ModelError, match=told):
+        compile_function_for(
+            Function(script, "broken", None, "args"), parse_topology("v5e:2x2"), spread=SpreadStep(512)
+        )
+
+
+@needs_compiler
 @pytest.mark.parametrize("name", ["v3", "v4", "v5e", "v5p", "v6e", "tpu7x"])
 def test_a_step_is_compiled_for_every_generation(name, script, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from phasepoint.core.errors import UsageError
+from phasepoint.core.errors import ModelError, UsageError
 from phasepoint.learn.predict.tpu import compile as tpu_compile
 from phasepoint.learn.predict.tpu.compile import Function
 from phasepoint.learn.predict.tpu.topology import parse_topology
@@ -165,3 +165,14 @@ def test_without_the_tpus_compiler_a_plan_is_the_analytic_models(tmp_path, monke
     assert most.memory_bytes > most.limit_bytes
     assert small.run.wall > small.run.steps == pytest.approx(math.ceil(1e6 / 4096) * small.step_ps / 1e12)
     assert any("pip install 'phasepoint[tpu]'" in note for note in small.notes)
+
+
+def test_a_step_that_raises_is_told_by_its_name(tmp_path, monkeypatch):
+    """As steps for `jax.pmap` do, which name its axis."""
+    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(tpu_compile, "find_spec", lambda name: None)
+    path = tmp_path / "train.py"
+    path.write_text(STEP.replace("return w", "return jax.lax.pmean(w, 'batch')"))
+    told = "train.py:step raised while it was traced with 2 arguments: NameError: .*axis name.*batch"
+    with pytest.raises(ModelError, match=told):
+        plan_program(Function(path, "step", None, "args"), parse_topology("v3:4x4"), [4096])

@@ -7,11 +7,12 @@ Programs that are not optimised yet, and functions: compiled here, on the CPU, b
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, SourceError, UsageError
+from phasepoint.core.errors import MissingExtraError, ModelError, NoDataError, PhasepointError, SourceError, UsageError
 from phasepoint.core.packing import is_packed, unpack_gzip
 from phasepoint.hlo.module import Module, OverfullModule, decode_module, link_module
 from phasepoint.learn.hlo_graph.kernels import Kernels, kernels_of_module
@@ -278,8 +279,22 @@ def lower_function(function: Any, args: Sequence[Any], where: str) -> Any:
             f"{where} is a {type(function).__name__}; expected a function, or what lower() or compile() gave"
         )
     jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
-    try:
+    with errors_of_tracing(where, args):
         return jitted.lower(*args)
+
+
+@contextmanager
+def errors_of_tracing(where: str, args: Sequence[Any]) -> Iterator[None]:
+    """What a user's function raises while it is traced, as an error that names it.
+
+    Raises:
+        UsageError: arguments are missing.
+        ModelError: anything else.
+    """
+    try:
+        yield
+    except PhasepointError:
+        raise
     except Exception as error:
         told = f"{type(error).__name__}: {_reason(error)}"
         if isinstance(error, TypeError) and not args and "missing" in str(error):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from phasepoint.core.errors import ModelError, UsageError
 from phasepoint.core.units import PS_PER_S
 from phasepoint.devices.specs import device_spec
-from phasepoint.learn.predict.hlo import lower_function, program_of_executable, read_hlo
+from phasepoint.learn.predict.hlo import errors_of_tracing, lower_function, program_of_executable, read_hlo
 from phasepoint.learn.predict.predict import predict_programs
 from phasepoint.learn.predict.programs import python_function
 from phasepoint.learn.predict.tpu.compile import (
@@ -214,7 +214,8 @@ def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> Pr
         left_out(spread.without),
         python_function(asked.path, asked.name, args=asked.args, args_from=asked.args_from) as (function, values),
     ):
-        shapes, batch, gradient = share_of_one(function, values, devices, batch=spread.batch, data=spread.data)
+        with errors_of_tracing(where, values):
+            shapes, batch, gradient = share_of_one(function, values, devices, batch=spread.batch, data=spread.data)
         compiled = lower_function(function, shapes, where).compile()
     (estimate,) = predict_programs([program_of_executable(compiled, where)], device)
     summed = Collective("gradients", "all-reduce", gradient, 0, 1)

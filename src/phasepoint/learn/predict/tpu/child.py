@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from phasepoint.core.errors import ModelError, PhasepointError
-from phasepoint.learn.predict.hlo import lower_function
+from phasepoint.learn.predict.hlo import errors_of_tracing, lower_function
 from phasepoint.learn.predict.programs import python_function
 from phasepoint.learn.predict.tpu.compile import keep_file, left_out
 from phasepoint.learn.predict.tpu.spread import devices_of_slice, spread_over
@@ -45,12 +45,14 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
             values,
         ),
     ):
-        places, batch = (
-            (on_device(values, devices[0]), None)
-            if spread is None
-            else spread_over(function, values, devices, batch=spread["batch"], data=spread["data"])
-        )
-        lowered = lower_function(function, places, f"{where.name}:{request['name']}")
+        name = f"{where.name}:{request['name']}"
+        with errors_of_tracing(name, values):
+            places, batch = (
+                (on_device(values, devices[0]), None)
+                if spread is None
+                else spread_over(function, values, devices, batch=spread["batch"], data=spread["data"])
+            )
+        lowered = lower_function(function, places, name)
         sources = _sources(where)
     text = lowered.as_text()
     key = hashlib.sha256("\0".join([text, request["topology"], request["config"], *_versions()]).encode()).hexdigest()
@@ -62,7 +64,7 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
         compiled = lowered.compile()
     except Exception as error:  # noqa: BLE001 - whatever it says is the answer
         reason = " ".join(str(error).split())[:600]
-        refused = f"the TPU's compiler refuses {where.name}:{request['name']}: {reason}"
+        refused = f"the TPU's compiler refuses {name}: {reason}"
         return {"error": ModelError.__name__, "message": refused, "sources": sources}
     seconds = time.perf_counter() - began
     memory = compiled.memory_analysis()
