@@ -1,6 +1,9 @@
 """Slices by name, cycles of the TPU's compiler as times, and the compiler itself where it is installed."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 from hlo_by_hand import fused_module
@@ -127,6 +130,23 @@ def test_a_compilation_that_takes_too_long_is_ended(script, tmp_path, monkeypatc
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(ModelError, match="took more than 0 s"):
         compile_function_for(Function(script, "step", None, "args"), parse_topology("v5e"), most_s=0.0)
+
+
+def test_what_compiles_ends_with_who_asked():
+    child = (
+        "import os, sys, time; from phasepoint.learn.predict.tpu.child import end_with; end_with(int(sys.argv[1])); "
+    )
+    child += "print('compiles', flush=True); time.sleep(300)"
+    parent = (
+        "import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1], str(os.getpid())]); "
+    )
+    parent += "time.sleep(300)"
+    with subprocess.Popen([sys.executable, "-c", parent, child], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "compiles\n"
+        process.kill()
+        began = time.monotonic()
+        assert process.stdout.read() == ""  # once nobody holds the pipe any more
+    assert time.monotonic() - began < 60
 
 
 @needs_compiler

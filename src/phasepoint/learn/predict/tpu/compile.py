@@ -165,7 +165,9 @@ def compile_function_for(
     if said is None:
         with tempfile.TemporaryDirectory(prefix="phasepoint-tpu-") as folder:
             answer = Path(folder) / "answer.json"
-            said = _run(request | {"answer": str(answer)}, cache, library, answer, (most_s, most_bytes))
+            said = _run(
+                request | {"answer": str(answer), "parent": os.getpid()}, cache, library, answer, (most_s, most_bytes)
+            )
         if "sources" in said:  # what the compiler says of the same files stays; an error of the user's own need not
             keep_file(memo, json.dumps(said).encode())
     if "error" in said:
