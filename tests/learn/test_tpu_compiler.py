@@ -75,7 +75,7 @@ def test_cycles_are_times_by_the_clock():
     assert any("940 MHz" in note for note in found.notes)
 
 
-@pytest.mark.parametrize("said", ["", "{}", config(0), config("many"), '{"window_config": 3}'])
+@pytest.mark.parametrize("said", ["", "{}", config(0), config(2**63 - 1), config("many"), '{"window_config": 3}'])
 def test_without_cycles_the_analytic_model_answers(said):
     (kernel,) = predict_kernel_times([fused_module("tanh", config=said)], "tpu-v3")[0].kernels
     assert kernel.method == "analytic"

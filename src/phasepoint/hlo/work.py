@@ -128,6 +128,7 @@ ANNOTATIONS = frozenset(
 )
 """Custom-call targets that mark something for the compiler and compute nothing."""
 
+_NO_CYCLES = 2**63 - 1  # seen for TPU7x
 _MATMUL_TARGETS = ("__onednn$matmul", "__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLUTION_ROLES = {
     "__onednn$convolution": (0, 1, -1),
@@ -165,10 +166,10 @@ def trip_count(instruction: Instruction) -> int | None:
 
 
 def estimated_cycles(instruction: Instruction) -> int | None:
-    """Cycles of the core's clock that the TPU's compiler expects of a kernel; None where it says nothing."""
+    """Cycles of the core's clock that the TPU's compiler expects of a kernel; None where it does not say."""
     cycles = _mapping(backend_config(instruction).get("window_config")).get("estimated_cycles")
     try:
-        return int(cycles) or None if cycles is not None else None
+        return int(cycles) if cycles is not None and 0 < int(cycles) < _NO_CYCLES else None
     except (TypeError, ValueError):
         return None
 

@@ -257,7 +257,8 @@ def _run(
         problem = _watch(process, *limits)
     if problem is not None:
         raise ModelError(
-            f"compiling {request['name']} for {request['topology']} {problem}; give a smaller program, or uninstall "
+            f"compiling {request['name']} for {request['topology']} {problem}; give a smaller program, "
+            f"random numbers that compile sooner (jax.config.update('jax_default_prng_impl', 'rbg')), or uninstall "
             f"libtpu for times of the analytic model"
         )
     if not answer.is_file():
