@@ -120,6 +120,7 @@ def test_a_plan_of_a_step_is_a_document_and_a_table(phasepoint, step, monkeypatc
     assert shown.code == 0
     assert "samples/s with a batch of 256" in shown.out
     assert "saving" in shown.out
+    assert all(f"{row['cost']:.2f}" in shown.out for row in found["rows"])
     assert "saving" not in phasepoint(*words).out
 
 

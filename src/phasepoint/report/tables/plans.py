@@ -84,8 +84,13 @@ def run_columns(rows: Sequence[ProgramRow | LayoutRow]) -> list[TableColumn]:
             if any(row.run is not None and getattr(row.run, name) for row in rows)
         ]
     if any(row.cost is not None for row in rows):
-        columns.append(TableColumn("cost", lambda row: "" if row.cost is None else f"{row.cost:,.0f}", is_figure=True))
+        columns.append(TableColumn("cost", lambda row: "" if row.cost is None else _money(row.cost), is_figure=True))
     return columns
+
+
+def _money(cost: float) -> str:
+    """To the cent below a hundred."""
+    return f"{cost:,.{0 if cost >= 100 else 2}f}"
 
 
 def _run_part(name: str, row: ProgramRow | LayoutRow) -> str:
