@@ -3,8 +3,8 @@
 import pytest
 
 from phasepoint.hlo.loops import counted_trips, write_trip_counts
-from phasepoint.hlo.module import parse_module_proto
-from phasepoint.hlo.work import trip_count
+from phasepoint.hlo.module import decode_module, parse_module_proto
+from phasepoint.hlo.work import backend_config, trip_count
 
 jax = pytest.importorskip("jax")
 
@@ -73,3 +73,17 @@ def test_counts_are_written_where_there_are_none():
     (loop,) = [one for part in module.computations for one in part.instructions if one.opcode == "while"]
     assert trip_count(loop) == 3
     assert write_trip_counts(write_trip_counts(data)) == write_trip_counts(data)
+
+
+@pytest.mark.parametrize(("said", "count"), [(b'{"memory":[1]}', 3), (b"packed by another compiler", None)])
+def test_what_else_is_said_of_a_loop_stays(said, count):
+    """As the compiler does for TPU7x, of memory that a loop's body uses."""
+    data, _ = loops_of(repeat(0, 12, 5, lambda a, b: a < b), jax.numpy.zeros(4))
+    proto = decode_module(data, "HloModuleProto")
+    (loop,) = [one for part in proto.computations for one in part.instructions if one.opcode == "while"]
+    loop.backend_config = said
+    module = parse_module_proto(write_trip_counts(proto.SerializeToString()))
+    (loop,) = [one for part in module.computations for one in part.instructions if one.opcode == "while"]
+    assert trip_count(loop) == count
+    assert backend_config(loop).get("memory") == ([1] if count else None)
+    assert count or loop.proto.backend_config == said

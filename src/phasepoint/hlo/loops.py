@@ -7,7 +7,7 @@ import json
 
 from phasepoint.hlo.module import Instruction, decode_module, link_module
 from phasepoint.hlo.schema import load_schema
-from phasepoint.hlo.work import trip_count
+from phasepoint.hlo.work import backend_config, trip_count
 
 _COPIES = frozenset({"copy", "bitcast", "convert", "copy-done", "copy-start"})
 """Instructions that hand on a number as it is."""
@@ -16,7 +16,8 @@ _FLIPPED = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "NE": "NE"}
 
 
 def write_trip_counts(data: bytes) -> bytes:
-    """The same serialised `HloModuleProto`, with the counts that its loops show, where none is written down.
+    """The same serialised `HloModuleProto`, with the counts that its loops show, where none is written down;
+    what else the compiler says of a loop stays.
 
     Raises:
         SourceError: it is no module.
@@ -24,10 +25,11 @@ def write_trip_counts(data: bytes) -> bytes:
     proto = decode_module(data, "HloModuleProto")
     for computation in link_module(proto).computations:
         for one in computation.instructions:
-            if one.opcode == "while" and not one.proto.backend_config and trip_count(one) is None:
+            said = backend_config(one)
+            if one.opcode == "while" and bool(said) == bool(one.proto.backend_config) and trip_count(one) is None:
                 trips = counted_trips(one)
                 if trips is not None:
-                    one.proto.backend_config = json.dumps({"known_trip_count": {"n": str(trips)}}).encode()
+                    one.proto.backend_config = json.dumps({**said, "known_trip_count": {"n": str(trips)}}).encode()
     written: bytes = proto.SerializeToString()
     return written
 
