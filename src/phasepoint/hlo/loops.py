@@ -25,10 +25,9 @@ def write_trip_counts(data: bytes) -> bytes:
     proto = decode_module(data, "HloModuleProto")
     for computation in link_module(proto).computations:
         for one in computation.instructions:
-            said = backend_config(one)
-            if one.opcode == "while" and bool(said) == bool(one.proto.backend_config) and trip_count(one) is None:
-                trips = counted_trips(one)
-                if trips is not None:
+            if one.opcode == "while" and trip_count(one) is None:
+                said, trips = backend_config(one), counted_trips(one)
+                if trips is not None and bool(said) == bool(one.proto.backend_config):
                     one.proto.backend_config = json.dumps({**said, "known_trip_count": {"n": str(trips)}}).encode()
     written: bytes = proto.SerializeToString()
     return written

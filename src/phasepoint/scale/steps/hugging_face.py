@@ -14,7 +14,7 @@ GATED = ("bitnet", "gemma", "gte", "modernbert", "vaultgemma")
 """Families (how `model_type` begins) whose MLP has a gate, a third matrix, though their activation is none that tells
 so: SiLU."""
 
-SEES_ALL = frozenset({"electra", "gte", "mpnet", "nystromformer", "xlm-roberta"})
+SEES_ALL = frozenset({"electra", "gte", "mpnet", "nystromformer"})
 """Families that are no decoders, as those with "bert" in their names and those with token types: every token sees every
 other."""
 
@@ -194,7 +194,7 @@ def _dense_layers(config: Mapping[str, Any], layers: int) -> int:
     first = len(dense) if isinstance(dense, list) else 0
     first += _number(config, ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"), 0)
     every = _number(config, ("decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step"), 1)
-    return first + (layers - first) - (layers - first) // max(every, 1)
+    return layers - (layers - first) // max(every, 1)
 
 
 def _latent(config: Mapping[str, Any], head_dim: int) -> LatentAttention | None:
