@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hlo_texts import LOOPS, SOFTMAX, module_of_text
 
+from phasepoint.learn.hlo_graph.features import SURROUNDING_NAMES
 from phasepoint.learn.hlo_graph.graphs import (
     KERNEL_FEATURE_NAMES,
     NODE_FEATURE_NAMES,
@@ -179,3 +180,15 @@ def test_encoding_is_the_logarithm_of_sizes_and_flags_as_they_are():
 def test_names_are_unique():
     for names in (NODE_FEATURE_NAMES, KERNEL_FEATURE_NAMES, OPCODES):
         assert len(set(names)) == len(names)
+
+
+def test_a_graph_that_nothing_learns_from_lacks_surroundings_alone():
+    for one in kernels_of_module(module_of_text(SOFTMAX)).kernels:
+        whole, short = graph_of_kernel(one), graph_of_kernel(one, is_learned_from=False)
+        around = [name in SURROUNDING_NAMES for name in KERNEL_FEATURE_NAMES]
+        assert whole.kernel_features[around].any()
+        assert not short.kernel_features[around].any()
+        rest = np.invert(around)
+        assert np.array_equal(short.kernel_features[rest], whole.kernel_features[rest])
+        assert np.array_equal(short.node_features, whole.node_features)
+        assert (short.fingerprint, short.kind, short.notes) == (whole.fingerprint, whole.kind, whole.notes)

@@ -9,6 +9,9 @@ from phasepoint.hlo.module import Instruction, decode_module, link_module
 from phasepoint.hlo.schema import load_schema
 from phasepoint.hlo.work import backend_config, trip_count
 
+COUNTS_VERSION = 1
+"""Of what `write_trip_counts` finds: programs that are kept with counts of another are counted anew."""
+
 _COPIES = frozenset({"copy", "bitcast", "convert", "copy-done", "copy-start"})
 """Instructions that hand on a number as it is."""
 

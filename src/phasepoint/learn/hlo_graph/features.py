@@ -3,7 +3,7 @@
 The whole: its work, its traffic, what its largest pieces are. Raw numbers, named.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,9 +13,9 @@ from phasepoint.hlo.module import Computation, Instruction
 from phasepoint.hlo.shapes import Shape
 from phasepoint.hlo.traffic import bytes_of_instruction, bytes_written_by
 from phasepoint.hlo.work import ELEMENTWISE, NONE, TRANSCENDENTAL, UNKNOWN, Operations, work_of_instruction
-from phasepoint.learn.hlo_graph.access_patterns import ACCESS_NAMES, access_row
+from phasepoint.learn.hlo_graph.access_patterns import ACCESS_NAMES
 from phasepoint.learn.hlo_graph.kernels import KernelNode, Nodes
-from phasepoint.learn.hlo_graph.locality import LOCALITY_NAMES, UNPLACED
+from phasepoint.learn.hlo_graph.locality import LOCALITY_NAMES
 from phasepoint.learn.hlo_graph.node_rules import (
     COLUMN_OF,
     INDEXED,
@@ -154,6 +154,9 @@ _COSTLY = {
 }
 _CLASSES = ("elementwise", "transcendental", "movement", "reducing", "matrix", "convolution", "indexed", "other")
 
+SURROUNDING_NAMES = (*ACCESS_NAMES, *LOCALITY_NAMES)
+"""Of a kernel's features those that learned models alone are fed with: dear to compute."""
+
 KERNEL_FEATURE_NAMES: tuple[str, ...] = (
     # operations
     *("flop", "matrix_flop", "reduce_flop", "elementwise_flop", "transcendentals"),
@@ -176,8 +179,7 @@ KERNEL_FEATURE_NAMES: tuple[str, ...] = (
     # how it is run, what is not known
     *("is_fusion", "is_custom_fusion", "is_float64", "is_narrow", "unknown_nodes", "is_dynamic"),
     # how its loop reads, and where it stands in its program
-    *ACCESS_NAMES,
-    *LOCALITY_NAMES,
+    *SURROUNDING_NAMES,
 )
 """Name of each entry of `kernel_features`; what counts operations counts those of one execution."""
 
@@ -195,7 +197,7 @@ def kernel_row(
     rows: Float32s,
     work: list[Operations],
     *,
-    locality: tuple[float, ...] = UNPLACED,
+    surroundings: Sequence[float] = (),
 ) -> Float32s:
     """Features of a kernel.
 
@@ -204,7 +206,7 @@ def kernel_row(
         nodes: what stands inside.
         rows: their features, raw.
         work: their operations.
-        locality: where operands and results lie, `LOCALITY_NAMES`.
+        surroundings: how its loop reads and where it stands in its program, `SURROUNDING_NAMES`; none: not known, 0.
 
     Returns:
         Shape [len(KERNEL_FEATURE_NAMES)], raw.
@@ -221,8 +223,7 @@ def kernel_row(
     values["unknown_nodes"] = sum([one.flop is None for one in work])
     bounds = any("<=" in node.shape.text for node in nodes)
     values["is_dynamic"] = bounds or any(columns["is_dynamic"])
-    values |= zip(ACCESS_NAMES, access_row(nodes), strict=True)
-    values |= zip(LOCALITY_NAMES, locality, strict=True)
+    values |= zip(SURROUNDING_NAMES, surroundings, strict=bool(surroundings))
     return np.array([number(values.get(name, 0.0)) for name in KERNEL_FEATURE_NAMES], np.float32)
 
 

@@ -22,6 +22,7 @@ from phasepoint.hlo.cost import cost_of_module
 from phasepoint.hlo.fingerprint import fingerprint_module
 from phasepoint.hlo.module import Module
 from phasepoint.hlo.work import Operations
+from phasepoint.learn.hlo_graph.access_patterns import access_row
 from phasepoint.learn.hlo_graph.features import (
     KERNEL_COLUMN_OF,
     KERNEL_FEATURE_NAMES,
@@ -113,18 +114,22 @@ class EncodedGraph:
     kernel: Float32s
 
 
-def graph_of_kernel(kernel: Kernel) -> KernelGraph:
+def graph_of_kernel(kernel: Kernel, *, is_learned_from: bool = True) -> KernelGraph:
     """The features of a kernel.
 
     Nothing in a module makes it fail: what is not known (opcodes, dynamic shapes, custom calls) is 0 and in the notes.
 
     Args:
         kernel: from `kernels_of_module`.
+        is_learned_from: whether a learned model is fed with it; else `SURROUNDING_NAMES` are 0, and no placement is
+            found.
     """
     nodes = kernel.nodes or nodes_of_kernel(kernel.instruction)
     work = work_of_nodes(nodes)
     rows = node_rows(nodes, work)
-    row = kernel_row(kernel.instruction, nodes, rows, work, locality=kernel.locality)
+    surroundings = (*access_row(nodes), *kernel.locality) if is_learned_from else ()
+    row = kernel_row(kernel.instruction, nodes, rows, work, surroundings=surroundings)
+    flop = float(row[KERNEL_COLUMN_OF["flop"]])
     edges = [(place, consumer) for consumer, node in enumerate(nodes) for place in node.operands]
     return KernelGraph(
         kernel.fingerprint,
@@ -133,7 +138,7 @@ def graph_of_kernel(kernel: Kernel) -> KernelGraph:
         rows,
         np.array(edges, np.int32).reshape(-1, 2),
         row,
-        placement_row(kernel.instruction, nodes, rows, flop=float(row[KERNEL_COLUMN_OF["flop"]])),
+        placement_row(kernel.instruction, nodes, rows, flop=flop) if is_learned_from else None,
         (*kernel.notes, *_notes(nodes, work, row)),
     )
 

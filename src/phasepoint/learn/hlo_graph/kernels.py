@@ -7,8 +7,9 @@ are met. Two kernels that compute the same have the same nodes, whatever their c
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 from phasepoint.hlo.cost import MOST
 from phasepoint.hlo.fingerprint import attributes_of, fingerprint_computation
@@ -138,7 +139,8 @@ class Kernel:
         fingerprint: of what it computes: opcodes, shapes, layouts, attributes; no names, no values of constants.
         notes: what is not known about it.
         nodes: the values that it computes, root last.
-        locality: where its operands and results lie when it runs, `LOCALITY_NAMES`.
+        localities: finds where operands and results lie when they run, `LOCALITY_NAMES` by instruction: a program is
+            walked through for it, so it is asked where that counts; None outside a program.
     """
 
     name: str
@@ -149,7 +151,14 @@ class Kernel:
     fingerprint: str
     notes: tuple[str, ...] = ()
     nodes: Nodes = field(default=(), repr=False, compare=False)
-    locality: tuple[float, ...] = UNPLACED
+    localities: Callable[[], Mapping[Instruction, tuple[float, ...]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    @property
+    def locality(self) -> tuple[float, ...]:
+        """Where its operands and results lie when it runs, `LOCALITY_NAMES`."""
+        return UNPLACED if self.localities is None else self.localities().get(self.instruction, UNPLACED)
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ def kernels_of_module(module: Module) -> Kernels:
     """
     notes: dict[str, None] = {}
     counts, reasons = _executions(module, notes)
-    localities = localities_of_module(module, counts)
+    localities = cache(partial(localities_of_module, module, counts))
     kernels = []
     for computation in module.computations:
         if computation not in counts:
@@ -179,7 +188,6 @@ def kernels_of_module(module: Module) -> Kernels:
             if _is_kernel(one):
                 nodes = nodes_of_kernel(one)
                 fingerprint = fingerprint_of_nodes(nodes, marks=_marks(one))
-                locality = localities.get(one, UNPLACED)
                 kernels.append(
                     Kernel(
                         one.name,
@@ -190,7 +198,7 @@ def kernels_of_module(module: Module) -> Kernels:
                         fingerprint,
                         why_unknown,
                         nodes,
-                        locality,
+                        localities,
                     )
                 )
     if not kernels:

@@ -248,7 +248,8 @@ def ask_methods(
         ModelError: the model cannot be used for the device.
     """
     distinct = list({one.fingerprint: one for one in kernels}.values())
-    graphs = _graphs(distinct, progress)
+    starts = {row.name: row.start(target, model) for row in METHODS}
+    graphs = _graphs(distinct, any(start.is_learned for start in starts.values()), progress)
     analytic_ps, bound = analytic_times(graphs, target, model)
     n = len(distinct)
     answers = Answers(
@@ -267,22 +268,23 @@ def ask_methods(
         notes=[{} for _ in range(n)],
         said={},
     )
-    for row in METHODS:
-        start = row.start(target, model)
+    for name, start in starts.items():
         answers.said.update(dict.fromkeys(start.notes))
         left = np.flatnonzero(np.isnan(answers.time_ps))
         if start.answer is not None and len(left):
             asked = Asked([distinct[place] for place in left], [graphs[place] for place in left], analytic_ps[left])
-            answers.fill(start.answer(asked), left, row.name, start)
+            answers.fill(start.answer(asked), left, name, start)
     answers.doubt(distinct, graphs)
     answers.raise_to_bound()
     return answers
 
 
-def _graphs(kernels: Sequence[Kernel], progress: Callable[[int, int], None] | None) -> list[KernelGraph]:
+def _graphs(
+    kernels: Sequence[Kernel], is_learned_from: bool, progress: Callable[[int, int], None] | None
+) -> list[KernelGraph]:
     graphs = []
     for done, kernel in enumerate(kernels, start=1):
-        graphs.append(graph_of_kernel(kernel))
+        graphs.append(graph_of_kernel(kernel, is_learned_from=is_learned_from))
         if progress is not None and not done % _REPORT_EVERY:
             progress(done, len(kernels))
     return graphs

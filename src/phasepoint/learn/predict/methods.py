@@ -75,6 +75,7 @@ def start_network(target: TargetDevice, model: StoredModel | None) -> Start:
     return Start(
         answer,
         notes=_other_cpu_notes(network.device),
+        is_learned=True,
         shared=NETWORK_SHARED,
         basis=f"learned from kernels measured on {device}, {found.card.get('date', 'date unknown')}",
         device=device,

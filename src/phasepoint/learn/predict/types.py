@@ -64,6 +64,7 @@ class Start:
     Attributes:
         answer: predicts; None where it cannot.
         notes: which model answers, or why none does, where the reader must know.
+        is_learned: whether a learned model answers, which is fed with all features of a kernel.
         shared: correlation of the errors of two kernels of one program.
         basis: what its answers rest on, in words; said where it answered.
         device: the device that it knows, where that is more than the target's name says.
@@ -73,6 +74,7 @@ class Start:
 
     answer: Answer | None
     notes: tuple[str, ...] = ()
+    is_learned: bool = False
     shared: float = 1.0
     basis: str | None = None
     device: str | None = None

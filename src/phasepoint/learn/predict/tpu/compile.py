@@ -21,7 +21,7 @@ from typing import Any
 
 from phasepoint.core import errors
 from phasepoint.core.errors import MissingExtraError, ModelError, PhasepointError
-from phasepoint.hlo.loops import write_trip_counts
+from phasepoint.hlo.loops import COUNTS_VERSION, write_trip_counts
 from phasepoint.learn.predict.tpu.topology import Topology
 
 NO_COMPILER = (
@@ -175,8 +175,15 @@ def compile_function_for(
         raise kind(said["message"])
     facts = json.loads((cache / f"{said['key']}.json").read_text())
     note = f"compiled for {topology.name} by {', '.join(facts['versions'])}"
-    program = write_trip_counts((cache / f"{said['key']}.pb").read_bytes())
-    return Compiled(program, facts["memory"], said["compile_s"], (note,), said["batch"])
+    return Compiled(_counted(cache / f"{said['key']}.pb"), facts["memory"], said["compile_s"], (note,), said["batch"])
+
+
+def _counted(compiled: Path) -> bytes:
+    """A compiled program with the counts of its loops, which are found once."""
+    kept = compiled.with_suffix(f".counted-{COUNTS_VERSION}.pb")
+    if not kept.is_file():
+        keep_file(kept, write_trip_counts(compiled.read_bytes()))
+    return kept.read_bytes()
 
 
 def _hash_of(request: Mapping[str, Any], library: Path) -> str:
