@@ -146,12 +146,12 @@ def _finding(view: FindingsView, slow: SlowSteps, cause: int, claimed_ps: Int64s
     half_ps = 1.96 * slow.noise_ps[cause] + MODEL_ERROR * total_ps
     count, share = int(mine.sum()), total_ps / clock.wall_ps
     while_captured = ", all while captured" if cause == _CAPTURED else ""
-    lost = f"{format_ps(total_ps)}, {format_ratio(share)} of the run"
+    lost = f"{'loses' if count == 1 else 'lose'} {format_ps(total_ps)}, {format_ratio(share)} of the run"
     period = _period(view, mine)
     every = f", one every {period} steps" if period else ""
     return Finding(
         code="SLOW-STEPS",
-        title=f"{format_count(count)} slow {'step loses' if count == 1 else 'steps lose'} {lost}{while_captured}{every}",
+        title=f"{format_count(count)} slow {'step' if count == 1 else 'steps'} {lost}{while_captured}{every}",
         claim=Claim("excess", claimed_ps),
         low_ps=max(round(total_ps - half_ps), 0),
         high_ps=round(total_ps + half_ps),
