@@ -106,9 +106,11 @@ class WindowPlanner:
         draws_unaffordable: random draws that met an empty account.
         window_step: step before which the ranks of this job opened a window last, -1 before the first and where there
             is one rank only.
+        mean_delay_ps: by how much a window of the job's ranks delays it, 0 where there is one rank only.
     """
 
     window_step = -1
+    mean_delay_ps = 0.0
 
     def __init__(self, controller: BudgetController, *, seed: int = 0) -> None:
         self.next_look = 0
@@ -285,6 +287,7 @@ class RequestedWindow:
     """
 
     window_step = -1
+    mean_delay_ps = 0.0
 
     def __init__(self, first_step: int, last_step: int) -> None:
         self.next_look = first_step

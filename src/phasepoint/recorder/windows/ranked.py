@@ -79,12 +79,12 @@ class RankedPlanner(WindowPlanner):
         self._rank, self._ranks = rank, ranks
         self._seed = seed
         self._share = min(1.0, MOST_CAPTURING / ranks)
-        self._windows, self._mean_delay_ps = 1, float(UNSEEN_WINDOW_PS)
+        self._windows, self.mean_delay_ps = 1, float(UNSEEN_WINDOW_PS)
 
     def settled(self, delay_ps: int) -> None:
         """By how much a window of the job's ranks has delayed it, the same on all of them."""
         self._windows += 1
-        self._mean_delay_ps += (delay_ps - self._mean_delay_ps) / min(self._windows, MEAN_WINDOWS)
+        self.mean_delay_ps += (delay_ps - self.mean_delay_ps) / min(self._windows, MEAN_WINDOWS)
 
     def _chance(self, now: Situation, step_ps: int) -> float:
         """What all ranks know alike decides: budget, step time, delay by a window; the own account may forbid it."""
@@ -93,7 +93,7 @@ class RankedPlanner(WindowPlanner):
         if chance <= 0 or budget is None:
             return chance
         thinnest = step_ps / max(LEAST_DISTANCE_PS, now.elapsed_ps / THINNING)
-        return min(SPENDABLE * budget * step_ps / max(self._mean_delay_ps, 1.0), thinnest)
+        return min(SPENDABLE * budget * step_ps / max(self.mean_delay_ps, 1.0), thinnest)
 
     def captures(self, step: int) -> bool:
         """Whether this rank is one of those that capture in a window before this step."""
@@ -147,8 +147,9 @@ class SharedDelays:
 
     Windows so soon after one another that they cannot be told apart are charged together. What is charged is what the
     delays so far add up to, those below 0 too, so that chance cancels: where steps vary by half, the greatest sum on
-    the way is many times the last. A window counts no more than `MOST_OVER` times the mean of the own ones, as an
-    evaluation or a checkpoint may have come in between.
+    the way is many times the last. A window counts no more than `MOST_OVER` times the mean of the own ones or of those
+    seen, whichever is more, as an evaluation or a checkpoint may have come in between. The own ones alone would not do:
+    among hundreds of ranks most have none, and those seen are first ones, which bring programs and cost the most.
 
     Args:
         account: where it is charged.
@@ -185,7 +186,7 @@ class SharedDelays:
         own_ps = self._account.windows_ps
         mean_ps = own_ps // max(self._account.windows, 1) or UNSEEN_WINDOW_PS
         delay_ps = now_ps - self._began_ps - (step - self._first_step) * usual_ps
-        delay_ps = min(delay_ps, windows * MOST_OVER * mean_ps)
+        delay_ps = min(delay_ps, windows * MOST_OVER * max(mean_ps, round(self._planner.mean_delay_ps)))
         for _ in range(windows):
             self._planner.settled(delay_ps // windows)
         self._waited_ps += delay_ps - (own_ps - self._spent_ps)
