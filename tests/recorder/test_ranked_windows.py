@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from recorder_fakes import FakeClock, FakeSession, fake_record
 
+from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.clock.cost import CostAccount
 from phasepoint.recorder.process.identity import ranks_of_job
 from phasepoint.recorder.windows.planner import SETTLED_STEPS
@@ -58,7 +59,7 @@ def test_alone_the_ranks_cost_the_job_many_times_the_budget(lockstep):
 
 def test_delays_of_other_ranks_are_charged_as_they_add_up():
     told: list[int] = []
-    account, planner = CostAccount(), SimpleNamespace(window_step=-1, settled=told.append)
+    account, planner = CostAccount(), SimpleNamespace(window_step=-1, mean_delay_ps=0.0, settled=told.append)
     delays, now_ps = SharedDelays(account, planner), 0
     charged = []
     for number, delay_ps in enumerate((9, -8, 5, -20, 4)):
@@ -69,6 +70,20 @@ def test_delays_of_other_ranks_are_charged_as_they_add_up():
         charged.append(account.cost(1).wait_ps)
     assert told == [9, -8, 5, -20, 4]
     assert charged == [9, 1, 6, 0, 0]  # what they sum up to, and never less than nothing
+
+
+def test_first_windows_of_others_are_charged_in_full_and_an_evaluation_is_not():
+    account, planner = CostAccount(), RankedPlanner(None, 3, 512)
+    delays, now_ps = SharedDelays(account, planner), 0
+    charged = []
+    for number, delay_ps in enumerate([300 * PS_PER_MS] * 10 + [60 * PS_PER_S]):
+        planner.window_step = step = 10 * number
+        delays.note(step, now_ps)
+        now_ps += SETTLED_STEPS * 100 + delay_ps
+        delays.settle(step + SETTLED_STEPS, now_ps, 100)
+        charged.append(account.cost(1).wait_ps)
+    assert 2.8 * PS_PER_S < charged[9] <= 3 * PS_PER_S  # none of them its own
+    assert charged[10] - charged[9] < PS_PER_S
 
 
 def test_every_rank_captures_as_often_as_the_others():
