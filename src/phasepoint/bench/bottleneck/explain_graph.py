@@ -1,7 +1,8 @@
 """What holds back a graph that ONNX Runtime runs, from the runtime's own times of its nodes.
 
 What the device does at most is measured as ONNX Runtime runs on it: a product of matrices, and one operation on each
-number of a large array. What any node takes before it works is measured on one number.
+number of a large array. What any node takes before it works is measured on one number, in turns with the graph: a
+machine that becomes slower in between would make work of it.
 """
 
 import json
@@ -32,6 +33,9 @@ MOST_TINY = TINY_NODES * 95 // 100
 """By time, the tiny node that tells what any node takes before it works: the runtime gives whole µs, so that some of a
 hundred nodes that do nothing seem to work."""
 
+RESOLUTION_US = 1
+"""Of the runtime's profiler: what a call takes above a tiny node is not told from nothing up to here."""
+
 _PRODUCTS = frozenset({"MatMul", "FusedMatMul", "Gemm", "FusedGemm", "MatMulInteger", "MatMulIntegerToFloat"})
 _PRODUCTS |= {"DynamicQuantizeMatMul", "QLinearMatMul", "QGemm"}
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvInteger", "QLinearConv"})
@@ -53,6 +57,14 @@ class _Node(NamedTuple):
     moved_bytes: int
 
 
+class _Graph(NamedTuple):
+    """A graph, its bytes or its path, how it is run, and what it is given."""
+
+    network: Any
+    pair: Pair
+    inputs: Any
+
+
 def explain_graph(
     network: Any, inputs_of: Callable[[int], Any], pair: Pair, latency_ps: int, batches: Sequence[int]
 ) -> Bottleneck:
@@ -71,20 +83,20 @@ def explain_graph(
     if not pair.device.startswith("cpu"):
         raise ValueError("ONNX Runtime does not time nodes on a GPU")
     alternatives = list_alternatives(pair, batches)
-    rates, tiny_us = _measure_rates(pair)
+    rates = _measure_rates(pair)
     session, inputs = make_session(network, pair.device, pair.precision), inputs_of(1)
     beside_ns: list[int] = []
 
     def between() -> None:
         beside_ns.append(best_ns(lambda: session.run(None, inputs), lambda: None, 1))
 
-    operations = _time_nodes(network, pair, inputs, tiny_us, between)
+    operations = _time_nodes(_Graph(network, pair, inputs), between)
     worked_ps = sum(one.work_ps for one in operations)
     ratios: list[float | None] = []
     for other in alternatives:
         try:
             setting = msgspec.structs.replace(pair, device=f"cpu:{other.threads}", precision=other.precision)
-            changed = _time_nodes(network, setting, inputs_of(other.batch), tiny_us)
+            changed = _time_nodes(_Graph(network, setting, inputs_of(other.batch)))
             ratios.append(sum(one.work_ps for one in changed) / worked_ps if worked_ps else None)
         except Exception:  # noqa: BLE001 - whatever the library raises in a setting that it cannot run
             ratios.append(None)
@@ -99,31 +111,38 @@ def explain_graph(
     )
 
 
-def _time_nodes(
-    network: Any, pair: Pair, inputs: Any, tiny_us: float, between: Callable[[], object] = lambda: None
-) -> list[TimedOperation]:
+def _time_nodes(graph: _Graph, between: Callable[[], object] = lambda: None) -> list[TimedOperation]:
     """The nodes of a graph as they ran, in their order."""
-    runs = _profile(network, pair, inputs, between)[1:]
+    runs, beside = (one[1:] for one in _profile([graph, _tiny_graph(graph.pair)], between))
+    tiny_us = [sorted(node.dur_us for node in run.values())[MOST_TINY] for run in beside]
     rows = []
     for name, node in runs[-1].items():
         if node.kind in _BRANCHES:
             continue
-        taken_us = median(run[name].dur_us - tiny_us * run[name].calls for run in runs if name in run)
-        work_ps = max(int(taken_us * PS_PER_US), 0)
+        pairs = zip(runs, tiny_us, strict=True)
+        taken_us = median(run[name].dur_us - tiny * run[name].calls for run, tiny in pairs if name in run)
+        work_ps = int(taken_us * PS_PER_US) if taken_us > RESOLUTION_US * node.calls else 0
         rows.append(TimedOperation(node.kind, name, node.kind, work_ps, node.flop, node.moved_bytes))
     return rows
 
 
-def _profile(
-    network: Any, pair: Pair, inputs: Any, between: Callable[[], object] = lambda: None
-) -> list[dict[str, _Node]]:
-    """By run, and by a node's name, as the runtime's profiler tells; `between` is called before each run."""
+def _profile(graphs: Sequence[_Graph], between: Callable[[], object] = lambda: None) -> list[list[dict[str, _Node]]]:
+    """By graph, run and a node's name, as the runtime's profiler tells; they run in turns, `between` before each."""
     with tempfile.TemporaryDirectory() as folder:
-        session = make_session(network, pair.device, pair.precision, Path(folder) / "profile")
+        places = [Path(folder) / f"profile{number}" for number in range(len(graphs))]
+        sessions = [
+            make_session(one.network, one.pair.device, one.pair.precision, place)
+            for one, place in zip(graphs, places, strict=True)
+        ]
         for _ in range(RUNS + 1):
             between()
-            session.run(None, inputs)
-        events = json.loads(Path(session.end_profiling()).read_bytes())
+            for session, one in zip(sessions, graphs, strict=True):
+                session.run(None, one.inputs)
+        return [_read_runs(json.loads(Path(session.end_profiling()).read_bytes())) for session in sessions]
+
+
+def _read_runs(events: Sequence[Mapping[str, Any]]) -> list[dict[str, _Node]]:
+    """By run, and by a node's name, from a profile of one graph."""
     ends_us = sorted(one["ts"] + one["dur"] for one in events if one["name"] == "model_run")
     runs: list[dict[str, _Node]] = [{} for _ in ends_us]
     for event, self_us in self_times_us([one for one in events if one["cat"] == "Node"]):
@@ -210,25 +229,47 @@ def _inner(kind: str, first: Shape, out: Shape) -> int:
     return first[0] if is_turned else first[-1]
 
 
-def _measure_rates(pair: Pair) -> tuple[DeviceRates, float]:
-    """What the device does at most, and what any node takes, µs: a few tenths of a second."""
-    import numpy as np
-    from onnx import TensorProto, checker, helper
+def _measure_rates(pair: Pair) -> DeviceRates:
+    """What the device does at most: a few tenths of a second."""
+    from onnx import TensorProto
 
     product, kind = ("MatMulInteger", TensorProto.UINT8) if pair.precision == "int8" else ("MatMul", TensorProto.FLOAT)
     made = TensorProto.INT32 if pair.precision == "int8" else TensorProto.FLOAT
-    nodes = [helper.make_node(product, ["a", "a"], ["b"], "product"), helper.make_node("Neg", ["c"], ["d"], "copy")]
-    nodes += [helper.make_node("Abs", [f"t{n}"], [f"t{n + 1}"], f"tiny{n}") for n in range(TINY_NODES)]
-    given = [("a", kind, (SIDE, SIDE)), ("c", TensorProto.FLOAT, (COPIED,)), ("t0", TensorProto.FLOAT, (1,))]
-    taken = [("b", made, (SIDE, SIDE)), ("d", TensorProto.FLOAT, (COPIED,))]
-    taken += [(f"t{TINY_NODES}", TensorProto.FLOAT, (1,))]
-    values = [[helper.make_tensor_value_info(*one) for one in side] for side in (given, taken)]
-    graph = helper.make_model(
-        helper.make_graph(nodes, "rates", *values), ir_version=8, opset_imports=[helper.make_opsetid("", 17)]
+    graph = _made_graph(
+        pair,
+        [(product, ["a", "a"], ["b"], "product"), ("Neg", ["c"], ["d"], "copy")],
+        [("a", kind, (SIDE, SIDE)), ("c", TensorProto.FLOAT, (COPIED,))],
+        [("b", made, (SIDE, SIDE)), ("d", TensorProto.FLOAT, (COPIED,))],
     )
-    checker.check_model(graph)
+    (runs,) = _profile([graph])
+    product_s, copy_s = (
+        min(run[name].dur_us for run in runs[1:]) * PS_PER_US / PS_PER_S for name in ("product", "copy")
+    )
+    return DeviceRates(2 * SIDE**3 / product_s, 8 * COPIED / copy_s)
+
+
+def _tiny_graph(pair: Pair) -> _Graph:
+    """Nodes on one number, one after the other."""
+    from onnx import TensorProto
+
+    nodes = [("Abs", [f"t{n}"], [f"t{n + 1}"], f"tiny{n}") for n in range(TINY_NODES)]
+    first, last = ((f"t{n}", TensorProto.FLOAT, (1,)) for n in (0, TINY_NODES))
+    return _made_graph(pair, nodes, [first], [last])
+
+
+def _made_graph(
+    pair: Pair,
+    nodes: Sequence[tuple[str, list[str], list[str], str]],
+    given: Sequence[tuple[str, int, Shape]],
+    taken: Sequence[tuple[str, int, Shape]],
+) -> _Graph:
+    """Nodes (kind, inputs, outputs, name), with arrays given and taken (name, element type, shape); f32 stays f32."""
+    import numpy as np
+    from onnx import checker, helper
+
+    values = [[helper.make_tensor_value_info(*one) for one in side] for side in (given, taken)]
+    made = helper.make_graph([helper.make_node(*node) for node in nodes], "made", *values)
+    model = helper.make_model(made, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    checker.check_model(model)
     inputs = {name: np.ones(shape, helper.tensor_dtype_to_np_dtype(of)) for name, of, shape in given}
-    runs = _profile(graph.SerializeToString(), msgspec.structs.replace(pair, precision="f32"), inputs)[1:]
-    product_s, copy_s = (min(run[name].dur_us for run in runs) * PS_PER_US / PS_PER_S for name in ("product", "copy"))
-    tiny_us = sorted(median(run[f"tiny{n}"].dur_us for run in runs) for n in range(TINY_NODES))[MOST_TINY]
-    return DeviceRates(2 * SIDE**3 / product_s, 8 * COPIED / copy_s), float(tiny_us)
+    return _Graph(model.SerializeToString(), msgspec.structs.replace(pair, precision="f32"), inputs)
