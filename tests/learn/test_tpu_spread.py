@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from phasepoint.core.errors import UsageError
-from phasepoint.learn.predict.tpu.spread import batch_size, data_arguments, spread_over
+from phasepoint.learn.predict.tpu.spread import batch_size, data_arguments, looped_over, share_of_one, spread_over
 
 WEIGHTS = {"w": jnp.zeros((4, 3)), "b": jnp.zeros(3)}
 IMAGES, LABELS = jnp.zeros((8, 4)), jnp.zeros(8, jnp.int32)
@@ -79,3 +79,45 @@ def test_sizes_that_differ_are_said():
 def test_a_step_without_a_batch_is_said():
     with pytest.raises(UsageError, match="no argument of the function is a batch"):
         spread_over(lambda w: w, (jnp.zeros(3),), jax.devices()[:1], batch=8, data=())
+
+
+def step_over_time(weights, texts):
+    def move(state, letters):
+        return jnp.tanh(state + weights["w"][letters]), None
+
+    state, _ = jax.lax.scan(move, jnp.zeros((texts["letters"].shape[1], 3)), texts["letters"])
+    return jax.tree.map(lambda w: w - (state.T @ texts["lengths"]).sum(), weights)
+
+
+TEXTS = {"letters": jnp.zeros((64, 8), jnp.int32), "lengths": jnp.zeros(8)}
+
+
+def test_where_time_comes_first_the_second_dimension_is_divided():
+    (_, texts), batch = spread_over(
+        step_over_time, (WEIGHTS, TEXTS), jax.devices()[:1], batch=16, data=(), batch_axis=1
+    )
+    assert batch == 16
+    assert (texts["letters"].shape, texts["lengths"].shape) == ((64, 16), (16,))
+    assert tuple(texts["letters"].sharding.spec) == (None, "data")
+    assert tuple(texts["lengths"].sharding.spec) == ("data",)
+    (_, texts), batch, _ = share_of_one(step_over_time, (WEIGHTS, TEXTS), 4, batch=None, data=(), batch_axis=1)
+    assert (batch, texts["letters"].shape, texts["lengths"].shape) == (8, (64, 2), (2,))
+
+
+def test_a_step_that_loops_over_what_is_divided_says_so():
+    (said,) = looped_over(
+        jax.jit(jax.value_and_grad(lambda w, t: step_over_time(w, t)["b"].sum())), (WEIGHTS, TEXTS), (1,)
+    )
+    assert said == (
+        "the step loops over the first dimension of its batches (64), which devices divide: if that is time, say "
+        "--batch-axis 1"
+    )
+    assert not looped_over(step, (WEIGHTS, OPTIMIZER.init(WEIGHTS), IMAGES, LABELS), ())
+
+
+def layers_of(weights, images):
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), images, weights)[0]
+
+
+def test_a_loop_over_as_many_layers_as_there_are_samples_is_no_loop_over_them():
+    assert not looped_over(layers_of, (jnp.zeros((8, 4, 4)), jnp.zeros((8, 5, 4))), (1,))

@@ -72,6 +72,15 @@ Batch = Annotated[
 Data = Annotated[
     str, typer.Option("--data", metavar="N,…", help="Which arguments are batches, from 0; found, where left out.")
 ]
+BatchAxis = Annotated[
+    int,
+    typer.Option(
+        "--batch-axis",
+        metavar="N",
+        min=0,
+        help="Dimension of the batches that holds their samples: 1 if time comes first.",
+    ),
+]
 Samples = Annotated[
     float | None, typer.Option("--samples", metavar="N", min=1, help="Samples to train on: gives times of whole runs.")
 ]
@@ -105,7 +114,7 @@ Price = Annotated[
 def plan(
     what: What = None, *, to: To, benchmark: Benchmark = None, system: System = "", chips: Chips = None,
     measured: Measured = "", batch: Batch = None, seq: Seq = None, args: Args = None, args_from: ArgsFrom = None,
-    data: Data = "",
+    data: Data = "", batch_axis: BatchAxis = 0,
     samples: Samples = None, start: Start = "0s", save: Save = "0s", restart: Restart = "0s", fails: Fails = "",
     evaluation: Evaluation = "0s", price: Price = None, like: Like = None, divided: Divided = False,
     gradients: Gradients = "", output: PlanPage = None, force: Force = False, as_json: AsJson = False,
@@ -140,7 +149,9 @@ def plan(
             )
         _plan_recorded(str(what), to, gradients, is_divided=divided, as_json=as_json)
     elif ":" in str(what) or str(what).endswith(".py"):
-        _plan_program(str(what), to, (batch, data), (args, args_from), (run, like), (output, force), as_json=as_json)
+        _plan_program(
+            str(what), to, (batch, data, batch_axis), (args, args_from), (run, like), (output, force), as_json=as_json
+        )
     else:
         _plan_layouts(str(what), to, (batch, seq), run, (output, force), as_json=as_json)
 
@@ -187,21 +198,30 @@ def _plan_recorded(what: str, to: str, gradients: str, *, is_divided: bool, as_j
 
 
 def _plan_program(
-    what: str, to: str, batches: tuple[str | None, str], args: tuple[str | None, str | None],
+    what: str, to: str, batches: tuple[str | None, str, int], args: tuple[str | None, str | None],
     run: tuple["RunAsked | None", str | None], page: tuple[Path | None, bool], *, as_json: bool,
 ) -> None:  # fmt: skip
     from phasepoint.learn.predict.programs import function_of
     from phasepoint.learn.predict.tpu.topology import parse_topology
     from phasepoint.scale.plan.program import batches_between, plan_program
 
-    (batch, data), (asked_run, like), (output, force) = batches, run, page
+    (batch, data, batch_axis), (asked_run, like), (output, force) = batches, run, page
     if output is not None:
         check_output(output, force=force)
     topology, asked = parse_topology(to), function_of(what, *args)
     sizes = [None] if batch is None else batches_between(batch)
     step = None if like is None else _recorded(like)
     with progress_bar("compiling") as advance:
-        rows = plan_program(asked, topology, sizes, data=_places(data), run=asked_run, like=step, progress=advance)
+        rows = plan_program(
+            asked,
+            topology,
+            sizes,
+            data=_places(data),
+            batch_axis=batch_axis,
+            run=asked_run,
+            like=step,
+            progress=advance,
+        )
     notes = list(dict.fromkeys(note for row in rows for note in row.notes))
     write_notes(notes)
     written = _page(output, what, topology, rows, notes, force=force)
@@ -288,7 +308,8 @@ Without = Annotated[
 
 def what_if(
     what: Step, *, to: To, without: Without = None, batch: OneBatch = None, args: Args = None,
-    args_from: ArgsFrom = None, data: Data = "", output: PlanPage = None, force: Force = False, as_json: AsJson = False,
+    args_from: ArgsFrom = None, data: Data = "", batch_axis: BatchAxis = 0,
+    output: PlanPage = None, force: Force = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Say what each technique of phasepoint.scale is worth in a training step: compiled with it and without it.
 
@@ -303,7 +324,9 @@ def what_if(
     topology = parse_topology(to)
     asked = function_of(what, args, args_from)
     with progress_bar("compiling") as advance:
-        whole, others = leave_out(asked, topology, batch, without or (), data=_places(data), progress=advance)
+        whole, others = leave_out(
+            asked, topology, batch, without or (), data=_places(data), batch_axis=batch_axis, progress=advance
+        )
     notes = list(dict.fromkeys(note for row in (whole, *(other.row for other in others)) for note in row.notes))
     write_notes(notes)
     written = _page(output, what, topology, [whole], notes, others, force=force)

@@ -109,6 +109,7 @@ def plan_program(
     batches: Sequence[int | None],
     *,
     data: Sequence[int] = (),
+    batch_axis: int = 0,
     without: Sequence[str] = (),
     run: RunAsked | None = None,
     like: RecordedStep | None = None,
@@ -121,6 +122,7 @@ def plan_program(
         topology: the slice.
         batches: samples of a step; None: as the arguments have them.
         data: places of the arguments that are batches; none: those that the step does not return.
+        batch_axis: dimension of the batches along which their samples lie: 1 where time comes first.
         without: techniques of `phasepoint.scale` that the step does without, by name.
         run: that the step is part of.
         like: a recorded job whose waits for input and scatter of steps the hosts have.
@@ -133,7 +135,7 @@ def plan_program(
     """
     rows = []
     for number, batch in enumerate(batches, start=1):
-        row = _plan_row(asked, topology, SpreadStep(batch, tuple(data), tuple(without)))
+        row = _plan_row(asked, topology, SpreadStep(batch, tuple(data), batch_axis, tuple(without)))
         if like is not None and row.fits:
             row = _with_waits(row, like, hosts_of(topology))
         if run is not None and row.fits:
@@ -204,7 +206,7 @@ def _with_waits(row: ProgramRow, like: RecordedStep, hosts: int) -> ProgramRow:
 
 def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> ProgramRow:
     """The same without the TPU's compiler: the CPU's program of one device's share, and one sum of the gradients."""
-    from phasepoint.learn.predict.tpu.spread import share_of_one
+    from phasepoint.learn.predict.tpu.spread import looped_over, share_of_one
 
     axes, devices, device = axes_of(topology), _devices(topology), topology.generation.device
     spec = device_spec(device)
@@ -215,7 +217,10 @@ def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> Pr
         python_function(asked.path, asked.name, args=asked.args, args_from=asked.args_from) as (function, values),
     ):
         with errors_of_tracing(where, values):
-            shapes, batch, gradient = share_of_one(function, values, devices, batch=spread.batch, data=spread.data)
+            shapes, batch, gradient = share_of_one(
+                function, values, devices, batch=spread.batch, data=spread.data, batch_axis=spread.batch_axis
+            )
+            notes = [] if spread.batch_axis else looped_over(function, values, spread.data)
         compiled = lower_function(function, shapes, where).compile()
     (estimate,) = predict_programs([program_of_executable(compiled, where)], device)
     summed = Collective("gradients", "all-reduce", gradient, 0, 1)
@@ -237,7 +242,7 @@ def _analytic_row(asked: Function, topology: Topology, spread: SpreadStep) -> Pr
         limit_bytes=limit,
         collectives=(summed,),
         problem="" if needed <= limit else "does not fit",
-        notes=(NO_COMPILER, *estimate.notes),
+        notes=(*notes, NO_COMPILER, *estimate.notes),
     )
 
 

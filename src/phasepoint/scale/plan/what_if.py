@@ -34,6 +34,7 @@ def leave_out(
     names: Sequence[str],
     *,
     data: Sequence[int] = (),
+    batch_axis: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[ProgramRow, list[TechniqueLeftOut]]:
     """The step as it is, and without each of the techniques.
@@ -44,6 +45,7 @@ def leave_out(
         batch: samples of a step; None: as the arguments have them.
         names: techniques to leave out, one at a time; none: each that can be.
         data: places of the arguments that are batches; none: those that the step does not return.
+        batch_axis: as of `plan_program`.
         progress: called with (steps compiled, steps in all).
 
     Raises:
@@ -56,7 +58,7 @@ def leave_out(
             raise UsageError(f"--without {name!r}: expected one of {', '.join(CAN_BE_LEFT_OUT)}")
     rows = []
     for number, without in enumerate([(), *((name,) for name in names)], start=1):
-        rows += plan_program(asked, topology, [batch], data=data, without=without)
+        rows += plan_program(asked, topology, [batch], data=data, batch_axis=batch_axis, without=without)
         if progress is not None:
             progress(number, len(names) + 1)
     whole, *others = rows

@@ -20,7 +20,7 @@ from phasepoint.core.errors import ModelError, PhasepointError
 from phasepoint.learn.predict.hlo import errors_of_tracing, lower_function
 from phasepoint.learn.predict.programs import python_function
 from phasepoint.learn.predict.tpu.compile import keep_file, left_out
-from phasepoint.learn.predict.tpu.spread import devices_of_slice, spread_over
+from phasepoint.learn.predict.tpu.spread import devices_of_slice, looped_over, spread_over
 
 
 def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
@@ -28,13 +28,13 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
 
     Args:
         request: `file`, `name`, `args`, `args_from`, of the slice `topology`, `host`, `config`, and `spread`: None for
-            the first of its devices, else for all of them `batch`, `data` and `without`.
+            the first of its devices, else for all of them `batch`, `data`, `batch_axis` and `without`.
         cache: folder of what was compiled.
 
     Returns:
-        `key` of the compiled program in the folder, `compile_s`, 0 where it was there, the `batch` of a spread step,
-        and the user's files that it came from, `sources`; of a program that the compiler refuses `error`, `message` and
-        `sources`.
+        `key` of the compiled program in the folder, `compile_s`, 0 where it was there, the `batch` of a spread step and
+        `notes` on it, and the files of the user that it came from, `sources`; of a refused program `error`,
+        `message` and `sources`.
     """
     where = Path(request["file"])
     spread = request["spread"]
@@ -52,15 +52,24 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
             places, batch = (
                 (on_device(values, devices[0]), None)
                 if spread is None
-                else spread_over(function, values, devices, batch=spread["batch"], data=spread["data"])
+                else spread_over(
+                    function,
+                    values,
+                    devices,
+                    batch=spread["batch"],
+                    data=spread["data"],
+                    batch_axis=spread["batch_axis"],
+                )
             )
+            is_first = spread is not None and not spread["batch_axis"]
+            notes = looped_over(function, values, spread["data"]) if is_first else []
         lowered = lower_function(function, places, name)
         sources = _sources(where)
     text = lowered.as_text()
     key = hashlib.sha256("\0".join([text, request["topology"], request["config"], *_versions()]).encode()).hexdigest()
     facts = cache / f"{key}.json"
     if facts.is_file() and facts.with_suffix(".pb").is_file():
-        return {"key": key, "compile_s": 0.0, "batch": batch, "sources": sources}
+        return {"key": key, "compile_s": 0.0, "batch": batch, "notes": notes, "sources": sources}
     began = time.perf_counter()
     try:
         compiled = lowered.compile()
@@ -73,7 +82,7 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     sizes = {name: int(getattr(memory, f"{name}_size_in_bytes")) for name in ("argument", "output", "alias", "temp")}
     keep_file(facts.with_suffix(".pb"), compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto())
     keep_file(facts, json.dumps({"memory": sizes, "versions": _versions(), "compile_s": seconds}).encode())
-    return {"key": key, "compile_s": seconds, "batch": batch, "sources": sources}
+    return {"key": key, "compile_s": seconds, "batch": batch, "notes": notes, "sources": sources}
 
 
 def slice_devices(request: Mapping[str, Any]) -> list[Any]:

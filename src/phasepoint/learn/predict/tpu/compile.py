@@ -66,11 +66,13 @@ class SpreadStep:
     Attributes:
         batch: samples of a step, all devices together; None: as the arguments have them.
         data: places of the arguments that are batches, from 0; none: those that the function does not return.
+        batch_axis: dimension of the batches along which their samples lie: 1 where time comes first.
         without: techniques of `phasepoint.scale` that the step does without, by name.
     """
 
     batch: int | None = None
     data: tuple[int, ...] = ()
+    batch_axis: int = 0
     without: tuple[str, ...] = ()
 
 
@@ -174,8 +176,8 @@ def compile_function_for(
         kind: type[PhasepointError] = getattr(errors, said["error"], ModelError)
         raise kind(said["message"])
     facts = json.loads((cache / f"{said['key']}.json").read_text())
-    note = f"compiled for {topology.name} by {', '.join(facts['versions'])}"
-    return Compiled(_counted(cache / f"{said['key']}.pb"), facts["memory"], said["compile_s"], (note,), said["batch"])
+    notes = (*said.get("notes", ()), f"compiled for {topology.name} by {', '.join(facts['versions'])}")
+    return Compiled(_counted(cache / f"{said['key']}.pb"), facts["memory"], said["compile_s"], notes, said["batch"])
 
 
 def _counted(compiled: Path) -> bytes:

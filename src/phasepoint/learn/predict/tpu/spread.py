@@ -30,6 +30,7 @@ def spread_over(
     *,
     batch: int | None,
     data: Sequence[int],
+    batch_axis: int = 0,
 ) -> tuple[tuple[Any, ...], int]:
     """Shapes of the arguments with their places on the devices, and the batch.
 
@@ -39,6 +40,7 @@ def spread_over(
         devices: of the slice.
         batch: samples of a step, all devices together; None: as in `values`.
         data: places of the arguments that are batches, from 0; none: those that the function does not return.
+        batch_axis: dimension of a batch along which its samples lie: 1 where time comes first.
 
     Raises:
         UsageError: no argument is a batch, or its size is not clear, or the devices cannot share it.
@@ -49,17 +51,19 @@ def spread_over(
     own = [_own_places(value, devices) for value in values]
     values = jax.eval_shape(lambda *them: them, *values)  # numbers become scalars
     mesh = Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
-    whole, divided = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    whole = NamedSharding(mesh, PartitionSpec())
     places = tuple(data) or data_arguments(function, values)
-    size = batch_size(values, places)
+    size = batch_size(values, places, batch_axis)
     asked = size if batch is None else batch
     if any(at is None for place in places for at in own[place]):
         _check_shared(asked, len(devices))
 
     def placed(leaf: Any, chosen: Any, *, is_data: bool) -> Any:
-        scaled = is_data and _holds_samples(leaf)
-        shape = (asked * leaf.shape[0] // size, *leaf.shape[1:]) if scaled else leaf.shape
-        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=chosen or (divided if scaled else whole))
+        if not (is_data and _holds_samples(leaf)):
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=chosen or whole)
+        axis = _samples_axis(leaf, batch_axis)
+        divided = NamedSharding(mesh, PartitionSpec(*[None] * axis, "data"))
+        return _resized(leaf, axis, asked * leaf.shape[axis] // size, sharding=chosen or divided)
 
     shapes = []
     for place, (value, chosen) in enumerate(zip(values, own, strict=True)):
@@ -70,7 +74,13 @@ def spread_over(
 
 
 def share_of_one(
-    function: Callable[..., Any], values: Sequence[Any], devices: int, *, batch: int | None, data: Sequence[int]
+    function: Callable[..., Any],
+    values: Sequence[Any],
+    devices: int,
+    *,
+    batch: int | None,
+    data: Sequence[int],
+    batch_axis: int = 0,
 ) -> tuple[tuple[Any, ...], int, int]:
     """Shapes of the arguments as one of several devices has them, the batch of all, and bytes of a gradient.
 
@@ -80,6 +90,7 @@ def share_of_one(
         devices: that share the batch.
         batch: samples of a step, all devices together; None: as in `values`.
         data: as of `spread_over`.
+        batch_axis: likewise.
 
     Raises:
         UsageError: as `spread_over`.
@@ -88,14 +99,15 @@ def share_of_one(
 
     values = jax.eval_shape(lambda *them: them, *values)
     places = tuple(data) or data_arguments(function, values)
-    size = batch_size(values, places)
+    size = batch_size(values, places, batch_axis)
     asked = size if batch is None else batch
     _check_shared(asked, devices)
 
     def part(leaf: Any) -> Any:
         if not _holds_samples(leaf):
             return leaf
-        return jax.ShapeDtypeStruct((asked // devices * leaf.shape[0] // size, *leaf.shape[1:]), leaf.dtype)
+        axis = _samples_axis(leaf, batch_axis)
+        return _resized(leaf, axis, asked // devices * leaf.shape[axis] // size)
 
     shapes = tuple(jax.tree.map(part, value) if place in places else value for place, value in enumerate(values))
     state = [value for place, value in enumerate(values) if place not in places]
@@ -179,8 +191,8 @@ def data_arguments(function: Callable[..., Any], values: Sequence[Any]) -> tuple
     return tuple(place for place, value in enumerate(values) if _form(value) not in given_back)
 
 
-def batch_size(values: Sequence[Any], places: Sequence[int]) -> int:
-    """Samples in the arguments at those places.
+def batch_size(values: Sequence[Any], places: Sequence[int], batch_axis: int = 0) -> int:
+    """Samples in the arguments at those places, along a dimension of theirs.
 
     Raises:
         UsageError: there are none, or they do not agree.
@@ -188,7 +200,13 @@ def batch_size(values: Sequence[Any], places: Sequence[int]) -> int:
     import jax
 
     sizes = {
-        f"argument {place}": sorted({leaf.shape[0] for leaf in jax.tree.leaves(values[place]) if _holds_samples(leaf)})
+        f"argument {place}": sorted(
+            {
+                leaf.shape[_samples_axis(leaf, batch_axis)]
+                for leaf in jax.tree.leaves(values[place])
+                if _holds_samples(leaf)
+            }
+        )
         for place in places
         if place < len(values)
     }
@@ -202,14 +220,70 @@ def batch_size(values: Sequence[Any], places: Sequence[int]) -> int:
         )
     told = "; ".join(f"{name}: {', '.join(map(str, several))}" for name, several in sizes.items() if several)
     raise UsageError(
-        f"the first dimensions of what looks like batches differ ({told}); say which arguments are batches with --data"
+        f"the sizes of what looks like batches differ ({told}); say which arguments are batches with --data, "
+        "and with --batch-axis along which dimension their samples lie"
     )
 
 
+def looped_over(function: Callable[..., Any], values: Sequence[Any], data: Sequence[int]) -> list[str]:
+    """What to say of a step that loops over what is divided among devices: time surely, where it comes first.
+
+    Args:
+        function: the step.
+        values: its arguments.
+        data: as of `spread_over`.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> def step(weights, tokens):
+        ...     return jax.lax.scan(lambda state, of: (state + weights[of].sum(), None), 0.0, tokens)[0]
+        >>> len(looped_over(step, (np.zeros(9), np.zeros((64, 8), np.int32)), (1,)))
+        1
+    """
+    import jax
+
+    values = jax.eval_shape(lambda *them: them, *values)
+    places = tuple(data) or data_arguments(function, values)
+    batches = [leaf for place in places if place < len(values) for leaf in jax.tree.leaves(values[place])]
+    heads = {tuple(leaf.shape[:2]) for leaf in batches if len(leaf.shape) > 1}
+    lengths = {head[0] for head in heads & set(_scanned(jax.make_jaxpr(function)(*values).jaxpr))}
+    return [
+        f"the step loops over the first dimension of its batches ({length:,}), which devices divide: if that is time, "
+        "say --batch-axis 1"
+        for length in sorted(lengths)
+    ]
+
+
+def _scanned(jaxpr: Any) -> Iterator[tuple[int, ...]]:
+    """The first two dimensions of all arrays that loops of a program go over."""
+    for equation in jaxpr.eqns:
+        params = equation.params
+        if equation.primitive.name == "scan":
+            held = params["num_consts"] + params["num_carry"]
+            yield from (tuple(given.aval.shape[:2]) for given in equation.invars[held:])
+        for part in params.values():
+            for inner in part if isinstance(part, tuple | list) else (part,):
+                within = getattr(inner, "jaxpr", inner)
+                if hasattr(within, "eqns"):
+                    yield from _scanned(within)
+
+
 def _holds_samples(leaf: Any) -> bool:
-    """Whether an array has samples along its first dimension: it is no scalar and no random key."""
+    """Whether an array has samples: it is no scalar and no random key."""
     is_key = str(leaf.dtype).startswith("key") or (leaf.dtype == np.uint32 and tuple(leaf.shape) == (KEY_WORDS,))
     return bool(len(leaf.shape)) and not is_key
+
+
+def _samples_axis(leaf: Any, batch_axis: int) -> int:
+    """The dimension along which samples lie; the last one of arrays that have fewer, as of lengths."""
+    return min(batch_axis, len(leaf.shape) - 1)
+
+
+def _resized(leaf: Any, axis: int, size: int, **more: Any) -> Any:
+    import jax
+
+    shape = (*leaf.shape[:axis], size, *leaf.shape[axis + 1 :])
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, **more)
 
 
 def _form(tree: Any) -> Any:
