@@ -1,0 +1,73 @@
+"""Rounds and parts of the recorder's thread are fewer where they are dear, and nothing is lost by it."""
+
+import itertools
+
+import pytest
+from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
+
+from phasepoint.recorder.background import LONGEST_POLL_S, POLL_S, Flusher
+from phasepoint.store import open_run
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "wanted_s"),
+    [(0.0001, POLL_S), (0.0015, 0.75), (1.0, LONGEST_POLL_S)],
+)
+def test_rounds_that_are_dear_are_further_apart(monkeypatch, cost_s, wanted_s):
+    flusher, waits = Flusher(lambda final: None), []
+    readings = itertools.count()  # two a round: as it begins, and as it ends
+    monkeypatch.setattr("phasepoint.recorder.background.time.thread_time", lambda: (next(readings) + 1) // 2 * cost_s)
+
+    def wait(timeout):
+        waits.append(timeout)
+        flusher._finished = len(waits) == 9
+
+    monkeypatch.setattr(flusher._wake, "wait", wait)
+    flusher._run()
+    assert waits[0] == POLL_S
+    assert waits[-1] == pytest.approx(wanted_s)
+
+
+def test_one_dear_round_of_many_changes_nothing(monkeypatch):
+    flusher, waits = Flusher(lambda final: None), []
+    costs = itertools.cycle([0.0, 0.0001, 0.0, 0.0001, 0.0, 0.1])  # as each round begins and ends: every third writes
+    readings = itertools.accumulate(costs)
+    monkeypatch.setattr("phasepoint.recorder.background.time.thread_time", lambda: next(readings))
+
+    def wait(timeout):
+        waits.append(timeout)
+        flusher._finished = len(waits) == 30
+
+    monkeypatch.setattr(flusher._wake, "wait", wait)
+    flusher._run()
+    assert set(waits[3:]) == {POLL_S}
+
+
+@pytest.mark.usefixtures("still")
+def test_values_are_written_with_every_third_flush_and_all_at_the_end(tmp_path):
+    clock, seen = FakeClock(), []
+    with fake_record(tmp_path / "run", clock, FakeSession(clock), budget=0, flush_s=1) as run:
+        for batch in run.steps(range(9)):
+            clock.tick(1000)
+            run.log(loss=batch)
+            StillFlusher.made.round()
+            there = open_run(tmp_path / "run")
+            seen.append((there.table("steps").num_rows, there.table("scalars").num_rows))
+    steps, values = zip(*seen, strict=True)
+    assert steps == tuple(range(9))
+    assert all(step - value <= 4 for step, value in seen)
+    assert 3 <= len(set(values)) <= 6
+    assert open_run(tmp_path / "run").table("scalars")["value"].to_pylist() == [float(n) for n in range(9)]
+
+
+@pytest.mark.usefixtures("still")
+def test_many_values_are_not_kept_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr("phasepoint.recorder.background.MOST_ROWS", 8)
+    monkeypatch.setattr("phasepoint.recorder.clock.scalars.MOST_HELD", 16)
+    clock = FakeClock()
+    with fake_record(tmp_path / "run", clock, FakeSession(clock), budget=0, flush_s=60) as run:
+        for batch in run.steps(range(12)):
+            clock.tick(10)
+            run.log(loss=batch, rate=0.5)
+            StillFlusher.made.round()
+        assert open_run(tmp_path / "run").table("scalars").num_rows >= 8
