@@ -104,6 +104,11 @@ def test_where_time_comes_first_the_second_dimension_is_divided():
     assert (batch, texts["letters"].shape, texts["lengths"].shape) == (8, (64, 2), (2,))
 
 
+def test_a_dimension_that_no_batch_has_is_said():
+    with pytest.raises(UsageError, match="--batch-axis 2: the batches have 2 dimensions; the last one is 1"):
+        batch_size((WEIGHTS, TEXTS), (1,), 2)
+
+
 def test_a_step_that_loops_over_what_is_divided_says_so():
     (said,) = looped_over(
         jax.jit(jax.value_and_grad(lambda w, t: step_over_time(w, t)["b"].sum())), (WEIGHTS, TEXTS), (1,)

@@ -61,8 +61,7 @@ def compile_request(request: Mapping[str, Any], cache: Path) -> dict[str, Any]:
                     batch_axis=spread["batch_axis"],
                 )
             )
-            is_first = spread is not None and not spread["batch_axis"]
-            notes = looped_over(function, values, spread["data"]) if is_first else []
+            notes = looped_over(function, values, spread["data"]) if spread and not spread["batch_axis"] else []
         lowered = lower_function(function, places, name)
         sources = _sources(where)
     text = lowered.as_text()

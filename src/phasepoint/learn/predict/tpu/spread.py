@@ -195,20 +195,21 @@ def batch_size(values: Sequence[Any], places: Sequence[int], batch_axis: int = 0
     """Samples in the arguments at those places, along a dimension of theirs.
 
     Raises:
-        UsageError: there are none, or they do not agree.
+        UsageError: there are none, they do not agree, or no array has that dimension.
     """
     import jax
 
-    sizes = {
-        f"argument {place}": sorted(
-            {
-                leaf.shape[_samples_axis(leaf, batch_axis)]
-                for leaf in jax.tree.leaves(values[place])
-                if _holds_samples(leaf)
-            }
-        )
+    leaves = {
+        place: [leaf for leaf in jax.tree.leaves(values[place]) if _holds_samples(leaf)]
         for place in places
         if place < len(values)
+    }
+    most = max((len(leaf.shape) for several in leaves.values() for leaf in several), default=0)
+    if 0 < most <= batch_axis:
+        raise UsageError(f"--batch-axis {batch_axis}: the batches have {most} dimensions; the last one is {most - 1}")
+    sizes = {
+        f"argument {place}": sorted({leaf.shape[_samples_axis(leaf, batch_axis)] for leaf in several})
+        for place, several in leaves.items()
     }
     found = {size for several in sizes.values() for size in several}
     if len(found) == 1:
