@@ -87,7 +87,7 @@ def _pending(step: int | None, name: str, value: Any) -> _Pending:
     if jax is not None and isinstance(value, jax.Array):
         if isinstance(value, jax.core.Tracer):  # inside of a function that is being traced it has no value
             return _Pending(step, name, None)
-        return _Pending(step, name, lambda: float(np.asarray(value).item()))  # JAX's own `item` takes twice as long
+        return _Pending(step, name, lambda: np.asarray(value).item())  # JAX's own `item` takes twice as long
     return _Pending(step, name, _read(getattr(value, "item", lambda: float(value))))
 
 
