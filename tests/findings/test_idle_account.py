@@ -17,6 +17,7 @@ from full_traces import (
 from planted_runs import MS
 
 from phasepoint.findings.evidence.host_time import read_idle_account
+from phasepoint.findings.evidence.window_spans import RECORD_DEVICE
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.judge import judge_analysis
 from phasepoint.findings.table import RULES, find_rule
@@ -120,6 +121,12 @@ def test_a_device_that_is_not_in_the_trace_is_told_and_nothing_is_judged_by_the_
     for code in ("DEVICE-IDLE", "DATA-MOVEMENT", "MEMORY-BOUND"):
         with pytest.raises(Unavailable, match="none of it is in the trace"):
             find_rule(code).find(view)
+    verdict = judge_analysis(view.analysis).verdict
+    assert verdict.text == (
+        "NOT KNOWN: the job gave work to a device (30 calls of cudaLaunchKernel), and none of it is in the trace. "
+        f"Next: {RECORD_DEVICE}."
+    )
+    assert not verdict.bounds
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from phasepoint.core.units import format_counted, format_ps, format_ratio
 from phasepoint.estimates.captured import INPUT, UNATTRIBUTED
 from phasepoint.findings.evidence.roofline import peak_share
+from phasepoint.findings.evidence.window_spans import RECORD_DEVICE, unseen_device
 from phasepoint.findings.finding import RankedFinding
 from phasepoint.findings.table import find_rule
 from phasepoint.findings.view import FindingsView
@@ -105,6 +106,8 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
         step = 'say what runs there: `with run.phase("name"):` around it, or record a longer job'
         bound = Bound("OUTSIDE STEPS", cause, most.share, most.total_ps, None, step, None, None, None, "high")
         return Verdict(_limit(bound), _next(bound), (bound,))
+    if unseen := view.once(unseen_device):
+        return Verdict(f"NOT KNOWN: {unseen}.", f"Next: {RECORD_DEVICE}.")
     work_ps, low_ps, high_ps = _device_work(categories)
     if not categories.windows or (high_ps - low_ps > wall_ps / 2):
         return _not_known(analysis, work_ps, low_ps, high_ps)
