@@ -5,6 +5,8 @@ import itertools
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
 
+from phasepoint.core.units import PS_PER_S
+from phasepoint.findings.evidence.ranks.rank_clocks import STRETCH_PS
 from phasepoint.recorder.background import LONGEST_POLL_S, POLL_S, Flusher
 from phasepoint.store import open_run
 
@@ -26,6 +28,10 @@ def test_rounds_that_are_dear_are_further_apart(monkeypatch, cost_s, wanted_s):
     flusher._run()
     assert waits[0] == POLL_S
     assert waits[-1] == pytest.approx(wanted_s)
+
+
+def test_each_stretch_in_which_ranks_are_compared_has_a_look():
+    assert LONGEST_POLL_S * PS_PER_S <= STRETCH_PS
 
 
 def test_one_dear_round_of_many_changes_nothing(monkeypatch):
