@@ -52,8 +52,9 @@ def write_verdict(view: FindingsView, findings: Sequence[RankedFinding]) -> Verd
     bounds = _bounds(findings)
     if not bounds:
         return _without_finding(view, findings)
-    also = [f"{bound.word} {format_ratio(bound.share)}" for bound in bounds[1 : MOST_ALSO + 1]]
-    return Verdict(_limit(bounds[0]), _next(bounds[0]) + (f" Also: {', '.join(also)}." if also else ""), bounds)
+    first, also = bounds[0], [f"{bound.word} {format_ratio(bound.share)}" for bound in bounds[1 : MOST_ALSO + 1]]
+    advice = _next(first) + (f" Also: {', '.join(also)}." if also else "")
+    return Verdict(f"{first.word}: {first.cause}.", advice, bounds)
 
 
 def _bounds(findings: Sequence[RankedFinding]) -> tuple[Bound, ...]:
@@ -81,10 +82,6 @@ def _bound_of(word: str, finding: RankedFinding) -> Bound:
     )
 
 
-def _limit(bound: Bound) -> str:
-    return f"{bound.word}: {bound.cause}."
-
-
 def _next(bound: Bound) -> str:
     """`Next: … ; that should win about 27 s (20 s to 31 s).`"""
     if bound.saved_ps is None or bound.low_ps is None or bound.high_ps is None:
@@ -105,7 +102,7 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
         cause = f"{format_ps(most.total_ps)}, {format_ratio(most.share)} of the run, went into {most.name}"
         step = 'say what runs there: `with run.phase("name"):` around it, or record a longer job'
         bound = Bound("OUTSIDE STEPS", cause, most.share, most.total_ps, None, step, None, None, None, "high")
-        return Verdict(_limit(bound), _next(bound), (bound,))
+        return Verdict(f"{bound.word}: {cause}.", _next(bound), (bound,))
     if unseen := view.once(unseen_device):
         return Verdict(f"NOT KNOWN: {unseen}.", f"Next: {RECORD_DEVICE}.")
     work_ps, low_ps, high_ps = _device_work(categories)
@@ -143,9 +140,8 @@ def _waiting_device(categories: Breakdown, work_ps: int, wall_ps: int) -> Verdic
         f"most of the rest, {format_ps(largest.total_ps)}, is {_words_of(largest)}"
     )
     step = "see what the host did while the device stood idle (phasepoint stack idle-causes)"
-    share = largest.total_ps / wall_ps
-    bound = Bound(word, cause, share, largest.total_ps, None, step, None, None, None, "medium")
-    return Verdict(_limit(bound), _next(bound), (bound,))
+    bound = Bound(word, cause, largest.total_ps / wall_ps, largest.total_ps, None, step, None, None, None, "medium")
+    return Verdict(f"{word}: {cause}.", _next(bound), (bound,))
 
 
 def _words_of(part: PartTime) -> str:
