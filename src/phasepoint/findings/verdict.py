@@ -49,9 +49,10 @@ def write_verdict(view: FindingsView, findings: Sequence[RankedFinding]) -> Verd
     shortfall = analysis.shortfall
     if shortfall is not None and shortfall.code in _NEVER_RECORDED:
         return Verdict(f"NOT KNOWN: {shortfall.text}.", f"Next: {_lowered(shortfall.remedy)}.")
-    bounds = _bounds(findings)
-    if not bounds:
-        return _without_finding(view, findings)
+    return _bound_by(bounds) if (bounds := _bounds(findings)) else _without_finding(view, findings)
+
+
+def _bound_by(bounds: tuple[Bound, ...]) -> Verdict:
     first, also = bounds[0], [f"{bound.word} {format_ratio(bound.share)}" for bound in bounds[1 : MOST_ALSO + 1]]
     advice = _next(first) + (f" Also: {', '.join(also)}." if also else "")
     return Verdict(f"{first.word}: {first.cause}.", advice, bounds)
@@ -102,7 +103,7 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
         cause = f"{format_ps(most.total_ps)}, {format_ratio(most.share)} of the run, went into {most.name}"
         step = 'say what runs there: `with run.phase("name"):` around it, or record a longer job'
         bound = Bound("OUTSIDE STEPS", cause, most.share, most.total_ps, None, step, None, None, None, "high")
-        return Verdict(f"{bound.word}: {cause}.", _next(bound), (bound,))
+        return _bound_by((bound,))
     if unseen := view.once(unseen_device):
         return Verdict(f"NOT KNOWN: {unseen}.", f"Next: {RECORD_DEVICE}.")
     work_ps, low_ps, high_ps = _device_work(categories)
@@ -141,7 +142,7 @@ def _waiting_device(categories: Breakdown, work_ps: int, wall_ps: int) -> Verdic
     )
     step = "see what the host did while the device stood idle (phasepoint stack idle-causes)"
     bound = Bound(word, cause, largest.total_ps / wall_ps, largest.total_ps, None, step, None, None, None, "medium")
-    return Verdict(f"{word}: {cause}.", _next(bound), (bound,))
+    return _bound_by((bound,))
 
 
 def _words_of(part: PartTime) -> str:

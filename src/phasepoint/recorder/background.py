@@ -41,8 +41,7 @@ POLL_S = 0.5
 ROUND_RATIO, LONGEST_POLL_S = 0.002, 1.0
 """Part of the time that rounds may take in which nothing is written; where they are dear, they are further apart, up to
 so long. A round takes 0.1 ms of CPU time, with a look at the machine 0.3, and in a job that uses all caches 1 to
-2 ms (2 cores, 2026-11-28), which every half a second was a third of a budget of 1 %. Ranks are compared second by
-second (findings/evidence/ranks/rank_clocks.py): a rank that shared its core was missed with looks 2 s apart."""
+2 ms (2 cores, 2026-11-28), which every half a second was a third of a budget of 1 %. Ranks are compared each second."""
 
 RECENT_ROUNDS = 7
 """Rounds by which that is judged, a choice: a flush every three seconds is one of them."""
