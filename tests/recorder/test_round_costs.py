@@ -1,6 +1,8 @@
 """Rounds and parts of the recorder's thread are fewer where they are dear, and nothing is lost by it."""
 
+import errno
 import itertools
+import os
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
@@ -77,3 +79,55 @@ def test_many_values_are_not_kept_waiting(tmp_path, monkeypatch):
             run.log(loss=batch, rate=0.5)
             StillFlusher.made.round()
         assert open_run(tmp_path / "run").table("scalars").num_rows >= 8
+
+
+@pytest.mark.usefixtures("still")
+def test_between_two_whole_flushes_steps_alone_are_written_and_make_no_part(tmp_path):
+    clock, path = FakeClock(), tmp_path / "run"
+    files = []
+    with fake_record(path, clock, FakeSession(clock), budget=0, flush_s=1) as run:
+        for batch in run.steps(range(12)):
+            clock.tick(1000)
+            StillFlusher.made.round()
+            found = open_run(path).table("steps")["step"].to_pylist()
+            assert found == list(range(len(found)))
+            assert len(found) >= batch - 1
+            files.append(sorted(file.name for file in path.glob("host=00000/steps/part-*")))
+    assert len([now for now in files if now and now[-1].endswith(".tail")]) >= 6
+    assert all(name.endswith(".parquet") for now in files for name in now[:-1])  # one tail, the newest
+    assert 3 <= len(files[-1]) <= 5
+    assert open_run(path).table("steps")["step"].to_pylist() == list(range(12))
+    assert not list(path.glob("host=00000/steps/*.tail"))
+
+
+@pytest.mark.usefixtures("still")
+def test_a_windows_row_is_not_kept_waiting(tmp_path):
+    clock, path, captured = FakeClock(), tmp_path / "run", []
+    with fake_record(path, clock, FakeSession(clock), budget=0.5, flush_s=3) as run:
+        for _ in run.steps(range(400)):
+            clock.tick(100)
+            StillFlusher.made.round()
+            there = open_run(path)
+            captured.append(len(list(path.glob("host=00000/raw/*"))))
+            assert there.table("windows").num_rows >= captured[-45:][0]  # flushes are up to 4 s apart
+        assert captured[-1] >= 3
+
+
+@pytest.mark.usefixtures("still")
+def test_a_disk_that_takes_no_tail_gets_a_part_later(tmp_path):
+    clock, path, disk = FakeClock(), tmp_path / "run", pytest.MonkeyPatch()
+    with fake_record(path, clock, FakeSession(clock), budget=0, flush_s=1) as run:
+        for batch in run.steps(range(30)):
+            clock.tick(1000)
+            if batch == 5:
+                disk.setattr("phasepoint.store.filesystem._write_local", no_space)
+            if batch == 9:
+                disk.undo()
+            StillFlusher.made.round()
+    assert run.off_reason is None
+    assert open_run(path).table("steps")["step"].to_pylist() == list(range(30))
+    assert open_run(path).problems == ()
+
+
+def no_space(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -27,7 +28,16 @@ from phasepoint.recorder.clock.machine import MachineLog
 from phasepoint.recorder.clock.scalars import ScalarLog
 from phasepoint.recorder.clock.step_clock import StepClock, StepRows
 from phasepoint.recorder.clock.sync_clock import SyncClock
-from phasepoint.recorder.output import MemorySample, Row, RunOutput, cost_rows, gap_row, steps_table, window_row
+from phasepoint.recorder.output import (
+    MemorySample,
+    Row,
+    RunOutput,
+    cost_rows,
+    gap_row,
+    step_columns,
+    steps_table,
+    window_row,
+)
 from phasepoint.recorder.process.idle_converter import IdleConverter
 from phasepoint.recorder.profilers.xspace import program_bytes
 from phasepoint.recorder.seam.guard import Guard, guarded_even_off
@@ -170,12 +180,10 @@ PATIENT, PATIENCE = frozenset({"counters", "gaps", "hints", "scalars"}), 3
 job needs least. A part of a few rows takes 1 to 2 ms of CPU time in a job that uses the caches, five of them half of a
 flush (JAX, 2 cores, 2026-11-28)."""
 
-HOLD_RATIO, MOST_HELD = 0.5, 8
-"""While no shard can be opened, the ring is emptied into memory when it is half full, so many times: 260,000 steps, 15
-MB. A minute, after which an attempt that was killed on another machine is found dead, holds as many of 0.2 ms."""
-
-PART_HELD = 1
-"""While one can be written to, so many times before the next part is: parts hold 65,000 steps or more, or ten
+HOLD_RATIO, MOST_HELD_RATIO = 0.5, 4
+"""While no shard can be opened, the ring is emptied into memory when it is half full, until it was four times: 260,000
+steps, 15 MB. A minute, after which an attempt that was killed on another machine is found dead, holds as many of 0.2
+ms. While one can be written to, a part is due when half a ring is held: parts hold 65,000 steps or more, or ten
 seconds. Ten million steps of 30 µs were 1,200 files when each held a fourth of that."""
 
 MOST_ROWS = 2048
@@ -324,7 +332,7 @@ class Background:
             parts.inbox.writing = parts.inbox.captured.popleft()
             self._write_window(parts.inbox.writing)
             parts.inbox.writing = None
-        is_due = final or len(self._held) >= PART_HELD or self._is_due(now_ps)
+        is_due = final or self._held_steps() >= HOLD_RATIO * parts.steps.capacity or self._is_due(now_ps)
         is_whole = final or len(parts.inbox.rows) >= MOST_ROWS or (is_due and self._is_wholly_due(now_ps))
         if is_whole or parts.inbox.scalars.is_filling:
             parts.inbox.rows.extend(("scalars", row) for row in parts.inbox.scalars.take_rows(final=final))
@@ -334,7 +342,8 @@ class Background:
             self._flushed_ps = now_ps
             if is_whole:
                 self._wholly_flushed_ps = now_ps
-            self._flush(is_whole=is_whole, final=final)
+            if is_whole or not self._write_tail():
+                self._flush(is_whole=is_whole, final=final)
             self._tend_converter(now_ps, final)
         else:
             self._hold_steps()
@@ -371,10 +380,14 @@ class Background:
                 self._add_memory_limit()
         return self._parts.output.is_open
 
+    def _held_steps(self) -> int:
+        return sum(len(held.step) for held in self._held)
+
     def _hold_steps(self) -> None:
         """Keep steps that are not to be written yet, when the ring gets full."""
-        if self._parts.steps.fill_ratio > HOLD_RATIO and len(self._held) < MOST_HELD:
-            self._held.append(self._parts.steps.take_rows())
+        steps = self._parts.steps
+        if steps.waiting > HOLD_RATIO * steps.capacity and self._held_steps() < MOST_HELD_RATIO * steps.capacity:
+            self._held.append(steps.take_rows())
 
     def _write_window(self, window: CapturedWindow) -> None:
         parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
@@ -441,7 +454,8 @@ class Background:
         rows = parts.steps.take_rows()
         for held in (*self._held, rows):
             if len(held.step):
-                parts.output.add_table("steps", steps_table(held, parts.steps.kinds, self._samples, parts.epoch))
+                columns = step_columns(held, self._samples, parts.epoch)
+                parts.output.add_table("steps", steps_table(columns, parts.steps.kinds))
         self._held.clear()
         # The step in progress keeps the last sample that it was given; it is written at a later flush.
         self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
@@ -498,6 +512,18 @@ class Background:
         parts.account.spend("clock", clock.take_cost_ps())
         if clock.fault is not None and not self.guard.off:
             self.guard.trip(clock.fault, "GcClock")
+
+    def _write_tail(self) -> bool:
+        """Write the steps alone, as integers; False where a part is wanted: of many steps, for a window's row, too."""
+        parts = self._parts
+        has_windows = any(name == "windows" for name, _ in list(parts.inbox.rows))
+        waiting = self._held_steps() + parts.steps.waiting
+        if not waiting or has_windows or parts.output.backlog or not parts.output.takes_tail(waiting):
+            return False
+        self._held.append(parts.steps.take_rows())
+        blocks = [step_columns(held, self._samples, parts.epoch) for held in self._held]
+        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        return parts.output.write_tail(columns, parts.steps.kinds)
 
     def _add_gaps(self, final: bool) -> None:
         steps = self._parts.steps

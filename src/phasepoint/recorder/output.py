@@ -162,27 +162,31 @@ def table_of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
     )
 
 
-def steps_table(rows: StepRows, kinds: Sequence[str], samples: Sequence[MemorySample], epoch: Epoch) -> pa.Table:
-    """The `steps` table of rows `[n]`. A memory sample goes to the step in which it was taken, the others have null."""
+def step_columns(rows: StepRows, samples: Sequence[MemorySample], epoch: Epoch) -> dict[str, NDArray[np.int64]]:
+    """Columns of `steps` as integers `[n]`, `NOT_KNOWN` for null, `kind` as an index. A memory sample goes to the step
+    in which it was taken, the others have none."""
     dur_ns = rows.end_ns - rows.start_ns
     unseen = rows.got_ns == NOT_KNOWN
     input_ns = np.where(unseen, 0, np.minimum(rows.got_ns - rows.start_ns, dur_ns))
-    return table_from_columns(
-        "steps",
-        {
-            "step": int64_column(rows.step),
-            "start_ps": int64_column((rows.start_ns - epoch.now_ns) * PS_PER_NS),
-            "dur_ps": int64_column(dur_ns * PS_PER_NS),
-            "input_ps": int64_column(input_ns * PS_PER_NS, ~unseen),
-            "dispatch_ps": int64_column((dur_ns - input_ns) * PS_PER_NS),
-            "compile_ps": int64_column(rows.compile_ns * PS_PER_NS),
-            "kind": name_column(rows.kind, kinds),
-            "host_rss_bytes": _place(rows, [(s.now_ns, s.rss_bytes) for s in samples]),
-            "batch_elements": int64_column(rows.elements, rows.elements != NOT_KNOWN),
-            "graph_nodes": int64_column(rows.nodes, rows.nodes != NOT_KNOWN),
-            "device_memory_bytes": _place(rows, [(s.now_ns, s.device_bytes) for s in samples]),
-        },
-    )
+    return {
+        "step": rows.step,
+        "start_ps": (rows.start_ns - epoch.now_ns) * PS_PER_NS,
+        "dur_ps": dur_ns * PS_PER_NS,
+        "input_ps": np.where(unseen, NOT_KNOWN, input_ns * PS_PER_NS),
+        "dispatch_ps": (dur_ns - input_ns) * PS_PER_NS,
+        "compile_ps": rows.compile_ns * PS_PER_NS,
+        "kind": rows.kind,
+        "host_rss_bytes": _place(rows, [(s.now_ns, s.rss_bytes) for s in samples]),
+        "batch_elements": rows.elements,
+        "graph_nodes": rows.nodes,
+        "device_memory_bytes": _place(rows, [(s.now_ns, s.device_bytes) for s in samples]),
+    }
+
+
+def steps_table(columns: dict[str, NDArray[np.int64]], kinds: Sequence[str]) -> pa.Table:
+    """The `steps` table of `step_columns`."""
+    arrays = {name: int64_column(values, values != NOT_KNOWN) for name, values in columns.items() if name != "kind"}
+    return table_from_columns("steps", {**arrays, "kind": name_column(columns["kind"], kinds)})
 
 
 def window_row(window: CapturedWindow, *, write_ps: int, raw: str, size: int, format: str, epoch: Epoch) -> Row:
@@ -243,13 +247,13 @@ def cost_rows(cost: RecorderCost, time_ps: int, counts: dict[str, int]) -> list[
     ]
 
 
-def _place(rows: StepRows, samples: Sequence[tuple[int, int | None]]) -> pa.Array:
-    values, known = np.zeros(len(rows.step), np.int64), np.zeros(len(rows.step), np.bool_)
+def _place(rows: StepRows, samples: Sequence[tuple[int, int | None]]) -> NDArray[np.int64]:
+    values = np.full(len(rows.step), NOT_KNOWN)
     for now_ns, value in samples:
         at = int(np.searchsorted(rows.start_ns, now_ns, side="right")) - 1
         if value is not None and at >= 0 and now_ns <= rows.end_ns[at]:
-            values[at], known[at] = value, True
-    return int64_column(values, known)
+            values[at] = value
+    return values
 
 
 class RunOutput:
@@ -330,6 +334,15 @@ class RunOutput:
         """Take a table of rows."""
         assert self._writer is not None
         self._writer.append(name, table)
+
+    def takes_tail(self, rows: int) -> bool:
+        """As `ShardWriter.takes_tail`."""
+        return self._writer is not None and self._writer.takes_tail(rows)
+
+    def write_tail(self, columns: dict[str, NDArray[np.int64]], kinds: Sequence[str]) -> bool:
+        """Write the steps that are in no part yet, as `ShardWriter.write_tail`; False where the disk would not."""
+        assert self._writer is not None
+        return self._try(partial(self._writer.write_tail, columns, kinds))
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> bool:
         """Write a raw capture; False where the disk would not take it."""

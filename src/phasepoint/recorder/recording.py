@@ -53,8 +53,8 @@ def record(
         window_steps: steps in a capture window, 1 or more.
         seed: seed of the random sample of windows.
         framework: `jax` or `torch`; None takes the one that the job has imported (JAX where it has both).
-        flush_s: seconds between two flushes, above 0: what a killed job loses at most, and a little more. From ten
-            times that on it is a tenth of the job's time, up to 10 s.
+        flush_s: seconds between two flushes, above 0: the steps that a killed job loses at most, and a little more.
+            From ten times that on it is a tenth of the job's time, up to 10 s, and so is all else from the start.
         clock: where times come from; for tests.
         session: the profiler to use instead of the framework's; for tests.
 

@@ -190,7 +190,7 @@ def decode_part(spec: TableSpec, data: pa.Buffer) -> pa.Table:
         if column.nullable and column.name in missing:
             table = table.append_column(column.name, pa.nulls(rows, column.type))
     table = validate_table(spec.name, table)
-    _check_values(spec, table)
+    check_values(spec, table)
     return table
 
 
@@ -231,7 +231,7 @@ _NOT_NEGATIVE = frozenset(
 )
 
 
-def _check_values(spec: TableSpec, table: pa.Table) -> None:
+def check_values(spec: TableSpec, table: pa.Table) -> None:
     """Refuse categories that are none, and times that no job has, which later sums would turn into other times."""
     for column in spec.columns:
         values = table.column(column.name)

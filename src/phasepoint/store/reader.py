@@ -224,12 +224,12 @@ class Run:
         return read_shard_table(self.location, self.shard(shard).name, table_spec(name), keep=keep).rows
 
     def has_part(self, name: str) -> bool:
-        """Whether any shard of the history has a part of this table; cheap, as nothing is read.
+        """Whether any shard of the history has a part of this table, or a tail; cheap, as nothing is read.
 
         Raises:
             StoreError: the file system fails.
         """
-        return any(part_names(self.location, f"{shard.name}/{name}") for shard in self.shards)
+        return any(part_names(self.location, f"{shard.name}/{name}", with_tail=True) for shard in self.shards)
 
     def read_raw(self, shard_name: str, relative_path: str) -> bytes:
         """A raw capture, decompressed by its `.zst` suffix.
@@ -243,7 +243,7 @@ class Run:
         """Read a table of a shard; one that was kept is handed out once, unless there is more of it by now."""
         key = shard.name, spec.name
         found = self._kept.pop(key, None)
-        if found is None or found.parts != part_names(self.location, f"{shard.name}/{spec.name}"):
+        if found is None or found.parts != part_names(self.location, f"{shard.name}/{spec.name}", with_tail=True):
             found = read_shard_table(self.location, shard.name, spec)
         if keep:
             self._kept[key] = found

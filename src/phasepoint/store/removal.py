@@ -11,8 +11,10 @@ from phasepoint.core.errors import OutputExistsError
 from phasepoint.core.tables import TABLES
 from phasepoint.store.filesystem import TEMPORARY_PREFIX
 from phasepoint.store.manifest import MANIFEST_NAME
+from phasepoint.store.parts import PART_SUFFIX
 from phasepoint.store.raw import RAW_FOLDER
 from phasepoint.store.session import HEARTBEAT_NAME, SESSION_NAME, parse_shard_name
+from phasepoint.store.step_tail import TAIL_SUFFIX
 from phasepoint.store.writer import STAGING_FOLDER
 
 REPORT_NAME, EXPORTS_NAME = "report.html", "export"
@@ -81,7 +83,9 @@ def _foreign_of_shard(shard: Path) -> Iterator[Path]:
                 yield path
         elif path.name in TABLES:
             parts = sorted(path.iterdir())
-            yield from (part for part in parts if part.suffix != ".parquet" and not _is_of_store(part.name))
+            yield from (
+                part for part in parts if part.suffix not in {PART_SUFFIX, TAIL_SUFFIX} and not _is_of_store(part.name)
+            )
         elif path.name != RAW_FOLDER:
             yield path
 

@@ -13,6 +13,7 @@ from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TableSpec, table_from_rows
 from phasepoint.store.filesystem import Location, list_directory, read_file
 from phasepoint.store.parts import MERGED_PREFIX, MOST_PS, PART_SUFFIX, decode_part, merged_sources, select_parts
+from phasepoint.store.step_tail import TAIL_SUFFIX, decode_tail
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class ShardTable:
     Attributes:
         rows: those that can be read.
         lost: the parts that cannot.
-        parts: names of all parts there were.
+        parts: names of all parts there were, and of the tail.
     """
 
     rows: pa.Table
@@ -126,14 +127,14 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec, *, keep: K
     """
     folder = f"{shard}/{spec.name}"
     for _ in range(_LIST_TRIES):
-        names = part_names(location, folder)
+        names = part_names(location, folder, with_tail=True)
         if not names:  # most tables of most shards: a run of thousands of ranks asks for each of them
             return ShardTable(spec.empty, (), [])
         try:
             tables, lost = _read_parts(location, shard, spec, names, keep)
         except FileNotFoundError:
             continue
-        if _merged_of(part_names(location, folder)) == _merged_of(names):
+        if _merged_of(part_names(location, folder, with_tail=True)) == _merged_of(names):
             rows = order_rows(spec, tables)
             again = sum(table.num_rows for table in tables) - rows.num_rows
             if again and spec.name == "steps":
@@ -143,14 +144,15 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec, *, keep: K
     raise StoreError(f"{location.show(folder)}: its parts kept changing while they were read; try again")
 
 
-def part_names(location: Location, folder: str) -> list[str]:
-    """Names of the parts in a table's folder, without the suffix, sorted.
+def part_names(location: Location, folder: str, *, with_tail: bool = False) -> list[str]:
+    """Names of the parts in a table's folder, sorted, without the suffix; that of a tail of steps keeps its own.
 
     Raises:
         StoreError: the folder cannot be listed.
     """
+    suffixes = (PART_SUFFIX, TAIL_SUFFIX) if with_tail else (PART_SUFFIX,)
     entries = list_directory(location, folder)
-    return [e.name.removesuffix(PART_SUFFIX) for e in entries if e.name.endswith(PART_SUFFIX) and not e.is_dir]
+    return [e.name.removesuffix(PART_SUFFIX) for e in entries if e.name.endswith(suffixes) and not e.is_dir]
 
 
 def order_rows(spec: TableSpec, tables: list[pa.Table]) -> pa.Table:
@@ -191,10 +193,11 @@ def _read_parts(
     lost: dict[str, LostPart] = {}
 
     def read(name: str) -> None:
-        relative = f"{folder}/{name}{PART_SUFFIX}"
+        is_tail = name.endswith(TAIL_SUFFIX)
+        relative = f"{folder}/{name}{'' if is_tail else PART_SUFFIX}"
         data = read_file(location, relative)
         try:
-            part = decode_part(spec, data)
+            part = decode_tail(data) if is_tail else decode_part(spec, data)
             rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
@@ -204,7 +207,10 @@ def _read_parts(
 
     for name in _merged_of(names):  # first, for one that cannot be read covers nothing
         read(name)
-    chosen = select_parts([n for n in names if n not in rows and n not in lost], merged)
+    chosen = select_parts([n for n in names if n not in rows and n not in lost and not n.endswith(TAIL_SUFFIX)], merged)
+    whole = {*names, *frozenset[str]().union(*merged.values())}
+    tails = [n for n in names if n.endswith(TAIL_SUFFIX) and n.removesuffix(TAIL_SUFFIX) not in whole]
+    chosen += tails if spec.name == "steps" else []
     for name in chosen:
         if name not in merged:
             read(name)

@@ -12,12 +12,15 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from phasepoint.core.errors import ShardBusyError, StoreError
 from phasepoint.core.tables import TABLES, validate_table
@@ -50,6 +53,7 @@ from phasepoint.store.session import (
     this_process,
     write_heartbeat,
 )
+from phasepoint.store.step_tail import MOST_TAIL_ROWS, TAIL_SUFFIX, encode_tail
 
 if TYPE_CHECKING:
     from phasepoint.store.reader import Run
@@ -152,6 +156,7 @@ class ShardWriter:
         self._write_lock = threading.Lock()
         self._heartbeat_unix_ns: int | None = None
         self._is_slow = False
+        self._has_tail = False
         self._is_closed = False
 
     @property
@@ -204,6 +209,29 @@ class ShardWriter:
             if not is_awaited:
                 self._beat()
             return size
+
+    def takes_tail(self, rows: int) -> bool:
+        """Whether a tail of so many rows is cheaper than a part: an object store takes as long for either."""
+        return self._location.is_local and rows <= MOST_TAIL_ROWS
+
+    def write_tail(self, columns: Mapping[str, NDArray[np.int64]], kinds: Sequence[str]) -> None:
+        """Put the steps since the last part where a reader finds them until the next part is written; that must hold
+        them too. It replaces the tail before.
+
+        Args:
+            columns, kinds: as for `encode_tail`.
+
+        Raises:
+            StoreError: the shard is closed, or the tail cannot be written.
+        """
+        with self._write_lock:
+            self._check_open()
+            self._has_tail = True
+            write_file(self._location, self._tail_path(), encode_tail(columns, kinds))
+            self._beat()
+
+    def _tail_path(self) -> str:
+        return f"{self.shard}/steps/part-{self._next_part['steps']:08d}{TAIL_SUFFIX}"
 
     def close(
         self,
@@ -279,6 +307,10 @@ class ShardWriter:
             with self._buffer_lock:
                 self._buffers[name][:0] = tables
             raise
+        if name == "steps" and self._has_tail:
+            self._has_tail = False
+            with suppress(StoreError):  # it is void in any case
+                delete_file(self._location, self._tail_path())
         self._next_part[name] += 1
         self._is_slow |= time.perf_counter_ns() - began_ns > SLOW_WRITE_NS
         return size

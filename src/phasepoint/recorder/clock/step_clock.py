@@ -89,6 +89,7 @@ class StepClock:
         count_nodes: operations that the job has noted for a backward pass until now; `NOT_KNOWN` where nobody counts.
         room: how many times `marks` may hold before a boundary must be made by `ask` and `got`.
         start_ns: when the open step (or the one being asked for) began, as of the last row.
+        capacity: rows that the ring holds.
         written: rows written to the ring since the beginning.
         lost: rows that found the ring full, because nobody took them.
         kinds: names of the hints, by index.
@@ -120,7 +121,7 @@ class StepClock:
         self.backward: list[tuple[int, int]] = []
         self._outside_from_ns: int | None = self.start_ns
         self._now_ns = now_ns
-        self._capacity = capacity
+        self.capacity = capacity
         self._taken = 0
         self._lost_ranges: list[tuple[int, int]] = []
         self._ring = tuple(array("q", bytes(8 * capacity)) for _ in _COLUMNS)
@@ -139,7 +140,7 @@ class StepClock:
 
     def allow_marks(self, steps: int) -> None:
         """At so many boundaries from here nothing but the time will matter; a step is open."""
-        self.room = 2 * min(steps, MOST_MARKED_STEPS, self._capacity // 8)
+        self.room = 2 * min(steps, MOST_MARKED_STEPS, self.capacity // 8)
 
     def settle(self) -> None:
         """Turn the times in `marks` into rows. From here on every boundary is made by `ask` and `got`."""
@@ -168,8 +169,8 @@ class StepClock:
     def _settle_at_once(self, ends_ns: list[int], gots_ns: list[int], nodes: list[int]) -> bool:
         """The same, column by column, of times that do not go back. False, with nothing done, where that cannot be."""
         count, written = len(ends_ns), self.written
-        at = written % self._capacity
-        has_room = at + count <= self._capacity and written + count - self._taken <= self._capacity
+        at = written % self.capacity
+        has_room = at + count <= self.capacity and written + count - self._taken <= self.capacity
         if not has_room or self._compiles or self._kind_changes:
             return False
         step, start, got, end, compiled, kinds, captured, elements, of_nodes = self._ring
@@ -340,9 +341,9 @@ class StepClock:
         return self._outside_from_ns is not None
 
     @property
-    def fill_ratio(self) -> float:
-        """Share of the ring that waits to be taken, 0–1."""
-        return (self.written - self._taken) / self._capacity
+    def waiting(self) -> int:
+        """Rows in the ring that nobody has taken."""
+        return self.written - self._taken
 
     def take_lost_ranges(self) -> list[tuple[int, int]]:
         """Take the first and last step of each stretch that found the ring full."""
@@ -366,7 +367,7 @@ class StepClock:
 
     def _recent(self) -> Iterator[int]:
         """Places of the last rows in the ring, the newest first."""
-        written, capacity = self.written, self._capacity
+        written, capacity = self.written, self.capacity
         return (row % capacity for row in range(written - 1, max(-1, written - 1 - RECENT_STEPS), -1))
 
     def _nodes_of(self, count: int) -> int:
@@ -378,10 +379,10 @@ class StepClock:
         kind = self.kind if not self._kind_changes else self._longest_kind(now_ns)
         compile_ns = self._compile_ns(self.start_ns, now_ns) if self._compiles else 0
         written = self.written
-        if written - self._taken >= self._capacity:
+        if written - self._taken >= self.capacity:
             self._lose()
         else:
-            at = written % self._capacity
+            at = written % self.capacity
             step, start, got, end, compiled, kinds, captured, elements, nodes = self._ring
             step[at] = self._step
             start[at] = self.start_ns
@@ -403,7 +404,7 @@ class StepClock:
         ranges.append((first, self._step))
 
     def _copy(self, first: int, end: int) -> StepRows:
-        places = np.arange(first, end) % self._capacity
+        places = np.arange(first, end) % self.capacity
         return StepRows(*(np.frombuffer(column, np.int64)[places] for column in self._ring))
 
     def _end_outside(self, now_ns: int) -> None:

@@ -1,0 +1,193 @@
+"""The tail: steps that are in no part yet, read from a run whose writer lives or was killed."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from store_builders import kill_writer, new_run, parts_of, steps
+
+from phasepoint.core.errors import TableError
+from phasepoint.recorder.output import steps_table
+from phasepoint.store import compact_run, open_run, open_shard
+from phasepoint.store.removal import remove_run
+from phasepoint.store.step_tail import MOST_TAIL_BYTES, MOST_TAIL_ROWS, _Tail, decode_tail, encode_tail
+
+MS = 1_000_000_000
+KINDS = ["train", "eval"]
+
+
+def columns_of(first: int, count: int) -> dict[str, np.ndarray]:
+    """Steps of 1 ms; of every third the wait is not known, every fourth has no kind."""
+    step = np.arange(first, first + count)
+    return {
+        "step": step,
+        "start_ps": step * MS,
+        "dur_ps": np.full(count, MS),
+        "input_ps": np.where(step % 3, step, -1),
+        "dispatch_ps": np.full(count, 7),
+        "compile_ps": np.zeros(count, np.int64),
+        "kind": np.where(step % 4, step % 2, -1),
+        "host_rss_bytes": np.full(count, -1),
+        "batch_elements": np.full(count, 12),
+        "graph_nodes": np.full(count, -1),
+        "device_memory_bytes": np.full(count, -1),
+    }
+
+
+def steps_of(path: str) -> list[int]:
+    run = open_run(path)
+    found = run.table("steps")["step"].to_pylist()
+    assert run.table("gaps").num_rows == 0
+    assert run.problems == ()
+    return found
+
+
+def tails_of(path: str) -> list[Path]:
+    return sorted(Path(path).glob("host=*/steps/*.tail"))
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A run with a part of four steps, then a tail of three; its writer."""
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.append("steps", steps(0, 4))
+    writer.flush()
+    writer.write_tail(columns_of(4, 2), KINDS)
+    writer.write_tail(columns_of(4, 3), KINDS)
+    return path, writer
+
+
+def test_a_tail_holds_what_a_part_of_its_rows_would():
+    columns = columns_of(5, 100)
+    tail = decode_tail(pa.py_buffer(encode_tail(columns, KINDS)))
+    part = steps_table(columns, KINDS)
+    assert tail.schema == part.schema
+    assert tail.to_pylist() == part.to_pylist()
+    assert tail["kind"][0:4].to_pylist() == ["eval", "train", "eval", None]
+
+
+def test_the_longest_tail_can_be_read():
+    data = pa.py_buffer(encode_tail(columns_of(0, MOST_TAIL_ROWS), [f"kind {n}" for n in range(100)]))
+    assert data.size < MOST_TAIL_BYTES / 2
+    assert decode_tail(data).num_rows == MOST_TAIL_ROWS
+
+
+def test_steps_of_a_tail_are_there_until_their_part_is(written):
+    path, writer = written
+    assert steps_of(path) == list(range(7))
+    writer.append("steps", steps(4, 5))
+    writer.flush()
+    assert steps_of(path) == list(range(9))
+    assert tails_of(path) == []
+    writer.write_tail(columns_of(9, 1), KINDS)
+    assert steps_of(path) == list(range(10))
+    writer.append("steps", steps(9, 1))
+    writer.close()
+    assert steps_of(path) == list(range(10))
+    assert tails_of(path) == []
+
+
+def test_a_run_of_a_tail_alone_has_steps(tmp_path):
+    path = new_run(tmp_path)
+    open_shard(path, 0, epoch_unix_ns=0).write_tail(columns_of(0, 3), KINDS)
+    kill_writer(path)
+    assert open_run(path).has_part("steps")
+    assert steps_of(path) == [0, 1, 2]
+
+
+def test_a_tail_whose_part_is_there_is_void(written):
+    """The writer was killed between the two; merging the parts afterwards does not make it count again."""
+    path, writer = written
+    (tail,) = tails_of(path)
+    content = tail.read_bytes()
+    for first in (4, 9):
+        writer.append("steps", steps(first, 5))
+        writer.flush()
+    tail.write_bytes(content)
+    kill_writer(path)
+    assert steps_of(path) == list(range(14))
+    compact_run(path, min_parts=2)
+    assert len(parts_of(path, "steps")) == 1
+    assert tail.exists()
+    assert steps_of(path) == list(range(14))
+
+
+def test_compaction_leaves_a_killed_runs_tail(written):
+    path, writer = written
+    writer.append("steps", steps(4, 3))
+    writer.flush()
+    writer.write_tail(columns_of(7, 2), KINDS)
+    kill_writer(path)
+    compact_run(path, min_parts=2)
+    assert len(parts_of(path, "steps")) == 1
+    assert steps_of(path) == list(range(9))
+
+
+def test_a_run_with_a_tail_may_be_removed(written, tmp_path):
+    path, _ = written
+    remove_run(tmp_path / "run", path)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_an_object_store_gets_parts(written, monkeypatch):
+    _, writer = written
+    assert writer.takes_tail(MOST_TAIL_ROWS)
+    assert not writer.takes_tail(MOST_TAIL_ROWS + 1)
+    monkeypatch.setattr(type(writer._location), "is_local", False)
+    assert not writer.takes_tail(1)
+
+
+def _with(**changed) -> bytes:
+    return encode_tail({**columns_of(4, 3), **changed}, KINDS)
+
+
+DAMAGED = {
+    "empty": (b"", "not a readable tail"),
+    "cut": (_with()[:-9], "not a readable tail"),
+    "other": (b"PAR1" + bytes(50), "not a readable tail"),
+    "long": (bytes(MOST_TAIL_BYTES + 1), "are more than a tail of 4096 steps takes"),
+    "nested": (b"\x91" * 100_000, "not a readable tail"),
+    "odd": (msgspec.msgpack.encode(_Tail({"step": b"123"}, ())), "not a readable tail"),
+    "none": (encode_tail({}, KINDS), "not of one length"),
+    "lengths": (_with(dur_ps=np.full(2, MS)), "not of one length"),
+    "column": (_with(more=np.zeros(3)), "has no column more"),
+    "missing": (encode_tail({"step": np.arange(3)}, KINDS), "lacks column 'start_ps'"),
+    "null": (_with(dur_ps=np.full(3, -1)), "3 nulls where none may be"),
+    "kind": (_with(kind=np.full(3, 2)), "an index of no kind"),
+    "negative kind": (_with(kind=np.full(3, -2)), "an index of no kind"),
+    "negative": (_with(dur_ps=np.full(3, -2)), "it is never negative"),
+    "far": (_with(start_ps=np.full(3, 1 << 62)), "more than 53 days"),
+    "numbers": (_with(step=np.full(3, (1 << 62) - 1)), "no job has such a number"),
+}
+
+
+@pytest.mark.parametrize(("data", "said"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_tail_loses_its_own_steps_alone(written, data, said):
+    path, _ = written
+    (tail,) = tails_of(path)
+    tail.write_bytes(data)
+    kill_writer(path)
+    run = open_run(path)
+    assert run.table("steps")["step"].to_pylist() == [0, 1, 2, 3]
+    (gap,) = run.table("gaps").to_pylist()
+    assert gap["why"] == "lost-part"
+    assert gap["first_step"] == 4
+    assert said in gap["unknown"]
+    assert str(tail) in gap["unknown"]
+
+
+@given(at=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 400))
+def test_a_byte_that_was_changed_is_told_or_makes_rows(at, value, cut):
+    data = bytearray(_with())
+    data[at % len(data)] = value
+    try:
+        table = decode_tail(pa.py_buffer(bytes(data[: len(data) - cut // 2])))
+    except TableError:
+        return
+    table.validate(full=True)
+    assert table.num_rows == 3
