@@ -101,15 +101,15 @@ def test_between_two_whole_flushes_steps_alone_are_written_and_make_no_part(tmp_
 
 
 @pytest.mark.usefixtures("still")
-def test_a_windows_row_is_not_kept_waiting(tmp_path):
+def test_a_windows_row_waits_nine_seconds_at_most(tmp_path):
     clock, path, captured = FakeClock(), tmp_path / "run", []
-    with fake_record(path, clock, FakeSession(clock), budget=0.5, flush_s=3) as run:
+    with fake_record(path, clock, FakeSession(clock), budget=0.5) as run:
         for _ in run.steps(range(400)):
             clock.tick(100)
             StillFlusher.made.round()
             there = open_run(path)
             captured.append(len(list(path.glob("host=00000/raw/*"))))
-            assert there.table("windows").num_rows >= captured[-45:][0]  # flushes are up to 4 s apart
+            assert there.table("windows").num_rows >= captured[-95:][0]
         assert captured[-1] >= 3
 
 

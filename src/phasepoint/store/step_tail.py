@@ -1,6 +1,6 @@
 """The tail of a shard's steps: those since its last part, as plain integers, for whoever opens the run before the next.
 
-A part of a few rows takes a job that uses the caches some 16 ms of CPU time, most of it code of Parquet that is cold,
+A part of a few rows takes a job that uses the caches 8 to 16 ms of CPU time, most of it code of Parquet that is cold,
 and the same rows as integers 2 (2 cores, 2026-11-28). So a part is written every ten seconds, and between two of them
 the tail is, again and again, under the name of the part that it is going to be: once that is there, the tail is void.
 """

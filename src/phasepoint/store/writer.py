@@ -156,7 +156,7 @@ class ShardWriter:
         self._write_lock = threading.Lock()
         self._heartbeat_unix_ns: int | None = None
         self._is_slow = False
-        self._has_tail = False
+        self._tail_rows = 0
         self._is_closed = False
 
     @property
@@ -178,9 +178,10 @@ class ShardWriter:
                 self._buffers[name].append(table)
 
     def waiting_rows(self, name: str) -> int:
-        """Rows of one table that were taken and are in no part yet."""
+        """Rows of one table that were taken and are in no file yet."""
         with self._buffer_lock:
-            return sum(table.num_rows for table in self._buffers[name])
+            rows: int = sum(table.num_rows for table in self._buffers[name])
+        return max(0, rows - self._tail_rows) if name == "steps" else rows
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> int:
         """Write a raw capture (or the file that holds it), compressed if its name ends in `.zst`.
@@ -226,8 +227,8 @@ class ShardWriter:
         """
         with self._write_lock:
             self._check_open()
-            self._has_tail = True
             write_file(self._location, self._tail_path(), encode_tail(columns, kinds))
+            self._tail_rows = len(columns["step"])
             self._beat()
 
     def _tail_path(self) -> str:
@@ -307,8 +308,8 @@ class ShardWriter:
             with self._buffer_lock:
                 self._buffers[name][:0] = tables
             raise
-        if name == "steps" and self._has_tail:
-            self._has_tail = False
+        if name == "steps" and self._tail_rows:
+            self._tail_rows = 0
             with suppress(StoreError):  # it is void in any case
                 delete_file(self._location, self._tail_path())
         self._next_part[name] += 1
