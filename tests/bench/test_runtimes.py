@@ -38,8 +38,9 @@ def write_graph(path):
     return path
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_openvino_gives_what_onnxruntime_does(tmp_path, monkeypatch):
-    pytest.importorskip("openvino")
+    pytest.importorskip("openvino")  # importing it forks, and JAX may be here already
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
     write_graph(tmp_path / "made.onnx")

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.utils.data import IterableDataset, get_worker_info  # noqa: E402
+from torch.utils.data._utils import signal_handling  # noqa: E402
 from torch_loader_fixtures import nothing_is_left_running, short_looks  # noqa: E402, F401
 from tuned_jobs import SlowSamples, both, seed, torch_factory, train  # noqa: E402
 
@@ -76,6 +77,22 @@ def test_in_such_a_trial_too_a_fault_costs_the_trial_and_no_batch(fault, monkeyp
     assert tuned == plain
     assert loader.state.chosen == loader.state.as_written
     assert loader.trials, loader.reason
+
+
+def test_workers_of_a_trial_are_not_watched(monkeypatch):
+    """PyTorch raises when one dies that it watches, wherever the job is: inside of a queue, the lock stayed locked."""
+    watched, watch = [], signal_handling._set_worker_pids
+
+    def spy(key, pids):
+        watched.append(pids)
+        watch(key, pids)
+
+    monkeypatch.setattr(signal_handling, "_set_worker_pids", spy)
+    plain, tuned, _ = both(torch_factory(SlowSamples(8 * 12)), epochs=20, cpus=3)
+    assert tuned == plain
+    assert watched
+    assert set(watched) == {()}
+    assert signal_handling._set_worker_pids is spy
 
 
 class Shards(IterableDataset):

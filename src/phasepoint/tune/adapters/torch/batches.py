@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -237,9 +237,9 @@ class TorchBatches:
         is_forked = _start_method(loader) == "fork"
         loader.timeout = loader.timeout or (self.silent_s if is_forked else max(self.silent_s, HANG_S))
         loader.worker_init_fn = LimitedStart(_own_start(loader.worker_init_fn), self.worker_bytes)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _unwatched():
             warnings.simplefilter("ignore", UserWarning)
-            iterator = _unguarded(iter(loader))
+            iterator = iter(loader)
         ahead = int(setting.get(RECEIVE_AHEAD) or 0)
         return TorchFeed(iterator, drawn.times, drawn.drawn, persists=persists, receive_ahead=ahead)
 
@@ -285,18 +285,18 @@ def _own_start(worker_init_fn: Any) -> Any:
     return worker_init_fn.own if isinstance(worker_init_fn, LimitedStart) else worker_init_fn
 
 
-def _unguarded(iterator: Any) -> Any:
-    """Take its workers out of PyTorch's watch, which raises in the job's own code when one dies.
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """Keep workers that start meanwhile out of PyTorch's watch, which raises wherever the job is when one dies: inside
+    of a queue that left its lock locked for ever. A death shows when a batch is asked for, and costs the trial."""
+    from torch.utils.data._utils import signal_handling
 
-    The death of a worker shows when a batch is asked for, too, and then the setting in force makes that batch.
-    """
-    from torch import _C
-
-    remove = getattr(_C, "_remove_worker_pids", None)
-    if remove is not None and getattr(iterator, "_worker_pids_set", False):
-        remove(id(iterator))
-        iterator._worker_pids_set = False
-    return iterator
+    watch = getattr(signal_handling, "_set_worker_pids", lambda _key, _pids: None)
+    signal_handling._set_worker_pids = lambda key, _pids: watch(key, ())  # a watch of nobody, which can be ended
+    try:
+        yield
+    finally:
+        signal_handling._set_worker_pids = watch
 
 
 def _knobs(loader: Any, cpus: int, functions: Sequence[Cached[Any]]) -> tuple[Knob, ...]:
