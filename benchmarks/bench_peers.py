@@ -3,80 +3,82 @@
     python benchmarks/bench_peers.py                       # ten networks against each of four peers: half an hour
     python benchmarks/bench_peers.py --peer loadgen --models 3
 
-For each model and peer, pairs of processes by turns: `bench`'s own child process, and one in which the peer times the
-same network on the same inputs. Peers: `torch.utils.benchmark` (blocked_autorange), ONNX Runtime's own session
-profiling (the time of `model_run`), MLPerf LoadGen's single stream (50th percentile), a loop by hand around a jitted
-function.
-Told is the median ratio over pairs, and how many models are within 3 %.
+For each model and peer one process: the network is made and prepared as `bench` does it, and by turns `bench`'s own
+timing and the peer time it on the same inputs. (In processes of their own, by turns too, single pairs scattered from
+0.89 to 1.15 on two shared cores, 2026-11-28: memory lies elsewhere.) Peers: `torch.utils.benchmark`
+(blocked_autorange), ONNX Runtime's own session profiling (the time of `model_run`), MLPerf LoadGen's single stream
+(50th percentile), a loop by hand around a jitted function.
+Told is the median ratio over turns, and how many models are within 3 %.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-
-from phasepoint.bench.suite.ask import ask_suite
-from phasepoint.bench.suite.result import PairResult
-from phasepoint.bench.suite.run import measure_task, tasks_of
+from phasepoint.bench.runtimes.runtimes import RUNTIMES, usual_runtime
+from phasepoint.bench.suite.subject import open_subject
+from phasepoint.bench.suite.timing import measure_latencies, warm_up
 
 NEAR = 0.03
 TORCH = (
     *("alexnet", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "densenet121"),
     *("vit_b_16", "dcgan", "pointnet", "dlrm"),
 )
-SECONDS = 4.0
+SECONDS = 1.5  # of a turn of either side
 
 
-def torch_benchmark(model, device):
+def torch_benchmark(subject, threads):
     """`torch.utils.benchmark`, which warms up and repeats by itself."""
     import torch
     from torch.utils.benchmark import Timer
 
-    from phasepoint.bench.suite.subject import open_subject
+    names = {"network": subject.network, "inputs": subject.inputs(1)}
+    timer = Timer("network(*inputs)", globals=names, num_threads=threads)
 
-    threads = int(device.partition(":")[2])
-    subject = open_subject(model, counts=False)
-    network, inputs = subject.network, subject.inputs(1)
-    with torch.inference_mode():
-        timer = Timer("network(*inputs)", globals={"network": network, "inputs": inputs}, num_threads=threads)
-        return timer.blocked_autorange(min_run_time=SECONDS).median
+    def turn():
+        with torch.inference_mode():
+            return timer.blocked_autorange(min_run_time=SECONDS).median
+
+    return turn
 
 
-def ort_profile(model, device):
+def ort_profile(subject, threads):
     """ONNX Runtime's own profile of a session: the middle of its `model_run` events."""
     import onnxruntime
 
-    from phasepoint.bench.suite.subject import open_subject
+    inputs = subject.inputs(1)
 
-    subject = open_subject(model, counts=False)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = int(device.partition(":")[2])
-    options.enable_profiling = True
-    with tempfile.TemporaryDirectory() as folder:
-        options.profile_file_prefix = f"{folder}/profile"
-        session = onnxruntime.InferenceSession(subject.network, options, providers=["CPUExecutionProvider"])
-        inputs = subject.inputs(1)
-        for _ in range(60):
-            session.run(None, inputs)
-        events = json.loads(Path(session.end_profiling()).read_text())
-    runs = [event["dur"] for event in events if event.get("name") == "model_run"]
-    return median(runs[10:]) / 1e6
+    def turn():
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.enable_profiling = True
+        with tempfile.TemporaryDirectory() as folder:
+            options.profile_file_prefix = f"{folder}/profile"
+            session = onnxruntime.InferenceSession(subject.network, options, providers=["CPUExecutionProvider"])
+            end = time.perf_counter() + SECONDS
+            for number in range(10_000):
+                session.run(None, inputs)
+                if number >= 20 and time.perf_counter() > end:
+                    break
+            events = json.loads(Path(session.end_profiling()).read_text())
+        runs = [event["dur"] for event in events if event.get("name") == "model_run"]
+        return median(runs[len(runs) // 4 :]) / 1e6
+
+    return turn
 
 
-def loadgen(model, device):
+def loadgen(subject, threads):
     """MLPerf LoadGen, single stream: the 50th percentile that it reports."""
     import mlperf_loadgen as lg
     import torch
 
-    from phasepoint.bench.suite.subject import open_subject
-
-    torch.set_num_threads(int(device.partition(":")[2]))
-    subject = open_subject(model, counts=False)
+    torch.set_num_threads(threads)
     inputs = subject.inputs(1)
 
     def issue(samples):
@@ -87,38 +89,43 @@ def loadgen(model, device):
 
     settings = lg.TestSettings()
     settings.scenario, settings.mode = lg.TestScenario.SingleStream, lg.TestMode.PerformanceOnly
-    settings.min_duration_ms, settings.min_query_count = int(SECONDS * 1000), 64
-    library = lg.ConstructQSL(1, 1, lambda _: None, lambda _: None)
-    system = lg.ConstructSUT(issue, lambda: None)
-    with tempfile.TemporaryDirectory() as folder:
-        output = lg.LogOutputSettings()
-        output.outdir, output.copy_summary_to_stdout = folder, False
-        logs = lg.LogSettings()
-        logs.log_output = output
-        lg.StartTestWithLogSettings(system, library, settings, logs)
-        text = (Path(folder) / "mlperf_log_summary.txt").read_text()
-    line = next(line for line in text.splitlines() if "50.00 percentile latency (ns)" in line)
-    return int(line.split(":")[1]) / 1e9
+    settings.min_duration_ms, settings.min_query_count = int(SECONDS * 1000), 5
+
+    def turn():
+        library = lg.ConstructQSL(1, 1, lambda _: None, lambda _: None)
+        system = lg.ConstructSUT(issue, lambda: None)
+        with tempfile.TemporaryDirectory() as folder:
+            output = lg.LogOutputSettings()
+            output.outdir, output.copy_summary_to_stdout = folder, False
+            logs = lg.LogSettings()
+            logs.log_output = output
+            lg.StartTestWithLogSettings(system, library, settings, logs)
+            text = (Path(folder) / "mlperf_log_summary.txt").read_text()
+        lg.DestroySUT(system)
+        lg.DestroyQSL(library)
+        line = next(line for line in text.splitlines() if "50.00 percentile latency (ns)" in line)
+        return int(line.split(":")[1]) / 1e9
+
+    return turn
 
 
-def jax_loop(model, device):
+def jax_loop(subject, threads):
     """A loop by hand."""
-    import time
-
     import jax
 
-    from phasepoint.bench.suite.subject import open_subject
-
-    subject = open_subject(model, counts=False)
     function, arguments = subject.network
     run, placed = jax.jit(function), jax.device_put(arguments)
     jax.block_until_ready(run(*placed))
-    times, end = [], time.perf_counter() + SECONDS
-    while time.perf_counter() < end:
-        began = time.perf_counter()
-        jax.block_until_ready(run(*placed))
-        times.append(time.perf_counter() - began)
-    return median(times[len(times) // 10 :])
+
+    def turn():
+        times, end = [], time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            jax.block_until_ready(run(*placed))
+            times.append(time.perf_counter() - began)
+        return median(times)
+
+    return turn
 
 
 def models_of(peer):
@@ -138,20 +145,39 @@ def models_of(peer):
 PEERS = {"torch": torch_benchmark, "ort": ort_profile, "loadgen": loadgen, "jax": jax_loop}
 
 
-def ours(model, device):
-    (task,) = tasks_of(ask_suite([model], devices=[device], rounds=1, seconds=SECONDS))
-    result: PairResult = measure_task(task)
-    if result.status != "measured":
-        raise SystemExit(f"{model}: {result.status}: {result.reason}")
-    return float(np.median(result.latencies_ps)) / 1e12
+def compare(peer, model, device, turns):
+    """Ratios of `bench`'s median latency to the peer's, `[turns]`, in this process."""
+    threads = int(device.partition(":")[2])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    subject = open_subject(model, counts=False)
+    prepared = RUNTIMES[usual_runtime(subject.form)].prepare(subject.network, device, "f32")
+    inputs = prepared.place(subject.inputs(1))
+
+    def ours():
+        return median(measure_latencies(lambda: prepared.run(inputs), seconds=SECONDS)) / 1e12
+
+    theirs, ratios = PEERS[peer](subject, threads), []
+    warm_up(lambda: prepared.run(inputs))
+    theirs()
+    for number in range(turns):
+        sides = {side: side() for side in (ours, theirs)[:: -1 if number % 2 else 1]}
+        ratios.append(sides[ours] / sides[theirs])
+    return ratios
 
 
-def theirs(peer, model, device):
-    command = [sys.executable, __file__, "--one", peer, model, device]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def measured(peer, model, device, turns):
+    """`compare` in a process of its own."""
+    threads = device.partition(":")[2]
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", peer, model, device, "--turns", str(turns)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+    )
     if done.returncode:
         raise SystemExit(f"{peer}, {model}: {done.stderr[-800:]}")
-    return float(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
@@ -159,22 +185,17 @@ def main():
     parser.add_argument("--one", nargs=3, metavar=("PEER", "MODEL", "DEVICE"), help=argparse.SUPPRESS)
     parser.add_argument("--peer", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--models", type=int, default=10)
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--device", default="cpu:1")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     if args.one:
-        print(PEERS[args.one[0]](*args.one[1:]))
+        print(json.dumps(compare(*args.one, args.turns)))
         return
     rows = []
     for peer in args.peer:
         for model in models_of(peer)[: args.models]:
-            ratios = []
-            for number in range(args.pairs):
-                times = {}
-                for side in ("ours", "theirs")[:: -1 if number % 2 else 1]:
-                    times[side] = ours(model, args.device) if side == "ours" else theirs(peer, model, args.device)
-                ratios.append(times["ours"] / times["theirs"])
+            ratios = measured(peer, model, args.device, args.turns)
             rows.append({"peer": peer, "model": model, "ratio": median(ratios), "ratios": ratios})
             print(f"{peer:8} {model:50} {median(ratios):.3f}  {[round(ratio, 3) for ratio in ratios]}", flush=True)
         mine = [row for row in rows if row["peer"] == peer]
