@@ -151,17 +151,17 @@ def compare(peer, model, device, turns):
     threads = int(device.partition(":")[2])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     subject = open_subject(model, counts=False)
+    theirs, ratios = PEERS[peer](subject, threads), []
+    theirs()
+    if peer == "ort":
+        return [theirs() for _ in range(turns)]
     prepared = RUNTIMES[usual_runtime(subject.form)].prepare(subject.network, device, "f32")
     inputs = prepared.place(subject.inputs(1))
 
     def ours():
         return median(measure_latencies(lambda: prepared.run(inputs), seconds=SECONDS)) / 1e12
 
-    theirs, ratios = PEERS[peer](subject, threads), []
     warm_up(lambda: prepared.run(inputs))
-    theirs()
-    if peer == "ort":
-        return [theirs() for _ in range(turns)]
     for number in range(turns):
         sides = {side: side() for side in (ours, theirs)[:: -1 if number % 2 else 1]}
         ratios.append(sides[ours] / sides[theirs])
