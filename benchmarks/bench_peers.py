@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+from phasepoint.bench.runtimes.onnx_runtime import make_session
 from phasepoint.bench.runtimes.runtimes import RUNTIMES, usual_runtime
 from phasepoint.bench.suite.subject import open_subject
 from phasepoint.bench.suite.timing import measure_latencies, warm_up
@@ -54,17 +55,11 @@ def ort_profile(subject, threads):
     Profiling makes a graph of many small nodes up to 1.6 times slower, so both time the same runs, and a turn gives the
     ratio.
     """
-    import onnxruntime
-
     inputs = subject.inputs(1)
 
     def turn():
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.enable_profiling = True
         with tempfile.TemporaryDirectory() as folder:
-            options.profile_file_prefix = f"{folder}/profile"
-            session = onnxruntime.InferenceSession(subject.network, options, providers=["CPUExecutionProvider"])
+            session = make_session(subject.network, f"cpu:{threads}", "f32", Path(folder) / "profile")
             warm_up(lambda: session.run(None, inputs))
             times_ps = measure_latencies(lambda: session.run(None, inputs), seconds=SECONDS)
             events = json.loads(Path(session.end_profiling()).read_text())
