@@ -10,7 +10,7 @@ element type, with a batch put together of the same sample.
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from phasepoint.core.units import PS_PER_NS
@@ -19,7 +19,11 @@ RUNS = 3
 """Of the network, after one that does not count; the median of each operation's times is taken."""
 
 TINY_CALLS = 200
-"""Of an operation on one number, before each run: their median is what any operation takes before it works."""
+"""Of an operation on one number, before each run: their mean is what any operation takes before it works."""
+
+MOST_TINY = TINY_CALLS * 95 // 100
+"""By time, the tiny call that no operation without work exceeds: beside other programs some calls take twice as long as
+the rest, and what an operation takes up to here is not told from nothing."""
 
 MOVES = frozenset(
     {"copy_", "clone", "_to_copy", "cat", "stack", "roll", "constant_pad_nd", "repeat", "pixel_shuffle", "index"}
@@ -48,7 +52,7 @@ class TimedOperation(NamedTuple):
         name: `addmm`.
         layer: path of the innermost module; empty outside all.
         kind: class of that module.
-        work_ps: its time, less what any operation takes before it works.
+        work_ps: its time, less what any operation takes before it works; 0 where it takes no longer than one without.
         flop: of products and convolutions; 0 of others.
         moved_bytes: of its inputs and outputs.
     """
@@ -98,7 +102,7 @@ def profile_operations(
     mode = _mode(wait)
     first = next(network.parameters(), None)
     device = "cpu" if first is None else first.device
-    tiny_ns: list[float] = []
+    tiny_ns: list[list[int]] = []
     beside_ns: list[int] = []
     runs: list[list[tuple[TimedOperation, int]]] = []
     with _layers_told(network, mode):
@@ -110,11 +114,12 @@ def profile_operations(
                 run()
             runs.append(mode.rows)
     counted = [rows for rows in runs[1:] if len(rows) == len(runs[-1])]
-    before_ns = median(tiny_ns[1:])
-    operations = [
-        facts._replace(work_ps=max(int(median(rows[place][1] for rows in counted) - before_ns), 0) * PS_PER_NS)
-        for place, (facts, _) in enumerate(counted[-1])
-    ]
+    tiny = sorted(median(calls) for calls in zip(*tiny_ns[1:], strict=True))
+    operations = []
+    for place, (facts, _) in enumerate(counted[-1]):
+        taken_ns = median(rows[place][1] for rows in counted)
+        work_ns = int(taken_ns - mean(tiny)) if taken_ns > tiny[MOST_TINY] else 0
+        operations.append(facts._replace(work_ps=work_ns * PS_PER_NS))
     return operations, int(median(beside_ns[1:])) * PS_PER_NS
 
 
@@ -217,8 +222,8 @@ def best_ns(work: Callable[[], object], wait: Callable[[], object], calls: int) 
     return min(times[1:])
 
 
-def _tiny_ns(mode: Any, device: Any) -> float:
-    """What the smallest operation takes at this moment, as `mode` times it: beside other programs all take longer."""
+def _tiny_ns(mode: Any, device: Any) -> list[int]:
+    """What the smallest operations take at this moment, as `mode` times them: beside other programs all take longer."""
     import torch
 
     one = torch.ones(1, device=device)
@@ -226,7 +231,7 @@ def _tiny_ns(mode: Any, device: Any) -> float:
     with torch.no_grad(), mode:
         for _ in range(TINY_CALLS):
             one.add_(1)
-    return float(median(taken for _, taken in mode.rows))
+    return [taken for _, taken in mode.rows]
 
 
 def _mode(
