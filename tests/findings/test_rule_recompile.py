@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from planted_runs import MS, capture, check_finding, noisy_steps, steps_of, view_of, within
 
+from phasepoint.findings.evidence.compilations import find_compilations
 from phasepoint.findings.rules.run.compile_share import find as find_first
 from phasepoint.findings.rules.run.recompile import find
 
@@ -146,3 +147,33 @@ def test_a_name_that_a_window_saw_before_is_compiled_again(tmp_path):
 
 def test_functions_without_a_name_are_not_taken_for_each_other(tmp_path):
     assert find(view_of(tmp_path, named((140,), name="jit(<lambda>)"))) == []
+
+
+def test_a_small_program_compiled_again_beside_new_ones_is_not_blamed(tmp_path):
+    steps, rows = named((140,))
+    small = {"step": 140, "name": "jit(_normal)", "start_ps": int(steps["start_ps"][140]), "dur_ps": 20 * MS}
+    small |= {"again": None, "why": None}
+    before = small | {"step": 0, "start_ps": int(steps["start_ps"][0])}
+    new = [small | {"name": f"jit(op_{place})", "dur_ps": 10 * MS} for place in range(28)]
+    rows["compilations"] = [rows["compilations"][0], before, small, *new]
+    view = view_of(tmp_path, (steps, rows))
+    assert find(view) == []
+    assert [one.is_again for one in find_compilations(view)] == [False, False]
+
+
+def test_what_pytorch_compiled_again_beside_more_new_code_is_not_blamed(tmp_path):
+    steps, rows = told_again((140,))
+    again = rows["compilations"][1]
+    rows["compilations"][1:] = [
+        again | {"dur_ps": 40 * MS},
+        again | {"name": "evaluate", "again": False, "why": None, "dur_ps": 260 * MS},
+    ]
+    view = view_of(tmp_path, (steps, rows))
+    assert find(view) == []
+    assert [one.is_again for one in find_compilations(view)] == [False, False]
+
+
+def test_looking_up_compiled_programs_is_no_compiling_again(tmp_path):
+    steps, _ = compiled_again((140, 290, 440))
+    steps["compile_ps"][[290, 440]] = 7 * MS
+    assert find(view_of(tmp_path, (steps, {}))) == []

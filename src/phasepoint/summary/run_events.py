@@ -6,6 +6,7 @@ Each finder is one function over the same view of the run; `tell_events` puts th
 import math
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,8 +112,8 @@ class CompiledPrograms:
         told: what the framework told of them.
         seen: the main programs first seen in a window from the first of these steps on and before the next ones that
             compile, which are taken to be theirs; the largest first.
-        known: name of the one that took longest to compile, where a program of this name was compiled or seen before;
-            None where it was not, or has no name.
+        known: name of what took most of the time to compile, where a program of this name was compiled or seen before;
+            None where it was not, has no name, or no program took most of it.
     """
 
     told: tuple[ToldCompilation, ...]
@@ -155,11 +156,16 @@ def compiled_programs(
 
 
 def _known_before(compiled: list[dict[str, Any]], first: int, last: int, seen: set[str]) -> str | None:
-    """Name of what took longest to compile in some steps, where a program of this name is known from before them."""
-    here = [row for row in compiled if row["step"] is not None and first <= row["step"] <= last]
-    if not here:
+    """Name of what took most of the compiling in some steps, where a program of this name is known from before them."""
+    took_ps: Counter[str] = Counter()
+    for row in compiled:
+        if row["step"] is not None and first <= row["step"] <= last:
+            took_ps[_program_name(row["name"])] += row["dur_ps"]
+    if not took_ps:
         return None
-    longest = _program_name(max(here, key=lambda row: row["dur_ps"])["name"])
+    longest, longest_ps = took_ps.most_common(1)[0]
+    if 2 * longest_ps < took_ps.total():
+        return None
     earlier = {_program_name(row["name"]) for row in compiled if row["step"] is None or row["step"] < first}
     return longest if longest in seen | earlier else None
 

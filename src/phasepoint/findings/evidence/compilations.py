@@ -14,7 +14,7 @@ from phasepoint.core.arrays import Bools, Int64s
 from phasepoint.core.statistics import median_ps
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
-from phasepoint.phases.clock.steps import Stretch, find_stretches
+from phasepoint.phases.clock.steps import Stretch, find_stretches, sum_ps
 from phasepoint.summary.run_events import COMPILE_LEAST_PS, CompiledPrograms, compiled_programs
 
 _LAYOUT = re.compile(r"\{[^{}]*\}")
@@ -84,8 +84,9 @@ def _signatures(view: FindingsView, name: str) -> list[dict[str, str]]:
 
 
 LEAST_AGAIN = 3
-"""Where no program was seen, compiling in the middle of the run counts as compiling again from the third time on: an
-evaluation and a last short batch each bring a program of their own."""
+"""Where no program was seen, compiling in the middle of the run counts as compiling again from the third time on that
+costs half as much as the dearest: an evaluation and a last short batch each bring a program of their own, and beside
+one of those a look-up of some ms is no compilation."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,10 @@ def find_compilations(view: FindingsView) -> list[Compilation]:
         _judge(view, stretch, made)
         for stretch, made in zip(found, compiled_programs(clock, found, *tables), strict=True)
     ]
-    often = judged.count(None) >= LEAST_AGAIN
+    unseen_ps = [
+        sum_ps(clock.compile_ps[stretch.rows]) for one, stretch in zip(judged, found, strict=True) if one is None
+    ]
+    often = sum(2 * one_ps >= max(unseen_ps) for one_ps in unseen_ps) >= LEAST_AGAIN
     return [one or Compilation(stretch, often) for one, stretch in zip(judged, found, strict=True)]
 
 
@@ -154,7 +158,7 @@ def cost_of(compilations: list[Compilation], cost_ps: Int64s) -> Int64s:
 def _judge(view: FindingsView, stretch: Stretch, made: CompiledPrograms) -> Compilation | None:
     """What the framework said of it, else what windows and earlier compilations know; None where these do not tell."""
     again = [one for one in made.told if one.again]
-    if again:
+    if again and 2 * sum(one.dur_ps for one in again) >= sum(one.dur_ps for one in made.told):
         largest = max(again, key=lambda one: one.dur_ps)
         return Compilation(stretch, True, largest.name, largest.why)
     if made.told:

@@ -1,14 +1,14 @@
 """A program is compiled again in the middle of the run, because the shape or type of an argument changed.
 
-**Formula.** For every step that compiled for 5 ms or more a program whose name had been seen before, the compiler's own
-time; if that is more than half of the step's excess over the run's usual step, the whole excess. PyTorch reports what
+**Formula.** For every step that compiled for 5 ms or more, most of it for a program whose name had been seen before,
+the compiler's own time; if that is more than half of the step's excess over the run's usual step, the whole excess. PyTorch reports what
 it compiles again and why. For JAX, the change is found by comparing the parameters of programs with the same name. A
 compilation for another mode (evaluation, gradients off) is a separate program.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
 {LEAST_SHARE_MANY:.1%}: one recompilation for the last short batch is harmless, but one that recurs grows with the run.
 If no program was captured, compiling in the middle of the run counts from the third time on, because an evaluation and
-a short last batch each have a separate program.
+a short last batch each have a separate program; what costs less than half of the dearest is not counted.
 
 **Remedy.** Call the step with the same shapes and types every time: pad or drop the last batch (`drop_last=True`;
 `drop_remainder=True`), pad lengths to a few buckets, keep Python numbers out of the arguments or mark them static only
