@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import shutil
 
 import pytest
 from recorder_fakes import FakeClock, FakeSession, StillFlusher, fake_record
@@ -82,22 +83,45 @@ def test_many_values_are_not_kept_waiting(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("still")
-def test_between_two_whole_flushes_steps_alone_are_written_and_make_no_part(tmp_path):
+def test_rows_are_tails_until_there_are_enough_for_a_part(tmp_path, monkeypatch):
+    monkeypatch.setattr("phasepoint.store.writer.MOST_TAIL_ROWS", 4)
     clock, path = FakeClock(), tmp_path / "run"
-    files = []
+    files, others = [], []
     with fake_record(path, clock, FakeSession(clock), budget=0, flush_s=1) as run:
-        for batch in run.steps(range(12)):
+        for batch in run.steps(range(14)):
             clock.tick(1000)
             StillFlusher.made.round()
             found = open_run(path).table("steps")["step"].to_pylist()
             assert found == list(range(len(found)))
             assert len(found) >= batch - 1
             files.append(sorted(file.name for file in path.glob("host=00000/steps/part-*")))
-    assert len([now for now in files if now and now[-1].endswith(".tail")]) >= 6
+            others.append(open_run(path).table("counters").num_rows)
+    assert len([now for now in files if now and now[-1].endswith(".tail")]) >= 7
     assert all(name.endswith(".parquet") for now in files for name in now[:-1])  # one tail, the newest
     assert 3 <= len(files[-1]) <= 5
-    assert open_run(path).table("steps")["step"].to_pylist() == list(range(12))
-    assert not list(path.glob("host=00000/steps/*.tail"))
+    assert others == sorted(others)
+    assert others[4]
+    assert open_run(path).table("steps")["step"].to_pylist() == list(range(14))
+    assert not list(path.glob("host=00000/*/*.tail"))
+
+
+@pytest.mark.usefixtures("still")
+def test_a_killed_job_leaves_its_tails_alone(tmp_path):
+    clock, path = FakeClock(), tmp_path / "run"
+    with fake_record(path, clock, FakeSession(clock), budget=0.5, flush_s=1) as run:
+        for _ in run.steps(range(40)):
+            clock.tick(500)
+            run.log(loss=1.0)
+            StillFlusher.made.round()
+        assert not list(path.glob("host=00000/*/*.parquet"))
+        shutil.copytree(path, tmp_path / "killed")
+    killed, whole = open_run(tmp_path / "killed"), open_run(path)
+    assert killed.problems == ()
+    assert killed.table("windows").num_rows >= 3
+    for name in ("steps", "windows", "counters", "scalars"):
+        rows = killed.table(name).to_pylist()
+        assert [row for row in whole.table(name).to_pylist() if row in rows] == rows
+        assert rows
 
 
 @pytest.mark.usefixtures("still")

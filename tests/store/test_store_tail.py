@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from store_builders import kill_writer, new_run, parts_of, steps
 
 from phasepoint.core.errors import TableError
+from phasepoint.core.tables import table_spec
 from phasepoint.recorder.output import steps_table
 from phasepoint.store import compact_run, open_run, open_shard
 from phasepoint.store.removal import remove_run
-from phasepoint.store.step_tail import MOST_TAIL_BYTES, MOST_TAIL_ROWS, _Tail, decode_tail, encode_tail
+from phasepoint.store.tail import MOST_TAIL_BYTES, MOST_TAIL_ROWS, _Tail, decode_tail, encode_rows, encode_steps
 
 MS = 1_000_000_000
 KINDS = ["train", "eval"]
+STEPS = table_spec("steps")
 
 
 def columns_of(first: int, count: int) -> dict[str, np.ndarray]:
@@ -36,6 +38,10 @@ def columns_of(first: int, count: int) -> dict[str, np.ndarray]:
         "graph_nodes": np.full(count, -1),
         "device_memory_bytes": np.full(count, -1),
     }
+
+
+def tail_of(first: int, count: int) -> dict[str, tuple[int, bytes]]:
+    return {"steps": (count, encode_steps(columns_of(first, count), KINDS))}
 
 
 def steps_of(path: str) -> list[int]:
@@ -57,14 +63,14 @@ def written(tmp_path):
     writer = open_shard(path, 0, epoch_unix_ns=0)
     writer.append("steps", steps(0, 4))
     writer.flush()
-    writer.write_tail(columns_of(4, 2), KINDS)
-    writer.write_tail(columns_of(4, 3), KINDS)
+    writer.write_tails(tail_of(4, 2))
+    writer.write_tails(tail_of(4, 3))
     return path, writer
 
 
 def test_a_tail_holds_what_a_part_of_its_rows_would():
     columns = columns_of(5, 100)
-    tail = decode_tail(pa.py_buffer(encode_tail(columns, KINDS)))
+    tail = decode_tail(STEPS, pa.py_buffer(encode_steps(columns, KINDS)))
     part = steps_table(columns, KINDS)
     assert tail.schema == part.schema
     assert tail.to_pylist() == part.to_pylist()
@@ -72,9 +78,9 @@ def test_a_tail_holds_what_a_part_of_its_rows_would():
 
 
 def test_the_longest_tail_can_be_read():
-    data = pa.py_buffer(encode_tail(columns_of(0, MOST_TAIL_ROWS), [f"kind {n}" for n in range(100)]))
+    data = pa.py_buffer(encode_steps(columns_of(0, MOST_TAIL_ROWS), [f"kind {n}" for n in range(100)]))
     assert data.size < MOST_TAIL_BYTES / 2
-    assert decode_tail(data).num_rows == MOST_TAIL_ROWS
+    assert decode_tail(STEPS, data).num_rows == MOST_TAIL_ROWS
 
 
 def test_steps_of_a_tail_are_there_until_their_part_is(written):
@@ -84,7 +90,7 @@ def test_steps_of_a_tail_are_there_until_their_part_is(written):
     writer.flush()
     assert steps_of(path) == list(range(9))
     assert tails_of(path) == []
-    writer.write_tail(columns_of(9, 1), KINDS)
+    writer.write_tails(tail_of(9, 1))
     assert steps_of(path) == list(range(10))
     writer.append("steps", steps(9, 1))
     writer.close()
@@ -94,7 +100,7 @@ def test_steps_of_a_tail_are_there_until_their_part_is(written):
 
 def test_a_run_of_a_tail_alone_has_steps(tmp_path):
     path = new_run(tmp_path)
-    open_shard(path, 0, epoch_unix_ns=0).write_tail(columns_of(0, 3), KINDS)
+    open_shard(path, 0, epoch_unix_ns=0).write_tails(tail_of(0, 3))
     kill_writer(path)
     assert open_run(path).has_part("steps")
     assert steps_of(path) == [0, 1, 2]
@@ -121,7 +127,7 @@ def test_compaction_leaves_a_killed_runs_tail(written):
     path, writer = written
     writer.append("steps", steps(4, 3))
     writer.flush()
-    writer.write_tail(columns_of(7, 2), KINDS)
+    writer.write_tails(tail_of(7, 2))
     kill_writer(path)
     compact_run(path, min_parts=2)
     assert len(parts_of(path, "steps")) == 1
@@ -143,7 +149,7 @@ def test_an_object_store_gets_parts(written, monkeypatch):
 
 
 def _with(**changed) -> bytes:
-    return encode_tail({**columns_of(4, 3), **changed}, KINDS)
+    return encode_steps({**columns_of(4, 3), **changed}, KINDS)
 
 
 DAMAGED = {
@@ -153,10 +159,10 @@ DAMAGED = {
     "long": (bytes(MOST_TAIL_BYTES + 1), "are more than a tail of 4096 steps takes"),
     "nested": (b"\x91" * 100_000, "not a readable tail"),
     "odd": (msgspec.msgpack.encode(_Tail({"step": b"123"}, ())), "not a readable tail"),
-    "none": (encode_tail({}, KINDS), "not of one length"),
+    "none": (encode_steps({}, KINDS), "not of one length"),
     "lengths": (_with(dur_ps=np.full(2, MS)), "not of one length"),
     "column": (_with(more=np.zeros(3)), "has no column more"),
-    "missing": (encode_tail({"step": np.arange(3)}, KINDS), "lacks column 'start_ps'"),
+    "missing": (encode_steps({"step": np.arange(3)}, KINDS), "lacks column 'start_ps'"),
     "null": (_with(dur_ps=np.full(3, -1)), "3 nulls where none may be"),
     "kind": (_with(kind=np.full(3, 2)), "an index of no kind"),
     "negative kind": (_with(kind=np.full(3, -2)), "an index of no kind"),
@@ -181,12 +187,67 @@ def test_a_damaged_tail_loses_its_own_steps_alone(written, data, said):
     assert str(tail) in gap["unknown"]
 
 
+COUNTER = {"name": "recorder.elapsed", "unit": "ps", "device": "host", "time_ps": 7, "value": 1.5}
+DAMAGED_ROWS = {
+    "cut": (encode_rows([COUNTER])[:-9], "not a readable tail"),
+    "steps": (encode_steps(columns_of(0, 3), KINDS), "not a readable tail"),
+    "column": (encode_rows([COUNTER | {"more": 1}]), "has no column more"),
+    "missing": (encode_rows([{"name": "a"}]), "unit"),
+    "text": (encode_rows([COUNTER | {"value": "much"}]), "value"),
+    "list": (encode_rows([COUNTER | {"name": [1, [2]]}]), "name"),
+    "large": (encode_rows([COUNTER | {"time_ps": 1 << 63}]), "time_ps"),
+    "far": (encode_rows([COUNTER | {"time_ps": 1 << 62}]), "more than 53 days"),
+    "infinite": (encode_rows([COUNTER | {"value": float("inf")}]), "infinity"),
+}
+
+
+def test_rows_of_other_tables_have_tails_too(tmp_path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.write_tails({"counters": (1, encode_rows([COUNTER])), **tail_of(0, 3)})
+    writer.write_tails({"counters": (2, encode_rows([COUNTER, COUNTER | {"time_ps": np.int64(8)}]))})
+    kill_writer(path)
+    run = open_run(path)
+    assert run.table("counters").select(list(COUNTER)).to_pylist() == [COUNTER, COUNTER | {"time_ps": 8}]
+    assert steps_of(path) == [0, 1, 2]
+
+
+def test_a_tail_of_rows_that_proved_to_be_none_goes_with_the_writer(tmp_path):
+    path = new_run(tmp_path)
+    writer = open_shard(path, 0, epoch_unix_ns=0)
+    writer.write_tails({"counters": (1, encode_rows([COUNTER]))})
+    writer.close()
+    assert open_run(path).table("counters").num_rows == 0
+
+
+def test_a_tail_that_is_too_long_is_none(written):
+    _, writer = written
+    assert not writer.write_tails({"counters": (1, bytes(MOST_TAIL_BYTES + 1))})
+
+
+@pytest.mark.parametrize("value", [object(), 1 << 70, {1: 2j}])
+def test_what_is_no_value_makes_no_tail(value):
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        encode_rows([COUNTER | {"value": value}])
+
+
+@pytest.mark.parametrize(("data", "said"), DAMAGED_ROWS.values(), ids=DAMAGED_ROWS)
+def test_a_damaged_tail_of_rows_is_told(tmp_path, data, said):
+    path = new_run(tmp_path)
+    open_shard(path, 0, epoch_unix_ns=0).write_tails({"counters": (1, data), **tail_of(0, 3)})
+    kill_writer(path)
+    run = open_run(path)
+    assert run.table("counters").num_rows == 0
+    assert any("counters/part-00000000.tail" in problem and said in problem for problem in run.problems), run.problems
+    assert run.table("steps").num_rows == 3
+
+
 @given(at=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 400))
 def test_a_byte_that_was_changed_is_told_or_makes_rows(at, value, cut):
     data = bytearray(_with())
     data[at % len(data)] = value
     try:
-        table = decode_tail(pa.py_buffer(bytes(data[: len(data) - cut // 2])))
+        table = decode_tail(STEPS, pa.py_buffer(bytes(data[: len(data) - cut // 2])))
     except TableError:
         return
     table.validate(full=True)

@@ -26,12 +26,13 @@ from phasepoint.recorder.clock.gc_clock import GcClock
 from phasepoint.recorder.clock.gpus import GpuLog
 from phasepoint.recorder.clock.machine import MachineLog
 from phasepoint.recorder.clock.scalars import ScalarLog
-from phasepoint.recorder.clock.step_clock import StepClock, StepRows
+from phasepoint.recorder.clock.step_clock import StepClock
 from phasepoint.recorder.clock.sync_clock import SyncClock
 from phasepoint.recorder.output import (
     MemorySample,
     Row,
     RunOutput,
+    StepColumns,
     cost_rows,
     gap_row,
     step_columns,
@@ -163,8 +164,7 @@ LATER_FLUSH_RATIO = 0.1
 """Later flushes are this share of the recording's length apart, where that is more than `flush_ps`."""
 
 LONGEST_FLUSH_PS = 10 * PS_PER_S
-"""They are no further apart than this: a killed job loses as much at most. Each takes 5 to 14 ms of CPU time, which
-every 3 s was half of a budget of 1 %."""
+"""They are no further apart than this: a killed job loses as much at most."""
 
 ACCOUNT_PS = 60 * PS_PER_S
 """The account is written when the recording is longer by this time, or by `ACCOUNT_RATIO`."""
@@ -177,8 +177,7 @@ LAST_FILES = 2
 
 PATIENT, PATIENCE = frozenset({"counters", "gaps", "hints", "scalars"}), 3
 """Tables whose rows are written with every third flush, while these are as close together as `flush_ps`: what a killed
-job needs least. On a local disk all parts are; between them stands the tail of the steps. A part takes 8 ms of CPU time
-in a job that uses the caches, 1 to 2 of them for a few rows of one more table, and a tail 2 (2 cores, 2026-11-28)."""
+job needs least. On an object store each is a part, which takes a tenth of a second."""
 
 HOLD_RATIO, MOST_HELD_RATIO = 0.5, 4
 """While no shard can be opened, the ring is emptied into memory when it is half full, until it was four times: 260,000
@@ -190,7 +189,7 @@ MOST_ROWS = 2048
 """Rows of other tables that are written at once: some 2 MB. Windows back to back make as many in four seconds."""
 
 MACHINE_ROWS = 60
-"""Looks at the machine that are written at once, of half a minute: one more part is a tenth of what a flush costs."""
+"""Looks at the machine that are written at once, of half a minute."""
 
 GPU_SAMPLES = 30
 """Samples of the GPUs that are written at once: likewise."""
@@ -296,7 +295,7 @@ class Background:
         self._accounted_ps = 0
         self._accounted: dict[str, float] = {}
         self._last_counters: list[Row] = []
-        self._held: list[StepRows] = []
+        self._held: list[StepColumns] = []
 
     @guarded_even_off
     def round(self, final: bool) -> None:
@@ -342,8 +341,7 @@ class Background:
             self._flushed_ps = now_ps
             if is_whole:
                 self._wholly_flushed_ps = now_ps
-            if is_whole or not self._write_tail():
-                self._flush(is_whole=is_whole, final=final)
+            self._flush(is_whole=is_whole, final=final)
             self._tend_converter(now_ps, final)
         else:
             self._hold_steps()
@@ -382,13 +380,20 @@ class Background:
         return self._parts.output.is_open
 
     def _held_steps(self) -> int:
-        return sum(len(held.step) for held in self._held)
+        return sum(len(held["step"]) for held in self._held)
 
     def _hold_steps(self) -> None:
         """Keep steps that are not to be written yet, when the ring gets full."""
         steps = self._parts.steps
         if steps.waiting > HOLD_RATIO * steps.capacity and self._held_steps() < MOST_HELD_RATIO * steps.capacity:
-            self._held.append(steps.take_rows())
+            self._take_steps()
+
+    def _take_steps(self) -> None:
+        rows = self._parts.steps.take_rows()
+        if len(rows.step):
+            self._held.append(step_columns(rows, self._samples, self._parts.epoch))
+        # The step in progress keeps the last sample that it was given; it is written at a later flush.
+        self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
 
     def _write_window(self, window: CapturedWindow) -> None:
         parts, begin_ns = self._parts, self._parts.clock.cpu_ns()
@@ -452,19 +457,17 @@ class Background:
             return  # the steps stay in the ring, which is bounded
         if final:  # a recorder that is off has not settled them
             parts.steps.settle()
-        rows = parts.steps.take_rows()
-        for held in (*self._held, rows):
-            if len(held.step):
-                columns = step_columns(held, self._samples, parts.epoch)
-                parts.output.add_table("steps", steps_table(columns, parts.steps.kinds))
-        self._held.clear()
-        # The step in progress keeps the last sample that it was given; it is written at a later flush.
-        self._samples = [s for s in self._samples[-1:] if not len(rows.step) or s.now_ns > rows.end_ns[-1]]
+        self._take_steps()
         self._add_gaps(final)
         self._add_pauses()
         self._add_looks(final)
         if is_whole and not final:
             self._add_account()
+        if not final and self._write_tails():
+            return
+        for held in self._held:
+            parts.output.add_table("steps", steps_table(held, parts.steps.kinds))
+        self._held.clear()
         by_table: dict[str, list[Row]] = {}
         later: list[tuple[str, Row | Callable[[], Row | None]]] = []
         while parts.inbox.rows:
@@ -514,16 +517,21 @@ class Background:
         if clock.fault is not None and not self.guard.off:
             self.guard.trip(clock.fault, "GcClock")
 
-    def _write_tail(self) -> bool:
-        """Write the steps alone, as integers; False where a part is wanted."""
+    def _write_tails(self) -> bool:
+        """Write what is in no part yet as it is; False where parts are wanted."""
         parts = self._parts
-        waiting = self._held_steps() + parts.steps.waiting
-        if not waiting or parts.output.backlog or not parts.output.takes_tail(waiting):
+        waiting = list(parts.inbox.rows)
+        if parts.output.backlog or len(waiting) >= MOST_ROWS:
             return False
-        self._held.append(parts.steps.take_rows())
-        blocks = [step_columns(held, self._samples, parts.epoch) for held in self._held]
-        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        return parts.output.write_tail(columns, parts.steps.kinds)
+        if len(self._held) > 1:
+            names = self._held[0]
+            self._held = [{name: np.concatenate([held[name] for held in self._held]) for name in names}]
+        by_table: dict[str, list[Row]] = {name: [] for name, _ in waiting}
+        for name, one in waiting:
+            row = one() if callable(one) else one
+            if row is not None:
+                by_table[name].append(row)
+        return parts.output.write_tails(self._held[0] if self._held else None, parts.steps.kinds, by_table)
 
     def _add_gaps(self, final: bool) -> None:
         steps = self._parts.steps

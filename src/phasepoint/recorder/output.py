@@ -32,6 +32,7 @@ from phasepoint.recorder.clock.cost import PURPOSES, RecorderCost
 from phasepoint.recorder.clock.epoch import Epoch
 from phasepoint.recorder.clock.step_clock import NOT_KNOWN, StepRows
 from phasepoint.recorder.windows.runner import CapturedWindow
+from phasepoint.store.tail import encode_rows, encode_steps
 
 if TYPE_CHECKING:
     from phasepoint.recorder.process.identity import SignsOfLife
@@ -144,6 +145,7 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], _Make], ...] = (
 
 
 Row = dict[str, Any]
+StepColumns = dict[str, NDArray[np.int64]]
 
 
 class MemorySample(Struct, frozen=True):
@@ -162,7 +164,7 @@ def table_of_rows(name: str, rows: Sequence[Row]) -> pa.Table:
     )
 
 
-def step_columns(rows: StepRows, samples: Sequence[MemorySample], epoch: Epoch) -> dict[str, NDArray[np.int64]]:
+def step_columns(rows: StepRows, samples: Sequence[MemorySample], epoch: Epoch) -> StepColumns:
     """Columns of `steps` as integers `[n]`, `NOT_KNOWN` for null, `kind` as an index. A memory sample goes to the step
     in which it was taken, the others have none."""
     dur_ns = rows.end_ns - rows.start_ns
@@ -183,7 +185,7 @@ def step_columns(rows: StepRows, samples: Sequence[MemorySample], epoch: Epoch) 
     }
 
 
-def steps_table(columns: dict[str, NDArray[np.int64]], kinds: Sequence[str]) -> pa.Table:
+def steps_table(columns: StepColumns, kinds: Sequence[str]) -> pa.Table:
     """The `steps` table of `step_columns`."""
     arrays = {name: int64_column(values, values != NOT_KNOWN) for name, values in columns.items() if name != "kind"}
     return table_from_columns("steps", {**arrays, "kind": name_column(columns["kind"], kinds)})
@@ -335,14 +337,24 @@ class RunOutput:
         assert self._writer is not None
         self._writer.append(name, table)
 
-    def takes_tail(self, rows: int) -> bool:
-        """As `ShardWriter.takes_tail`."""
-        return self._writer is not None and self._writer.takes_tail(rows)
+    def write_tails(self, steps: StepColumns | None, kinds: Sequence[str], rows: Mapping[str, Sequence[Row]]) -> bool:
+        """Write what is in no part yet as tails; False where parts are cheaper, or the disk would not.
 
-    def write_tail(self, columns: dict[str, NDArray[np.int64]], kinds: Sequence[str]) -> bool:
-        """Write the steps that are in no part yet, as `ShardWriter.write_tail`; False where the disk would not."""
+        Args:
+            steps: of `step_columns`; None for none.
+            kinds: names of their kinds.
+            rows: of each other table that has had any since its last part.
+        """
         assert self._writer is not None
-        return self._try(partial(self._writer.write_tail, columns, kinds))
+        count = 0 if steps is None else len(steps["step"])
+        if not self._writer.takes_tail(max(count, *map(len, rows.values()), 0)):
+            return False
+        tails = {} if steps is None else {"steps": (count, encode_steps(steps, kinds))}
+        try:
+            tails |= {name: (len(one), encode_rows(one)) for name, one in rows.items()}
+        except (TypeError, ValueError, OverflowError):  # what no column takes is refused with its table's name
+            return False
+        return self._try(partial(self._writer.write_tails, tails))
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> bool:
         """Write a raw capture; False where the disk would not take it."""
@@ -368,11 +380,10 @@ class RunOutput:
 
     def _try(self, write: Callable[[], object]) -> bool:
         try:
-            write()
+            return write() is not False
         except StoreError as error:
             self._note(error)
             return False
-        return True
 
     def _note(self, error: StoreError) -> None:
         self.failures += 1

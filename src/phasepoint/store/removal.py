@@ -14,7 +14,7 @@ from phasepoint.store.manifest import MANIFEST_NAME
 from phasepoint.store.parts import PART_SUFFIX
 from phasepoint.store.raw import RAW_FOLDER
 from phasepoint.store.session import HEARTBEAT_NAME, SESSION_NAME, parse_shard_name
-from phasepoint.store.step_tail import TAIL_SUFFIX
+from phasepoint.store.tail import TAIL_SUFFIX
 from phasepoint.store.writer import STAGING_FOLDER
 
 REPORT_NAME, EXPORTS_NAME = "report.html", "export"

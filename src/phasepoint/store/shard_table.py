@@ -13,7 +13,7 @@ from phasepoint.core.errors import StoreError, TableError
 from phasepoint.core.tables import TableSpec, table_from_rows
 from phasepoint.store.filesystem import Location, list_directory, read_file
 from phasepoint.store.parts import MERGED_PREFIX, MOST_PS, PART_SUFFIX, decode_part, merged_sources, select_parts
-from phasepoint.store.step_tail import TAIL_SUFFIX, decode_tail
+from phasepoint.store.tail import TAIL_SUFFIX, decode_tail
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def read_shard_table(location: Location, shard: str, spec: TableSpec, *, keep: K
 
 
 def part_names(location: Location, folder: str, *, with_tail: bool = False) -> list[str]:
-    """Names of the parts in a table's folder, sorted, without the suffix; that of a tail of steps keeps its own.
+    """Names of the parts in a table's folder, sorted, without the suffix; that of a tail keeps its own.
 
     Raises:
         StoreError: the folder cannot be listed.
@@ -197,7 +197,7 @@ def _read_parts(
         relative = f"{folder}/{name}{'' if is_tail else PART_SUFFIX}"
         data = read_file(location, relative)
         try:
-            part = decode_tail(data) if is_tail else decode_part(spec, data)
+            part = decode_tail(spec, data) if is_tail else decode_part(spec, data)
             rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
@@ -210,7 +210,7 @@ def _read_parts(
     chosen = select_parts([n for n in names if n not in rows and n not in lost and not n.endswith(TAIL_SUFFIX)], merged)
     whole = {*names, *frozenset[str]().union(*merged.values())}
     tails = [n for n in names if n.endswith(TAIL_SUFFIX) and n.removesuffix(TAIL_SUFFIX) not in whole]
-    chosen += tails if spec.name == "steps" else []
+    chosen += tails
     for name in chosen:
         if name not in merged:
             read(name)

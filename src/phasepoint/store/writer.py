@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from phasepoint.core.errors import ShardBusyError, StoreError
 from phasepoint.core.tables import TABLES, validate_table
@@ -53,7 +51,7 @@ from phasepoint.store.session import (
     this_process,
     write_heartbeat,
 )
-from phasepoint.store.step_tail import MOST_TAIL_ROWS, TAIL_SUFFIX, encode_tail
+from phasepoint.store.tail import MOST_TAIL_BYTES, MOST_TAIL_ROWS, TAIL_SUFFIX
 
 if TYPE_CHECKING:
     from phasepoint.store.reader import Run
@@ -156,7 +154,7 @@ class ShardWriter:
         self._write_lock = threading.Lock()
         self._heartbeat_unix_ns: int | None = None
         self._is_slow = False
-        self._tail_rows = 0
+        self._tails: dict[str, tuple[int, bytes]] = {}
         self._is_closed = False
 
     @property
@@ -181,7 +179,7 @@ class ShardWriter:
         """Rows of one table that were taken and are in no file yet."""
         with self._buffer_lock:
             rows: int = sum(table.num_rows for table in self._buffers[name])
-        return max(0, rows - self._tail_rows) if name == "steps" else rows
+        return max(0, rows - self._tails.get(name, (0, b""))[0])
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> int:
         """Write a raw capture (or the file that holds it), compressed if its name ends in `.zst`.
@@ -215,24 +213,32 @@ class ShardWriter:
         """Whether a tail of so many rows is cheaper than a part: an object store takes as long for either."""
         return self._location.is_local and rows <= MOST_TAIL_ROWS
 
-    def write_tail(self, columns: Mapping[str, NDArray[np.int64]], kinds: Sequence[str]) -> None:
-        """Put the steps since the last part where a reader finds them until the next part is written; that must hold
-        them too. It replaces the tail before.
+    def write_tails(self, tails: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Put tables' rows since their last parts where a reader finds them until the next parts are written; those
+        must hold them too. They replace the tails before.
 
         Args:
-            columns, kinds: as for `encode_tail`.
+            tails: a table's name to the number of its rows and what `encode_steps` or `encode_rows` made of them.
+
+        Returns:
+            Whether they were written; False where one is too long.
 
         Raises:
-            StoreError: the shard is closed, or the tail cannot be written.
+            StoreError: the shard is closed, or a tail cannot be written.
         """
+        if any(len(data) > MOST_TAIL_BYTES for _, data in tails.values()):
+            return False
         with self._write_lock:
             self._check_open()
-            write_file(self._location, self._tail_path(), encode_tail(columns, kinds))
-            self._tail_rows = len(columns["step"])
+            for name, tail in tails.items():
+                if self._tails.get(name) != tail:
+                    write_file(self._location, self._tail_path(name), tail[1])
+                    self._tails[name] = tail
             self._beat()
+        return True
 
-    def _tail_path(self) -> str:
-        return f"{self.shard}/steps/part-{self._next_part['steps']:08d}{TAIL_SUFFIX}"
+    def _tail_path(self, name: str) -> str:
+        return f"{self.shard}/{name}/part-{self._next_part[name]:08d}{TAIL_SUFFIX}"
 
     def close(
         self,
@@ -255,6 +261,8 @@ class ShardWriter:
             if self._is_closed:
                 return
             self._flush()
+            for name in tuple(self._tails):  # of rows that proved to be none
+                self._drop_tail(name)
             known = {**self.session.notes, **(notes or {})}
             session = msgspec.structs.replace(
                 self.session, status=status, closed_unix_ns=self._clock(), notes=known, tally=dict(tally or {})
@@ -308,13 +316,15 @@ class ShardWriter:
             with self._buffer_lock:
                 self._buffers[name][:0] = tables
             raise
-        if name == "steps" and self._tail_rows:
-            self._tail_rows = 0
-            with suppress(StoreError):  # it is void in any case
-                delete_file(self._location, self._tail_path())
+        self._drop_tail(name)
         self._next_part[name] += 1
         self._is_slow |= time.perf_counter_ns() - began_ns > SLOW_WRITE_NS
         return size
+
+    def _drop_tail(self, name: str) -> None:
+        if self._tails.pop(name, None):
+            with suppress(StoreError):  # where its part is there, it is void in any case
+                delete_file(self._location, self._tail_path(name))
 
     def _beat(self) -> None:
         now = self._clock()

@@ -1,9 +1,9 @@
 """A program is compiled again in the middle of the run, because the shape or type of an argument changed.
 
 **Formula.** For every step that compiled for 5 ms or more, most of it for a program whose name had been seen before,
-the compiler's own time; if that is more than half of the step's excess over the run's usual step, the whole excess. PyTorch reports what
-it compiles again and why. For JAX, the change is found by comparing the parameters of programs with the same name. A
-compilation for another mode (evaluation, gradients off) is a separate program.
+the compiler's own time; if that is more than half of the step's excess over the run's usual step, the whole excess.
+PyTorch reports what it compiles again and why. For JAX, the change is found by comparing the parameters of programs
+with the same name. A compilation for another mode (evaluation, gradients off) is a separate program.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, or below that from {LEAST_TIMES} times on if it is
 {LEAST_SHARE_MANY:.1%}: one recompilation for the last short batch is harmless, but one that recurs grows with the run.
