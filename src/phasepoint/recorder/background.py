@@ -11,11 +11,10 @@ Python 3.12 and newer refuse to start one then. Its rounds run where they are as
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -296,6 +295,8 @@ class Background:
         self._accounted: dict[str, float] = {}
         self._last_counters: list[Row] = []
         self._held: list[StepColumns] = []
+        self._waiting: dict[str, list[Row]] = {}
+        self._in_tails: Counter[str] = Counter()  # rows that wait; of steps, what `step_columns` gave
 
     @guarded_even_off
     def round(self, final: bool) -> None:
@@ -463,29 +464,44 @@ class Background:
         self._add_looks(final)
         if is_whole and not final:
             self._add_account()
-        if not final and self._write_tails():
+        self._take_rows(is_whole)
+        if not final and self._append_tails():
             return
         for held in self._held:
             parts.output.add_table("steps", steps_table(held, parts.steps.kinds))
-        self._held.clear()
-        by_table: dict[str, list[Row]] = {}
+        by_table, self._waiting, self._held, self._in_tails = self._waiting, {}, [], Counter()
+        if final:  # counters are written with the account, as one part
+            self._last_counters = by_table.pop("counters", [])
+        began_ns = parts.clock.busy_ns()
+        for name, rows in by_table.items():
+            parts.output.add_rows(name, rows)
+        parts.output.flush(is_awaited=final)
+        self._part_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
+
+    def _take_rows(self, is_whole: bool) -> None:
+        """Rows of the inbox that are to be written now."""
         later: list[tuple[str, Row | Callable[[], Row | None]]] = []
-        while parts.inbox.rows:
-            name, waiting = parts.inbox.rows.popleft()
+        inbox = self._parts.inbox.rows
+        while inbox:
+            name, waiting = inbox.popleft()
             if name in PATIENT and not is_whole:
                 later.append((name, waiting))
                 continue
             row = waiting() if callable(waiting) else waiting
             if row is not None:
-                by_table.setdefault(name, []).append(row)
-        parts.inbox.rows.extend(later)
-        if final:  # counters are written with the account, as one part
-            self._last_counters = by_table.pop("counters", [])
-        began_ns = parts.clock.busy_ns()
-        for name, table_rows in by_table.items():
-            parts.output.add_rows(name, table_rows)
-        parts.output.flush(is_awaited=final)
-        self._part_ps = (parts.clock.busy_ns() - began_ns) * PS_PER_NS // (1 + len(by_table))
+                self._waiting.setdefault(name, []).append(row)
+        inbox.extend(later)
+
+    def _append_tails(self) -> bool:
+        """Write what is in no file yet as it is; False where parts are wanted."""
+        output, done = self._parts.output, self._in_tails
+        if output.backlog or sum(map(len, self._waiting.values())) >= MOST_ROWS:
+            return False
+        rows = {name: waiting[done[name] :] for name, waiting in self._waiting.items()}
+        if not output.append_tails(self._held[done["steps"] :], self._parts.steps.kinds, rows):
+            return False
+        done.update({"steps": len(self._held) - done["steps"]} | {name: len(new) for name, new in rows.items()})
+        return True
 
     def _add_looks(self, final: bool) -> None:
         """Looks at the machine and its GPUs, many at once."""
@@ -516,22 +532,6 @@ class Background:
         parts.account.spend("clock", clock.take_cost_ps())
         if clock.fault is not None and not self.guard.off:
             self.guard.trip(clock.fault, "GcClock")
-
-    def _write_tails(self) -> bool:
-        """Write what is in no part yet as it is; False where parts are wanted."""
-        parts = self._parts
-        waiting = list(parts.inbox.rows)
-        if parts.output.backlog or len(waiting) >= MOST_ROWS:
-            return False
-        if len(self._held) > 1:
-            names = self._held[0]
-            self._held = [{name: np.concatenate([held[name] for held in self._held]) for name in names}]
-        by_table: dict[str, list[Row]] = {name: [] for name, _ in waiting}
-        for name, one in waiting:
-            row = one() if callable(one) else one
-            if row is not None:
-                by_table[name].append(row)
-        return parts.output.write_tails(self._held[0] if self._held else None, parts.steps.kinds, by_table)
 
     def _add_gaps(self, final: bool) -> None:
         steps = self._parts.steps

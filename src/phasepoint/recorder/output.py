@@ -337,24 +337,26 @@ class RunOutput:
         assert self._writer is not None
         self._writer.append(name, table)
 
-    def write_tails(self, steps: StepColumns | None, kinds: Sequence[str], rows: Mapping[str, Sequence[Row]]) -> bool:
-        """Write what is in no part yet as tails; False where parts are cheaper, or the disk would not.
+    def append_tails(self, steps: Sequence[StepColumns], kinds: Sequence[str], rows: Mapping[str, list[Row]]) -> bool:
+        """Write what is in no file yet to tails; False where parts are wanted, or the disk would not.
 
         Args:
-            steps: of `step_columns`; None for none.
+            steps: of `step_columns`, one after another.
             kinds: names of their kinds.
-            rows: of each other table that has had any since its last part.
+            rows: of other tables.
         """
         assert self._writer is not None
-        count = 0 if steps is None else len(steps["step"])
-        if not self._writer.takes_tail(max(count, *map(len, rows.values()), 0)):
+        if not self._writer.takes_tails:
             return False
-        tails = {} if steps is None else {"steps": (count, encode_steps(steps, kinds))}
+        tails = {}
+        if steps:
+            columns = {name: np.concatenate([one[name] for one in steps]) for name in steps[0]}
+            tails["steps"] = len(columns["step"]), encode_steps(columns, kinds)
         try:
-            tails |= {name: (len(one), encode_rows(one)) for name, one in rows.items()}
+            tails |= {name: (len(new), encode_rows(new)) for name, new in rows.items() if new}
         except (TypeError, ValueError, OverflowError):  # what no column takes is refused with its table's name
             return False
-        return self._try(partial(self._writer.write_tails, tails))
+        return self._try(partial(self._writer.append_tails, tails))
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> bool:
         """Write a raw capture; False where the disk would not take it."""

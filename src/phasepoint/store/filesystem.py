@@ -129,6 +129,18 @@ def write_file(location: Location, relative: str, data: bytes | pa.Buffer, *, du
     _call(location, relative, "written", lambda: _write_local(location, relative, data, durable=durable))
 
 
+def append_file(location: Location, relative: str, data: bytes, size: int) -> None:
+    """Append to a local file, and wait until the disk has it; the file is made where there is none.
+
+    Args:
+        size: the file's, to which it is cut where it cannot take the data.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    _call(location, relative, "written", lambda: _append_local(location.path(relative), data, size))
+
+
 def create_file(location: Location, relative: str, data: bytes) -> bool:
     """Write a file whole unless there is one; returns whether this call created it.
 
@@ -327,6 +339,27 @@ def _write_local(location: Location, relative: str, data: bytes | pa.Buffer, *, 
         raise
     if durable:
         _sync_directory(folder)
+
+
+def _append_local(target: str, data: bytes, size: int) -> None:
+    if not size:
+        _make_folder(Path(target).parent)
+    descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (0 if size else os.O_CREAT), 0o666)
+    try:
+        if os.fstat(descriptor).st_size != size:
+            os.ftruncate(descriptor, size)
+        try:
+            waiting = memoryview(data)
+            while waiting:
+                waiting = waiting[os.write(descriptor, waiting) :]
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+    if not size:
+        _sync_directory(os.path.dirname(target))  # noqa: PTH120
 
 
 def _create_local(location: Location, relative: str, data: bytes) -> bool:

@@ -197,8 +197,11 @@ def _read_parts(
         relative = f"{folder}/{name}{'' if is_tail else PART_SUFFIX}"
         data = read_file(location, relative)
         try:
-            part = decode_tail(spec, data) if is_tail else decode_part(spec, data)
-            rows[name] = part if keep is None else keep(part)
+            part, problem = decode_tail(spec, data) if is_tail else (decode_part(spec, data), None)
+            if problem is not None:
+                lost[name] = LostPart(shard, spec.name, location.show(relative), problem)
+            if problem is None or part.num_rows:
+                rows[name] = part if keep is None else keep(part)
         except TableError as error:
             lost[name] = LostPart(shard, spec.name, location.show(relative), str(error))
         else:
@@ -232,8 +235,8 @@ def _locate(lost: dict[str, LostPart], rows: dict[str, pa.Table], chosen: list[s
     """Say which steps each lost part leaves out, from its neighbours; parts are named in the order of time."""
     for index, name in enumerate(chosen):
         if name in lost:
-            before = next((rows[n] for n in reversed(chosen[:index]) if n in rows), None)
-            after = next((rows[n] for n in chosen[index:] if n in rows), None)
+            before = next((rows[n] for n in reversed(chosen[: index + 1]) if n in rows), None)
+            after = next((rows[n] for n in chosen[index + 1 :] if n in rows), None)
             lost[name] = replace(lost[name], **asdict(hole_between(before, after)))
 
 

@@ -24,6 +24,7 @@ from phasepoint.core.errors import ShardBusyError, StoreError
 from phasepoint.core.tables import TABLES, validate_table
 from phasepoint.store.filesystem import (
     Location,
+    append_file,
     claim_directory,
     delete_directory,
     delete_file,
@@ -154,7 +155,7 @@ class ShardWriter:
         self._write_lock = threading.Lock()
         self._heartbeat_unix_ns: int | None = None
         self._is_slow = False
-        self._tails: dict[str, tuple[int, bytes]] = {}
+        self._tails: dict[str, tuple[int, int]] = {}  # rows and bytes
         self._is_closed = False
 
     @property
@@ -179,7 +180,7 @@ class ShardWriter:
         """Rows of one table that were taken and are in no file yet."""
         with self._buffer_lock:
             rows: int = sum(table.num_rows for table in self._buffers[name])
-        return max(0, rows - self._tails.get(name, (0, b""))[0])
+        return max(0, rows - self._tails.get(name, (0, 0))[0])
 
     def write_raw(self, relative_path: str, data: bytes | Path) -> int:
         """Write a raw capture (or the file that holds it), compressed if its name ends in `.zst`.
@@ -209,31 +210,34 @@ class ShardWriter:
                 self._beat()
             return size
 
-    def takes_tail(self, rows: int) -> bool:
-        """Whether a tail of so many rows is cheaper than a part: an object store takes as long for either."""
-        return self._location.is_local and rows <= MOST_TAIL_ROWS
+    @property
+    def takes_tails(self) -> bool:
+        """Whether a tail is cheaper than a part: an object store takes as long for either."""
+        return self._location.is_local
 
-    def write_tails(self, tails: Mapping[str, tuple[int, bytes]]) -> bool:
-        """Put tables' rows since their last parts where a reader finds them until the next parts are written; those
-        must hold them too. They replace the tails before.
+    def append_tails(self, tails: Mapping[str, tuple[int, bytes]]) -> bool:
+        """Put rows of tables where a reader finds them until their next parts are written; those must hold them too.
 
         Args:
-            tails: a table's name to the number of its rows and what `encode_steps` or `encode_rows` made of them.
+            tails: a table's name to the number of rows, and their record by `encode_steps` or `encode_rows`.
 
         Returns:
-            Whether they were written; False where one is too long.
+            Whether they were written; False where a tail would be longer than it may be.
 
         Raises:
             StoreError: the shard is closed, or a tail cannot be written.
         """
-        if any(len(data) > MOST_TAIL_BYTES for _, data in tails.values()):
-            return False
         with self._write_lock:
             self._check_open()
-            for name, tail in tails.items():
-                if self._tails.get(name) != tail:
-                    write_file(self._location, self._tail_path(name), tail[1])
-                    self._tails[name] = tail
+            longer = {}
+            for name, (rows, record) in tails.items():
+                rows_before, size = self._tails.get(name, (0, 0))
+                longer[name] = rows_before + rows, size + len(record)
+            if any(rows > MOST_TAIL_ROWS or size > MOST_TAIL_BYTES for rows, size in longer.values()):
+                return False
+            for name, (_, record) in tails.items():
+                append_file(self._location, self._tail_path(name), record, self._tails.get(name, (0, 0))[1])
+                self._tails[name] = longer[name]
             self._beat()
         return True
 
@@ -261,8 +265,6 @@ class ShardWriter:
             if self._is_closed:
                 return
             self._flush()
-            for name in tuple(self._tails):  # of rows that proved to be none
-                self._drop_tail(name)
             known = {**self.session.notes, **(notes or {})}
             session = msgspec.structs.replace(
                 self.session, status=status, closed_unix_ns=self._clock(), notes=known, tally=dict(tally or {})
@@ -316,15 +318,12 @@ class ShardWriter:
             with self._buffer_lock:
                 self._buffers[name][:0] = tables
             raise
-        self._drop_tail(name)
+        if self._tails.pop(name, None):
+            with suppress(StoreError):  # it is void in any case
+                delete_file(self._location, self._tail_path(name))
         self._next_part[name] += 1
         self._is_slow |= time.perf_counter_ns() - began_ns > SLOW_WRITE_NS
         return size
-
-    def _drop_tail(self, name: str) -> None:
-        if self._tails.pop(name, None):
-            with suppress(StoreError):  # where its part is there, it is void in any case
-                delete_file(self._location, self._tail_path(name))
 
     def _beat(self) -> None:
         now = self._clock()
