@@ -9,10 +9,12 @@ from phasepoint.core.units import PS_PER_MS, PS_PER_S
 from phasepoint.recorder.assembly import PRIVATE_PRIOR
 from phasepoint.recorder.clock.cost import CostAccount, RecorderCost
 from phasepoint.recorder.windows.budget import (
+    BURST,
     CLOSING_RESERVE_PS,
     CREDIT_PS,
     FIRST_COST_RATIO,
     FIXED_PS,
+    LEAST_WORST,
     MARGIN,
     MOST_OVER,
     PROBE_PS,
@@ -105,12 +107,30 @@ def test_a_window_opens_only_if_its_worst_cost_fits():
     assert affords(controller, int((fits_s + 0.1) * PS_PER_S))
 
 
+def test_where_windows_were_alike_less_must_be_left_for_another():
+    controller, _ = controller_with(0.01)
+    for cost_ms, worst in ((40, 5.0), (40, 3.5), (40, 2.45), (40, LEAST_WORST), (40, LEAST_WORST)):
+        learn(controller, cost_ms)
+        plan = controller.plan(1000 * PS_PER_S, STEP_PS, with_programs=False, by_choice=False)
+        assert plan.worst_ps == pytest.approx(worst * 40 * PS_PER_MS)
+        fits_s = (plan.worst_ps + CLOSING_RESERVE_PS) / 0.009 / PS_PER_S
+        burst_s = (BURST * plan.expected_ps + CLOSING_RESERVE_PS) / 0.01 / PS_PER_S
+        fits_s = min(max(fits_s, burst_s), (MARGIN * WORST * plan.expected_ps + CLOSING_RESERVE_PS) / 0.009 / PS_PER_S)
+        assert not affords(controller, int((fits_s - 0.1) * PS_PER_S))
+        assert affords(controller, int((fits_s + 0.1) * PS_PER_S))
+    for dear_ms, worst in ((120, 3.0), (1000, MARGIN * WORST)):
+        learn(controller, dear_ms)
+        plan = controller.plan(1000 * PS_PER_S, STEP_PS, with_programs=False, by_choice=False)
+        assert plan.worst_ps / plan.expected_ps == pytest.approx(worst, rel=0.01)
+        assert plan.predicted_ps == pytest.approx(MARGIN * plan.expected_ps, rel=0.01)
+
+
 def test_choice_may_use_half_of_the_budget():
     controller, account = controller_with(0.01)
-    for _ in range(42):
+    for _ in range(44):
         learn(controller, 10, by_choice=True)
         account.spend("stop", 10 * PS_PER_MS)
-    elapsed = 100 * PS_PER_S  # 0.9 s to plan with, 0.42 s of it spent by choice, and 0.05 s must be left
+    elapsed = 100 * PS_PER_S  # 0.9 s to plan with, 0.44 s of it spent by choice, and 0.02 s must be left
     assert affords(controller, elapsed)
     assert not affords(controller, elapsed, by_choice=True)
 

@@ -19,16 +19,26 @@ pytestmark = pytest.mark.usefixtures("still")
 def disk(monkeypatch):
     """A dictionary whose `full` says whether the next write finds no space."""
     state = {"full": False, "refused": 0}
-    write = filesystem._write_temporary
+    write, append = filesystem._write_temporary, filesystem._append_local
+
+    def append_or_refuse(target, data, size):
+        if state["full"]:
+            no_space(state)
+        return append(target, data, size)
 
     def write_or_refuse(target, data, *, durable):
         if state["full"]:
-            state["refused"] += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            no_space(state)
         return write(target, data, durable=durable)
 
     monkeypatch.setattr(filesystem, "_write_temporary", write_or_refuse)
+    monkeypatch.setattr(filesystem, "_append_local", append_or_refuse)
     return state
+
+
+def no_space(state):
+    state["refused"] += 1
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def record_steps(path, disk, is_full, *, steps=2000, **options):
