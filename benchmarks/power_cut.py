@@ -4,7 +4,7 @@
 
 A real PyTorch job is recorded once, and every call that changes the run's folder is logged: files written and renamed,
 linked, deleted, folders made, and what was synced when. For a cut at a random moment the disk is then put together as
-it may look after it: a file whose data were not synced is empty, cut short or zeros; a name that was given or taken
+it may look after it: what was not synced of a file is empty, cut short, zeros or noise; a name that was given or taken
 away since its folder was synced is there or not, in order (`ordered`, as a journal of metadata keeps it) or at random
 (`any`). What is left is opened and read. Lost is the time from the last step that can be read to the cut.
 
@@ -97,9 +97,10 @@ class Cut:
 
 @dataclass
 class File:
-    """A file: a copy of what is synced of it, None where nothing is."""
+    """A file: a copy of what is synced of it, None where nothing is, and whether it was opened to be written since."""
 
     content: str | None = None
+    is_open: bool = False
 
 
 @dataclass
@@ -154,6 +155,8 @@ class Disk:
         if kind == "create":
             if node is None:
                 folder.change(**{name: File()})
+            elif isinstance(node, File):
+                node.is_open = True
         elif kind == "mkdir":
             if node is None:
                 folder.change(**{name: Folder()})
@@ -164,7 +167,7 @@ class Disk:
         elif kind in ("remove", "rmdir"):
             folder.change(**{name: None})
         elif isinstance(node, File):
-            node.content = entry["content"]
+            node.content, node.is_open = entry["content"], False
         else:
             (node or folder).sync()
 
@@ -182,11 +185,12 @@ def build(folder: Folder, aside: Path, target: Path, model: str, rng: random.Ran
     for name, node in folder.cut(model, rng).items():
         if isinstance(node, Folder):
             build(node, aside, target / name, model, rng)
-        elif node.content is not None:
-            shutil.copyfile(aside / node.content, target / name)
-        else:
-            some = rng.randint(1, 5000)
-            (target / name).write_bytes(rng.choice([b"", bytes(some), rng.randbytes(some)]))
+            continue
+        some, synced = rng.randint(1, 5000), b""
+        if node.content is not None:
+            synced = (aside / node.content).read_bytes()
+        more = rng.choice([b"", bytes(some), rng.randbytes(some)])
+        (target / name).write_bytes(synced + (more if node.content is None or node.is_open else b""))
 
 
 def run_cut(record: dict[str, Any], root: str, aside: Path, folder: Path, model: str, rng: random.Random) -> Cut:

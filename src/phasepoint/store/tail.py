@@ -37,12 +37,12 @@ _HEAD = struct.Struct("<II")
 """Before each record: its bytes, and their CRC-32."""
 
 
-class _Steps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _StepRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: dict[str, bytes]
     kinds: tuple[str, ...]
 
 
-class _Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _RowRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: list[dict[str, Any]]
 
 
@@ -74,7 +74,7 @@ def encode_steps(columns: Mapping[str, NDArray[np.int64]], kinds: Sequence[str])
         kinds: names of the kinds, by index.
     """
     packed = {name: values.astype(_INT64).tobytes() for name, values in columns.items()}
-    return _framed(msgspec.msgpack.encode(_Steps(packed, tuple(kinds))))
+    return _framed(msgspec.msgpack.encode(_StepRecord(packed, tuple(kinds))))
 
 
 def decode_tail(spec: TableSpec, data: pa.Buffer) -> tuple[pa.Table, str | None]:
@@ -107,14 +107,14 @@ def decode_tail(spec: TableSpec, data: pa.Buffer) -> tuple[pa.Table, str | None]
 
 def _decode_rows(spec: TableSpec, record: memoryview) -> pa.Table:
     try:
-        return table_from_rows(spec.name, msgspec.msgpack.decode(record, type=_Rows).rows)
+        return table_from_rows(spec.name, msgspec.msgpack.decode(record, type=_RowRecord).rows)
     except (msgspec.DecodeError, pa.ArrowException, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise TableError(f"not a readable tail: {error}") from error
 
 
 def _decode_steps(spec: TableSpec, record: memoryview) -> pa.Table:
     try:
-        steps = msgspec.msgpack.decode(record, type=_Steps)
+        steps = msgspec.msgpack.decode(record, type=_StepRecord)
         columns = {name: np.frombuffer(values, _INT64) for name, values in steps.columns.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise TableError(f"not a readable tail: {error}") from error
