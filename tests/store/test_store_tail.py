@@ -16,6 +16,7 @@ from phasepoint.core.errors import StoreError
 from phasepoint.core.tables import table_spec
 from phasepoint.recorder.output import steps_table
 from phasepoint.store import compact_run, open_run, open_shard
+from phasepoint.store.filesystem import read_file
 from phasepoint.store.removal import remove_run
 from phasepoint.store.tail import (
     MOST_TAIL_BYTES,
@@ -177,6 +178,21 @@ def test_what_was_whole_before_a_cut_counts(written):
     (gap,) = run.table("gaps").to_pylist()
     assert (gap["why"], gap["first_step"]) == ("lost-part", 6)
     assert "is cut" in gap["unknown"]
+
+
+def test_a_record_that_is_being_appended_is_waited_for(written, monkeypatch):
+    path, _ = written
+    reads = []
+
+    def read_early(location, relative):
+        data = read_file(location, relative)
+        if relative.endswith(".tail"):
+            reads.append(relative)
+        return data if len(reads) != 1 else data.slice(0, data.size - 1)
+
+    monkeypatch.setattr("phasepoint.store.shard_table.read_file", read_early)
+    assert steps_of(path) == list(range(7))
+    assert len(reads) == 2
 
 
 def test_a_disk_that_is_full_leaves_what_was_whole(written, monkeypatch):

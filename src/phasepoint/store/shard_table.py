@@ -3,6 +3,7 @@
 Parts that cannot be read, as rows of `gaps`: what is not seen is said.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -93,6 +94,7 @@ KeepRows = Callable[[pa.Table], pa.Table]
 """What leaves the wanted rows of a part."""
 
 _LIST_TRIES = 20  # a choice: a folder that changes under every look is given up
+_APPENDED_S = 0.05  # a choice: a record takes the writer 1 ms
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,9 @@ def _read_parts(
         data = read_file(location, relative)
         try:
             part, problem = decode_tail(spec, data) if is_tail else (decode_part(spec, data), None)
+            if problem is not None:  # perhaps the writer is about to append
+                time.sleep(_APPENDED_S)
+                part, problem = decode_tail(spec, read_file(location, relative))
             if problem is not None:
                 lost[name] = LostPart(shard, spec.name, location.show(relative), problem)
             if problem is None or part.num_rows:
