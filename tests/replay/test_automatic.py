@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -76,9 +77,13 @@ def test_it_is_replayed_from_its_start_and_ends_after_the_last_step(job, tmp_pat
     assert (outcome.exit_code, outcome.was_ended) == (0, False)
     made = open_run(str(tmp_path / "out"))
     assert made.table("steps").num_rows == plan.last_step + 1
-    (window,) = made.table("windows").to_pylist()
-    assert window["first_step"] == plan.target_first
-    assert plan.target_last - 1 <= window["last_step"] <= plan.target_last  # the end of an epoch ends a window
+    windows = made.table("windows").to_pylist()
+    assert windows[0]["first_step"] == plan.target_first
+    assert plan.target_last - 1 <= windows[-1]["last_step"] <= plan.target_last
+    for before_end, after in pairwise(windows):  # the end of an epoch ends a window, and the next begins a step later
+        assert before_end["ended_by"] == "loop"
+        assert before_end["last_step"] % 100 == 99
+        assert after["first_step"] - before_end["last_step"] <= 2
     assert "Traceback" not in said.err
     assert "the end" not in said.out
     assert (saved.read_bytes(), saved.stat().st_mtime_ns) == before
