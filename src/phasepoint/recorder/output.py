@@ -32,7 +32,6 @@ from phasepoint.recorder.clock.cost import PURPOSES, RecorderCost
 from phasepoint.recorder.clock.epoch import Epoch
 from phasepoint.recorder.clock.step_clock import NOT_KNOWN, StepRows
 from phasepoint.recorder.windows.runner import CapturedWindow
-from phasepoint.store.tail import encode_rows, encode_steps
 
 if TYPE_CHECKING:
     from phasepoint.recorder.process.identity import SignsOfLife
@@ -345,6 +344,8 @@ class RunOutput:
             kinds: names of their kinds.
             rows: of other tables.
         """
+        from phasepoint.store.tail import encode_rows, encode_steps  # the store is loaded when a run is opened
+
         assert self._writer is not None
         if not self._writer.takes_tails:
             return False

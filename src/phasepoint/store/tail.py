@@ -32,7 +32,6 @@ NOT_KNOWN = -1
 
 _INT64 = np.dtype("<i8")
 
-
 _HEAD = struct.Struct("<II")
 """Before each record: its bytes, and their CRC-32."""
 

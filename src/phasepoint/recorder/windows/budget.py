@@ -275,12 +275,12 @@ class BudgetController:
         if by_choice:
             self._choice_ps += cost.total_ps
 
-    def allowance_ps(self, elapsed_ps: int) -> int:
+    def allowance_ps(self, elapsed_ps: int, spendable: float = SPENDABLE) -> int:
         """What may still be spent after `elapsed_ps`, closing set aside; negative where recording is in debt."""
         if self.budget is None:
             return 1 << 62
         lent_ps = max(elapsed_ps, CREDIT_PS)
-        return int(SPENDABLE * self.budget * lent_ps) - self._account.total_ps - self._reserve_ps()
+        return int(spendable * self.budget * lent_ps) - self._account.total_ps - self._reserve_ps()
 
     def plan(
         self, elapsed_ps: int, step_ps: int | None, *, with_programs: bool, by_choice: bool, cuts: bool = True
@@ -307,7 +307,7 @@ class BudgetController:
             return self._planned(None, longest_ps, step_ps, reach=1) if fits else None
         least_ps = step_ps if step_ps is not None else PROBE_PS
         wanted_ps = min(self._window_steps * least_ps, SOFT_LIMIT_PS + least_ps)
-        whole_ps = self.budget * max(elapsed_ps, CREDIT_PS) - self._account.total_ps - self._reserve_ps()
+        whole_ps = self.allowance_ps(elapsed_ps, spendable=1.0)
         mean_ps = max(purse_ps / (MARGIN * WORST), min(purse_ps / costs.worst, whole_ps / BURST))
         longest_ps = min(costs.longest_ps(mean_ps), room_ps)
         if longest_ps >= wanted_ps:
