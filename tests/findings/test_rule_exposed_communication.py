@@ -73,6 +73,12 @@ def test_collectives_of_a_host_thread_count_where_nothing_is_computed(tmp_path, 
     assert found.layers == ("gloo:all_reduce",)
 
 
+def test_two_windows_leave_the_size_open(tmp_path):
+    view = view_of_ops(tmp_path, {"dot.1": ("compute", 0.5), "all-reduce.1": ("communication", 0.3)}, every=300)
+    with pytest.raises(Unavailable, match=r"say (29|30)\.?\d* % of the run, but they agree with anything from"):
+        find(view)
+
+
 def test_without_windows_it_says_what_it_lacks(tmp_path):
     with pytest.raises(Unavailable, match="at least 1 is needed: record a longer job"):
         find(view_of(tmp_path, (steps_of([10**10] * 30), {})))

@@ -2,7 +2,7 @@
 
 import pytest
 from planted_runs import check_finding, view_of, within
-from planted_spans import US, busy_step, captured_run
+from planted_spans import MAIN, US, busy_step, captured_run
 
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.rules.device.tiny_kernels import find
@@ -45,6 +45,18 @@ def test_tiny_work_beside_large_work_costs_nothing(tmp_path):
             timeline.work(where, i * 10 * US, 8 * US, name="side", track="worker/2")
 
     assert find(view_of(tmp_path, captured_run(fill, n=300))) == []
+
+
+@pytest.mark.parametrize(("input_us", "is_told"), [(0, True), (2500, False)])
+def test_what_makes_the_input_while_the_thread_waits_for_it_is_input(tmp_path, input_us, is_told):
+    def fill(timeline, where, dur_ps):
+        for i in range(400):
+            timeline.work(where, i * 5 * US, 4 * US, name="aten::to", track=MAIN)
+        timeline.work(where, 2500 * US, dur_ps - 2500 * US, name="aten::mm", track=MAIN)
+
+    steps, rows = captured_run(fill, n=300)
+    steps["input_ps"] = [input_us * US] * 300
+    assert bool(find(view_of(tmp_path, (steps, rows)))) is is_told
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -28,7 +28,7 @@ LEAST_LINES = 60
 SHORT_FUNCTION_LINES = 5
 """A choice: a shorter body that is used once is read faster where it is used."""
 
-MOST_FILES, MOST_LINES, MOST_LINES_WITHOUT_ZOO = 682, 109_587, 104_553
+MOST_FILES, MOST_LINES, MOST_LINES_WITHOUT_ZOO = 682, 109_626, 104_592
 """What there is. A feature raises them by what it adds; whatever shrinks the package lowers them."""
 
 OWN_FILE = re.compile(

@@ -123,3 +123,14 @@ def test_few_windows_or_windows_by_choice_bound_nothing():
         tables = captured_tables(parts, windows_at(starts), probability=chance)
         sampled = estimate_totals(steps_table(dur), *tables, labels).sampled
         assert _shown_by_all(sampled, parts[sampled.captured.row, 0], np.ones(400, bool), 0.95) == 0
+
+
+def test_what_an_unusually_long_step_did_is_no_more_of_the_others_than_of_itself():
+    """One captured step, 20 times as long as the others: the same share of each, and nobody knows."""
+    dur, parts, labels = noisy_run(400, np.random.default_rng(5))
+    dur[50], parts[50] = 20 * dur[50], 20 * parts[50]
+    sampled = estimate_totals(steps_table(dur), *captured_tables(parts, [(0, 50, 1)]), labels).sampled
+    found = estimate_time(sampled, parts[[50], 0])
+    assert found.total_ps == pytest.approx(int(parts[50, 0]) / int(dur[50]) * int(dur.sum()), rel=0.02)
+    assert found.low_ps < found.total_ps / 3
+    assert found.high_ps > 1.5 * found.total_ps

@@ -247,7 +247,7 @@ def fit_cells(sampled: Sampled, extra: Floats) -> Fit:
     ranges = sampled.once(step_ranges)
     quantities = np.column_stack([sampled.captured.parts_ps[:, :N_WORK].astype(np.float64), extra])
     base, long, far = (cells.sizes[row, cell] for cell in (BASE, LONG, FAR))
-    samples, by_choice = _sample_base(sampled, cells.group, base, quantities, (long == 0) & (far == 0))
+    samples, by_choice = _sample_base(sampled, cells.group, base, base + long + far, quantities)
     shares = tuple(_base_shares(samples))
     left = quantities - _explained(shares, cells.group[sampled.of_captured], base, quantities)
     occurs = np.any(quantities[:, :N_WORK] > 0, axis=0)
@@ -304,10 +304,15 @@ def _sizes(
 
 
 def _sample_base(
-    sampled: Sampled, group: Int64s, base: Floats, quantities: Floats, clean: Bools
+    sampled: Sampled, group: Int64s, base: Floats, work: Floats, quantities: Floats
 ) -> tuple[list[CellSample | None], tuple[bool, ...]]:
-    """Base per group, from steps without excess where there are any, and whether by windows of choice."""
-    mine, chance = group[sampled.of_captured], np.isfinite(sampled.captured.weight)
+    """Base per group, from steps without excess where there are any, and whether by windows of choice.
+
+    Where every step has some, the same part of each quantity is base as of the step's work: else what a long step did
+    were taken for what a usual one does.
+    """
+    mine, chance, clean = group[sampled.of_captured], np.isfinite(sampled.captured.weight), base >= work
+    quantities = quantities * np.divide(base, work, out=np.ones_like(base), where=~clean)[:, None]
     samples, by_choice = [], []
     for index in range(int(group.max(initial=-1)) + 1):
         use = mine == index

@@ -131,7 +131,8 @@ def read_host_time(view: FindingsView) -> HostTime:
     counted = np.zeros(len(texts), np.int64)
     inline = []
     for spans in sessions:
-        tiny = find_tiny_work(spans)
+        start_ps = view.clock.start_ps[spans.rows]
+        tiny = find_tiny_work(spans, union(start_ps, start_ps + view.clock.input_ps[spans.rows]))
         counted += np.bincount(tiny.name, minlength=len(texts))
         inline.append(is_inline(spans))
         columns.append(_measure(view, spans, tiny))

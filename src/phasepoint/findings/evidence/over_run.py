@@ -12,6 +12,7 @@ from phasepoint.findings.evidence.held_time import unnamed_time
 from phasepoint.findings.evidence.host_time import HostTime, read_host_time
 from phasepoint.findings.finding import Unavailable
 from phasepoint.findings.view import FindingsView
+from phasepoint.phases.clock.breakdown import FEW
 from phasepoint.phases.clock.steps import sum_ps
 from phasepoint.summary.enough import advise_capture
 
@@ -57,10 +58,20 @@ def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> Ru
         return lost
     if 2 * shows.sum() <= len(shows):
         return None
-    low, high = (format_ratio(ps / wall_ps) for ps in (lost.low_ps, lost.high_ps))
-    raise Unavailable(
-        f"the windows say {format_ratio(lost.total_ps / wall_ps)} of the run, but they agree with anything from {low} "
-        f"to {high}: {advise_capture(view.analysis.run, view.clock)}"
+    raise _left_open(view, lost)
+
+
+def need_known(view: FindingsView, time: RunTime) -> None:
+    """Raises `Unavailable` where windows are too few to tell of other steps, and leave the size of a time open."""
+    if view.analysis.estimates.categories.basis == FEW and time.low_ps < LEAST_LOW * time.total_ps:
+        raise _left_open(view, time)
+
+
+def _left_open(view: FindingsView, time: RunTime) -> Unavailable:
+    said, low, high = (format_ratio(ps / view.clock.wall_ps) for ps in (time.total_ps, time.low_ps, time.high_ps))
+    advice = advise_capture(view.analysis.run, view.clock)
+    return Unavailable(
+        f"the windows say {said} of the run, but they agree with anything from {low} to {high}: {advice}"
     )
 
 

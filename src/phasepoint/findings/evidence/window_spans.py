@@ -264,10 +264,17 @@ class TinyWork:
         return np.bincount(sorts // n_names, mean_ps, minlength=len(count)).astype(np.int64)
 
 
-def find_tiny_work(spans: WindowSpans) -> TinyWork:
-    """Tiny executions that stand in rows of at least `LEAST_ROW`, each at most `NEAR_PS` after the one before."""
+def find_tiny_work(spans: WindowSpans, waiting: IntervalSet) -> TinyWork:
+    """Tiny executions that stand in rows of at least `LEAST_ROW`, each at most `NEAR_PS` after the one before.
+
+    Args:
+        spans: of a session's windows.
+        waiting: when the training thread waits for its input. What it executes itself meanwhile makes that input.
+    """
     dur, parent = spans.end_ps - spans.start_ps, spans.parent
-    is_tiny = spans.is_work & (dur <= TINY_PS)
+    begun = np.searchsorted(waiting.start_ps, spans.start_ps, side="right")
+    makes_input = spans.is_own & (begun > np.searchsorted(waiting.end_ps, spans.start_ps, side="right"))
+    is_tiny = spans.is_work & (dur <= TINY_PS) & ~makes_input
     inside_tiny = is_tiny[parent] & (parent >= 0)  # of a tiny op and the ops inside it the outer one counts
     mine, stretches = _rows(spans, is_tiny & ~inside_tiny)
     stretches = subtract(stretches, _large(spans, is_tiny))

@@ -7,7 +7,8 @@ what a fusion moves while it computes. A copy that the compiler inserted (it has
 accelerators, where another layout of the data avoids it; on a CPU it counts only in the upper end.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: every program copies a little, and small copies by
-the compiler stay below this.
+the compiler stay below this. Where fewer than three windows by chance leave open whether there is a third of it, the
+rule cannot judge.
 
 **Remedy.** Keep one layout from end to end. JAX: let `dot_general` and `einsum` take the axes as they are instead of
 `transpose`; channels last (`NHWC`) for convolutions; `donate_argnums` for what is updated. PyTorch:
@@ -29,7 +30,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
 from phasepoint.findings.evidence.element_chains import is_view
 from phasepoint.findings.evidence.graphs import Node, graph_of
-from phasepoint.findings.evidence.over_run import confidence_of
+from phasepoint.findings.evidence.over_run import confidence_of, need_known
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
@@ -64,6 +65,7 @@ def find(view: FindingsView) -> list[Finding]:
     total_ps, wall_ps = claimed.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    need_known(view, claimed)
     most = time_of_ops(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
     time_ps = dict(zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True))
     largest = sorted((k for k, reason in zip(ops.kinds, why, strict=True) if reason), key=lambda k: -time_ps[k])[:5]

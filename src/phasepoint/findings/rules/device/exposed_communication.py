@@ -12,7 +12,8 @@ of one of its collectives, on average the last, half: no computation is left to 
 bfloat16 save half of its bytes. Or that half of all, where it is more.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: the step's last collective stays exposed in every
-job, and less than this is seldom worth another schedule.
+job, and less than this is seldom worth another schedule. Where fewer than three windows by chance leave open whether
+there is a third of it, the rule cannot judge.
 
 **Remedy.** Start a collective as soon as its data is ready, in buckets, while the backward pass goes on. PyTorch:
 `DistributedDataParallel(bucket_cap_mb=25, gradient_as_bucket_view=True)`, for FSDP `backward_prefetch=BACKWARD_PRE`,
@@ -33,6 +34,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
 from phasepoint.findings.evidence.device_ops import read_device_ops
+from phasepoint.findings.evidence.over_run import need_known
 from phasepoint.findings.evidence.ranks.host_waits import host_collectives
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -61,6 +63,7 @@ def find(view: FindingsView) -> list[Finding]:
     total_ps = found.total_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    need_known(view, found)
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
     return [
         Finding(

@@ -9,7 +9,8 @@ into a register, and twice as many bytes are moved. Kernels of PyTorch are recog
 tensor cores); their work is not known, so half of the ratio of the peaks is assumed to be reachable.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on: a change of type requires checking the results.
-Below {LEAST_EFFICIENCY:.0%} of the peak something else limits the product, and a faster type gains little.
+Below {LEAST_EFFICIENCY:.0%} of the peak something else limits the product, and a faster type gains little. Where fewer
+than three windows by chance leave open whether there is a third of it, the rule cannot judge.
 
 **Remedy.** PyTorch: `torch.set_float32_matmul_precision("high")` (tf32, no other change), or
 `torch.autocast(device, dtype=torch.bfloat16)`. JAX: parameters in f32, products in bfloat16 (flax:
@@ -31,6 +32,7 @@ from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.devices import DeviceSpec, unknown_device_note
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
+from phasepoint.findings.evidence.over_run import need_known
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops, spec_of
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -119,6 +121,7 @@ def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: lis
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    need_known(view, found)
     kinds = view.once(read_device_ops).kinds
     largest = [kinds[i] for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]
     listed = ", ".join("'" + kind.op.replace("'", "''") + "'" for kind in largest)

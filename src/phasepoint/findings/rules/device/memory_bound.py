@@ -9,7 +9,8 @@ of the other ops of the chain. The lower end assumes that every op reads one mor
 thirds), and excludes the gaps.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on; less is not worth compiling in another way. Ops
-shorter than {LEAST_OP_US} µs take the time of their launch, not of their bytes (see TINY-KERNELS).
+shorter than {LEAST_OP_US} µs take the time of their launch, not of their bytes (see TINY-KERNELS). Where fewer than
+three windows by chance leave open whether there is a third of it, the rule cannot judge.
 
 **Remedy.** Let a compiler make one kernel of the chain. PyTorch: `torch.compile(model)`, or the fused function if there
 is one (`F.gelu`, `F.silu`, `F.layer_norm`, `Adam(fused=True)`). JAX: one `jax.jit` around the whole step instead of
@@ -37,6 +38,7 @@ from phasepoint.findings.evidence.element_chains import (
     find_chains,
     needless_time,
 )
+from phasepoint.findings.evidence.over_run import need_known
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 
@@ -84,6 +86,7 @@ def _told(view: FindingsView, found: RunTime, ops: list[str], layers: list[str],
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    need_known(view, found)
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in ops)
     return [
         Finding(

@@ -6,7 +6,8 @@ op's time that could be saved, if the padded work explains the time: at the peak
 least {LEAST_EXPLAINED:.0%} of it, and more than the time in which the memory moves the op's bytes.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on, for ops with at least {LEAST_PADDING:.0%} of
-padding: any model with an odd dimension somewhere loses up to that.
+padding: any model with an odd dimension somewhere loses up to that. Where fewer than three windows by chance leave open
+whether there is a third of it, the rule cannot judge.
 
 **Remedy.** Choose dimensions that are multiples of the tile: pad a vocabulary or the number of classes up, take head
 sizes of 128 (256 on TPU v6e and later), batches of multiples of 8 for each device; join small products into one
@@ -24,6 +25,7 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.findings.evidence.device_ops import read_device_ops, time_of_ops
+from phasepoint.findings.evidence.over_run import need_known
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -55,6 +57,7 @@ def find(view: FindingsView) -> list[Finding]:
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
     if total_ps < LEAST_SHARE * wall_ps:
         return []
+    need_known(view, found)
     largest = sorted(
         (p for p in products if padding[p.index]),
         key=lambda p: -padding[p.index] * int(ops.self_ps[ops.kind == p.index].sum()),
