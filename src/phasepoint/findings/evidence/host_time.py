@@ -131,8 +131,7 @@ def read_host_time(view: FindingsView) -> HostTime:
     counted = np.zeros(len(texts), np.int64)
     inline = []
     for spans in sessions:
-        start_ps = view.clock.start_ps[spans.rows]
-        tiny = find_tiny_work(spans, union(start_ps, start_ps + view.clock.input_ps[spans.rows]))
+        tiny = find_tiny_work(spans, _input_waits(view, spans.rows))
         counted += np.bincount(tiny.name, minlength=len(texts))
         inline.append(is_inline(spans))
         columns.append(_measure(view, spans, tiny))
@@ -263,8 +262,11 @@ def _picked(stretches: IntervalSet, which: Bools) -> IntervalSet:
 
 def _excused(view: FindingsView, rows: Int64s) -> Sequence[IntervalSet]:
     """When other rules account for the time: waiting for input, saves, evaluations, long pauses of the collector."""
-    clock, start = view.clock, view.clock.start_ps[rows]
-    session = next(one for one in clock.sessions if one.first_row <= rows[0] < one.end_row)
+    session = next(one for one in view.clock.sessions if one.first_row <= rows[0] < one.end_row)
     known = (view.checkpoint_stretches, view.once(read_evaluations).named)
     held = [covered_time(session.own(stretches)) for stretches in known]
-    return [union(start, start + clock.input_ps[rows]), *held, long_pause_times(view, session)]
+    return [_input_waits(view, rows), *held, long_pause_times(view, session)]
+
+
+def _input_waits(view: FindingsView, rows: Int64s) -> IntervalSet:
+    return union(start_ps := view.clock.start_ps[rows], start_ps + view.clock.input_ps[rows])

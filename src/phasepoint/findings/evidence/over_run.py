@@ -69,10 +69,8 @@ def need_known(view: FindingsView, time: RunTime) -> None:
 
 def _left_open(view: FindingsView, time: RunTime) -> Unavailable:
     said, low, high = (format_ratio(ps / view.clock.wall_ps) for ps in (time.total_ps, time.low_ps, time.high_ps))
-    advice = advise_capture(view.analysis.run, view.clock)
-    return Unavailable(
-        f"the windows say {said} of the run, but they agree with anything from {low} to {high}: {advice}"
-    )
+    text = f"the windows say {said} of the run, but they agree with anything from {low} to {high}"
+    return Unavailable(f"{text}: {advise_capture(view.analysis.run, view.clock)}")
 
 
 def _within_room(view: FindingsView, time: RunTime) -> RunTime:

@@ -3,9 +3,9 @@
 **Formula.** In the captured steps: stretches of at least {ROW_TOLD} executions on the device of at most {TINY_TOLD}
 each, none more than {NEAR_TOLD} after the one before, from the first one's start to the last one's end, less one
 execution of each kind (the time of the same work done at once). What the training thread executes itself while it waits
-for its input counts as INPUT-STALL. The time by which captured steps exceed their
-neighbours is subtracted, because the profiler lengthens every execution. Extrapolated to the run by phase. If the
-device is idle for half of such stretches or more, the host is slow: HOST-DISPATCH.
+for its input counts as INPUT-STALL. The time by which captured steps exceed their neighbours is subtracted, because the
+profiler lengthens every execution. Extrapolated to the run by phase. If the device is idle for half of such stretches
+or more, the host is slow: HOST-DISPATCH.
 
 **Thresholds.** Reported from {LEAST_SHARE:.0%} of the run's time on. {TINY_TOLD}: starting a thunk, an ATen op or a
 kernel costs 1 to 10 µs, so anything shorter is mostly the cost of starting. {ROW_TOLD} in a row: shorter rows occur in
