@@ -127,6 +127,16 @@ def test_hosts_that_do_not_wait_lose_only_the_late_ones_time(tmp_path):
     assert within(found.claim.total_ps, 10 * MS * N)
 
 
+def test_a_host_that_nobody_waits_for_is_not_late_by_its_middle_step_alone(tmp_path):
+    """Two hosts do as many steps in the same time: one evenly, one in short and long ones of which more are long."""
+    rng = np.random.default_rng(3)
+    even, uneven = noisy_steps(N, seed=1), noisy_steps(N, seed=2)
+    uneven = (uneven * np.where(rng.random(N) < 0.6, 1.3, 0.55)).astype(np.int64)
+    uneven = (uneven * (even.sum() / uneven.sum())).astype(np.int64)
+    hosts = [(steps, capture(steps, lambda i: {"compute": 0.9})) for steps in map(steps_of, (even, uneven))]
+    assert find(view_of(tmp_path, *hosts)) == []
+
+
 @pytest.mark.parametrize("noise", [0.03, 0.15])
 def test_hosts_that_only_scatter_are_no_finding(tmp_path, noise):
     hosts, _ = job(0, noise=noise, scatter_ms=2)

@@ -108,6 +108,13 @@ def test_too_little_seen_is_said_with_what_is_needed(tmp_path):
     assert "and by 4 windows the device works for anything between " in wide.limit
 
 
+def test_two_windows_that_agree_call_no_run_healthy(tmp_path):
+    two, three = (write_verdict(steady(tmp_path / str(e), {"compute": 0.95}, every=e), []) for e in (250, 160))
+    assert not two.is_healthy
+    assert " 2 windows cannot speak for the run: in the 10 steps captured the device works for 95.0 % " in two.limit
+    assert three.is_healthy
+
+
 def test_time_outside_steps(tmp_path):
     """Less than 2 s of it is no shortfall, but it is most of this run."""
     steps = steps_of(np.full(60, 10 * MS), start_ps=1500 * MS)

@@ -107,7 +107,7 @@ def _without_finding(view: FindingsView, findings: Sequence[RankedFinding]) -> V
     if unseen := view.once(unseen_device):
         return Verdict(f"NOT KNOWN: {unseen}.", f"Next: {RECORD_DEVICE}.")
     work_ps, low_ps, high_ps = _device_work(categories)
-    if categories.basis == FEW or not categories.windows or high_ps - low_ps > wall_ps / 2:
+    if categories.basis == FEW or high_ps - low_ps > wall_ps / 2:
         return _not_known(analysis, work_ps, low_ps, high_ps)
     if 2 * work_ps < categories.total_ps:
         return _waiting_device(categories, work_ps, wall_ps)

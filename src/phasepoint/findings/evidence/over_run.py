@@ -61,10 +61,16 @@ def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> Ru
     raise _left_open(view, lost)
 
 
-def need_known(view: FindingsView, time: RunTime) -> None:
-    """Raises `Unavailable` where windows are too few to tell of other steps, and leave the size of a time open."""
-    if view.analysis.estimates.categories.basis == FEW and time.low_ps < LEAST_LOW * time.total_ps:
+def is_worth_telling(view: FindingsView, time: RunTime, least_share: float) -> bool:
+    """Whether a time is that share of the run.
+
+    Raises:
+        Unavailable: the windows are too few to tell of other steps, and leave its size open.
+    """
+    worth = time.total_ps >= least_share * view.clock.wall_ps
+    if worth and view.analysis.estimates.categories.basis == FEW and time.low_ps < LEAST_LOW * time.total_ps:
         raise _left_open(view, time)
+    return worth
 
 
 def _left_open(view: FindingsView, time: RunTime) -> Unavailable:

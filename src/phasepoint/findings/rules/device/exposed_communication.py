@@ -34,7 +34,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
 from phasepoint.findings.evidence.device_ops import read_device_ops
-from phasepoint.findings.evidence.over_run import need_known
+from phasepoint.findings.evidence.over_run import is_worth_telling
 from phasepoint.findings.evidence.ranks.host_waits import host_collectives
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -59,20 +59,18 @@ def find(view: FindingsView) -> list[Finding]:
     if of_host is not None and of_host[0].total_ps > found.total_ps:
         found, named = of_host
         low_ps = found.low_ps / 2
-    claimed_ps, wall_ps = found.by_step, view.clock.wall_ps
-    total_ps = found.total_ps
-    if total_ps < LEAST_SHARE * wall_ps:
+    total_ps, wall_ps = found.total_ps, view.clock.wall_ps
+    if not is_worth_telling(view, found, LEAST_SHARE):
         return []
-    need_known(view, found)
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
     return [
         Finding(
             code="EXPOSED-COMMUNICATION",
             title=f"{format_ps(total_ps)} of collectives are not hidden, {format_ratio(total_ps / wall_ps)} of the run",
-            claim=Claim("communication", claimed_ps),
+            claim=Claim("communication", found.by_step),
             low_ps=int(low_ps),
             high_ps=found.high_ps,
-            phase=view.phase_of_most(claimed_ps),
+            phase=view.phase_of_most(found.by_step),
             layers=named,
             remedy=view.of_framework(
                 torch="exchange gradients while the backward pass runs: DistributedDataParallel(bucket_cap_mb=25), "

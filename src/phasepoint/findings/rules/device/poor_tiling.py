@@ -25,7 +25,7 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.findings.evidence.device_ops import read_device_ops, time_of_ops
-from phasepoint.findings.evidence.over_run import need_known
+from phasepoint.findings.evidence.over_run import is_worth_telling
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -55,13 +55,13 @@ def find(view: FindingsView) -> list[Finding]:
         padding[product.index] = _padding(product)
     found = time_of_ops(view, "compute", ops, padding[ops.kind] * ops.self_ps)
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
-    if total_ps < LEAST_SHARE * wall_ps:
+    if not is_worth_telling(view, found, LEAST_SHARE):
         return []
-    need_known(view, found)
     largest = sorted(
         (p for p in products if padding[p.index]),
         key=lambda p: -padding[p.index] * int(ops.self_ps[ops.kind == p.index].sum()),
     )[:5]
+    padded = "; ".join(f"{p.kind.op}: {padding[p.index]:.0%} padding" for p in largest)
     listed = ", ".join("'" + product.kind.op.replace("'", "''") + "'" for product in largest)
     return [
         Finding(
@@ -73,13 +73,7 @@ def find(view: FindingsView) -> list[Finding]:
             phase=view.phase_of_most(found.by_step),
             layers=tuple(dict.fromkeys(product.kind.layer or product.kind.op for product in largest)),
             remedy=f"make dimensions multiples of the tile: {'; '.join(_advice(product) for product in largest[:3])}",
-            evidence=(
-                Evidence(
-                    "; ".join(f"{p.kind.op}: {padding[p.index]:.0%} padding" for p in largest),
-                    "ops",
-                    _QUERY.format(ops=listed),
-                ),
-            ),
+            evidence=(Evidence(padded, "ops", _QUERY.format(ops=listed)),),
             confidence="medium",
             wrong_if="the compiler packs several small products into one tile, or splits the dimension in another way",
         )

@@ -12,7 +12,8 @@ the steps from then on, or until then, count.
 Where that shows nobody, the captured steps are compared: the duration less the time in collectives. Without the late
 host, a step would be shorter on every host, by
 the difference between its own part and that of the next slowest host. If hosts do not wait for each other (their steps
-differ as much as their own parts do), only the steps of the late host would be shorter. If these own parts vary too
+differ as much as their own parts do), only the steps of the late host would be shorter, by what they take longer in
+the mean. If these own parts vary too
 much to decide (as on a shared machine), the parts of the latest host's captured steps are compared with the largest
 time that another host spends on each part: waiting for input, idle, the host's work vary much less than the whole.
 
@@ -68,7 +69,6 @@ _HOST_REMEDY = (
     "its host does something that the others do not: move what only this rank does (logging, saving, metrics) off the "
     "training thread, and see what else runs on that machine"
 )
-
 
 _DOES = {
     "input": "waiting for input",
@@ -171,7 +171,7 @@ def _by_windows(view: FindingsView, hosts: int, *, is_clocked: bool) -> list[Fin
     part = late.part or _what_takes_longer(own)
     more = f", most of it {part.replace('_', ' ')}" if part else ""
     told = _Told(
-        f"host {own[0].host} is late: {format_ps(late.ps)} a step{more}",
+        f"host {own[0].host} is late: {format_ps(int(claim.by_step.max()))} a step{more}",
         _REMEDIES.get(part or "", _HOST_REMEDY),
         _evidence(own, late),
         late.error_ps / late.ps,
@@ -205,13 +205,18 @@ def _is_late(late: _Late, host: OwnTime) -> bool:
 
 
 def _claim(view: FindingsView, own: list[OwnTime], late_ps: float) -> Claim:
-    """What every step would be shorter by: on all hosts where they wait for each other, else on the late one."""
+    """What every step would be shorter by: on all hosts where they wait for each other, else on the late one.
+
+    One that nobody waits for loses no more than its mean step takes longer: its median may stand among more long steps.
+    """
     clock, latest = view.clock, own[0]
     others_ps = float(np.median([host.dur_ps for host in own[1:]]))
-    together = latest.dur_ps - others_ps < late_ps / 2
-    mine = np.ones(clock.n_steps, bool) if together else clock.host == latest.host
-    by_step = np.where(mine, np.minimum(clock.dur_ps, round(late_ps)), 0)
-    return Claim("late" if together else "excess", by_step)
+    if latest.dur_ps - others_ps < late_ps / 2:
+        return Claim("late", np.minimum(clock.dur_ps, round(late_ps)))
+    means_ps = [float(clock.dur_ps[clock.host == host.host].mean()) for host in own]
+    excess_ps = min(late_ps, means_ps[0] - float(np.median(means_ps[1:])))
+    mine = (clock.host == latest.host) & (excess_ps >= LEAST_RATIO * means_ps[0])
+    return Claim("excess", np.where(mine, np.minimum(clock.dur_ps, round(excess_ps)), 0))
 
 
 @dataclass(frozen=True)
