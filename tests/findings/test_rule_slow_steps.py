@@ -59,6 +59,15 @@ def test_regular_outliers_are_told_with_their_period(tmp_path):
     assert "every 40 steps" in found.remedy
 
 
+def test_the_period_of_the_slowest_is_told_beside_others_that_lose_little(tmp_path):
+    dur_ps = noisy_steps(N, noise=0.03)
+    plant(dur_ps, 0.3, hit=np.arange(39, N, 40))
+    plant(dur_ps, 0.01, hit=np.random.default_rng(1).choice(N, 12, replace=False))
+    (found,) = find(view_of(tmp_path, (steps_of(dur_ps), {})))
+    assert found.title.endswith(" of the run, most of it in one every 40 steps")
+    assert found.remedy.startswith("look for what the loop does every 40 steps (an evaluation, saving, logging)")
+
+
 def test_the_step_that_catches_up_is_taken_off(tmp_path):
     dur_ps = noisy_steps(N, noise=0.02)
     hit = random_hit()[:-1]

@@ -125,7 +125,7 @@ def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: lis
     largest = [kinds[i] for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]
     listed = ", ".join("'" + kind.op.replace("'", "''") + "'" for kind in largest)
     types = "f64" if products and all(p.element_type == "f64" for p in products) else "f32"
-    share = format_ratio(total_ps / wall_ps)
+    said, share = f"products in {types}: {', '.join(k.op for k in largest[:3])}", format_ratio(total_ps / wall_ps)
     return [
         Finding(
             code="LOW-PRECISION",
@@ -141,11 +141,7 @@ def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: lis
                 jax="compute products in a narrower type: dtype=jnp.bfloat16 in the layers; no jax_enable_x64, no "
                 "float64 arrays",
             ),
-            evidence=(
-                Evidence(
-                    f"products in {types}: {', '.join(k.op for k in largest[:3])}", "ops", _QUERY.format(ops=listed)
-                ),
-            ),
+            evidence=(Evidence(said, "ops", _QUERY.format(ops=listed)),),
             confidence="medium" if products else "low",
             wrong_if="the training needs the width of its type",
         )

@@ -76,10 +76,8 @@ def _between_kernels(view: FindingsView) -> list[Finding]:
     found = time_of_steps(view, chains.index, chains.bytes_ps + chains.launch_ps)
     whole = float((chains.bytes_ps + chains.launch_ps).sum())
     sure = SURE_OF_BYTES * float(chains.bytes_ps.sum()) / whole if whole else 0.0
-    names = list(chains.ops)[:8]
-    return _told(
-        view, replace(found, low_ps=int(found.low_ps * sure)), names, names[:5], "elementwise ops one after another"
-    )
+    names, found = list(chains.ops)[:8], replace(found, low_ps=int(found.low_ps * sure))
+    return _told(view, found, names, names[:5], "elementwise ops one after another")
 
 
 def _told(view: FindingsView, found: RunTime, ops: list[str], layers: list[str], what: str) -> list[Finding]:

@@ -17,7 +17,8 @@ for it now and then, or does its other work there, has short steps that are not 
 **Remedy.** Look up the listed steps in the job's own log, and what else ran on the machine then: another process on its
 cores, a network file system, a thread of logging or metrics. If they recur regularly, look for what the loop does every
 so many steps; name evaluations (`with run.phase("eval"):`). Run the job alone, or pin it (`taskset`, `numactl`) and
-compare.
+compare. The period told is that of the steps that lose at least {LARGE:.0%} of what the worst does, where they make
+{MOST_OF_IT:.0%} of the loss.
 
 **Wrong when** the long steps do more work than others (longer sequences, larger batches) and are too rare to be a
 phase.
@@ -50,8 +51,12 @@ MOST_SHARE = 0.5
 MODEL_ERROR = 0.1
 """Half width, as a ratio of the loss, of what the choice of the limit and of the level adds to the interval."""
 
+LARGE, MOST_OF_IT = 0.25, 0.8
+"""Steps that lose a quarter of what the worst does are looked at for a period, if they make most of the loss."""
+
 LISTED = 20
 """Steps that the evidence names: a choice, as many as one looks up by hand."""
+_NAME_THEM = 'name evaluations: with run.phase("eval"):'
 _CAUSES = (
     *("garbage collection", "a checkpoint", "an evaluation", "compiling", "waiting for input", "other programs"),
     "a capture window",
@@ -147,8 +152,8 @@ def _finding(view: FindingsView, slow: SlowSteps, cause: int, claimed_ps: Int64s
     count, share = int(mine.sum()), total_ps / clock.wall_ps
     while_captured = ", all while captured" if cause == _CAPTURED else ""
     lost = f"{'loses' if count == 1 else 'lose'} {format_ps(total_ps)}, {format_ratio(share)} of the run"
-    period = _period(view, mine)
-    every = f", one every {period} steps" if period else ""
+    period, large = _period(view, claimed_ps)
+    every = f", {'' if large == count else 'most of it in '}one every {period} steps" if period else ""
     return Finding(
         code="SLOW-STEPS",
         title=f"{format_count(count)} slow {'step' if count == 1 else 'steps'} {lost}{while_captured}{every}",
@@ -167,11 +172,12 @@ def _remedy(cause: int, period: int | None, *, knows_others: bool) -> str:
     if cause == _CAPTURED:
         return "capturing slows these steps down: record with a smaller budget (record(…, budget=0.005))"
     if period:
-        return f"look for what the loop does every {period} steps (logging, metrics, saving) and move it off its thread"
+        does = "(an evaluation, saving, logging), and do it less often or on another thread"
+        return f"look for what the loop does every {period} steps {does}; {_NAME_THEM}"
     if knows_others:
         return (
             "find what the loop does in these steps (an evaluation, saving, logging, fetching results) and do it less "
-            'often; no other program took its cores then; name evaluations: with run.phase("eval"):'
+            f"often; no other program took its cores then; {_NAME_THEM}"
         )
     return (
         "look up these steps in the job's log and what else the machine did then: other processes on its cores, a slow "
@@ -179,14 +185,15 @@ def _remedy(cause: int, period: int | None, *, knows_others: bool) -> str:
     )
 
 
-def _period(view: FindingsView, mine: Bools) -> int | None:
-    """Steps from one slow step to the next, where that hardly varies."""
-    steps = view.clock.step[mine & (view.clock.host == view.clock.host[np.argmax(mine)])]
-    apart = np.diff(steps)
-    if len(apart) < 3:
-        return None
+def _period(view: FindingsView, lost_ps: Int64s) -> tuple[int | None, int]:
+    """Steps from one slow step to the next, of those that lose most of the time, where it hardly varies; how many."""
+    clock, large = view.clock, lost_ps >= LARGE * lost_ps.max()
+    apart = np.diff(clock.step[large & (clock.host == clock.host[np.argmax(lost_ps)])])
+    if len(apart) < 3 or sum_ps(lost_ps[large]) < MOST_OF_IT * sum_ps(lost_ps):
+        return None, 0
     usual = int(np.median(apart))
-    return usual if usual > 1 and (np.abs(apart - usual) <= max(1, usual // 20)).mean() >= 0.8 else None
+    is_regular = usual > 1 and (np.abs(apart - usual) <= max(1, usual // 20)).mean() >= 0.8
+    return (usual if is_regular else None), int(large.sum())
 
 
 def _listed(view: FindingsView, claimed_ps: Int64s) -> Evidence:
@@ -209,7 +216,6 @@ def _others(slow: SlowSteps) -> tuple[Evidence, ...]:
     """The slow steps that other rules tell of."""
     counts = [(int((slow.cause == c).sum()), _CAUSES[c]) for c in range(_CAPTURED)]
     known = [f"{format_count(count)} to {name}" for count, name in sorted(counts, reverse=True) if count]
-    if not known:
-        return ()
     query = "select step, dur_ps, input_ps, compile_ps from steps order by dur_ps desc limit 50"
-    return (Evidence(f"more slow steps go back {', '.join(known)}: other rules judge these", "steps", query),)
+    told = Evidence(f"more slow steps go back {', '.join(known)}: other rules judge these", "steps", query)
+    return (told,) if known else ()
