@@ -31,7 +31,7 @@ TORCH = (
     *("alexnet", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "efficientnet_b0", "densenet121"),
     *("vit_b_16", "dcgan", "pointnet", "dlrm"),
 )
-SECONDS = 1.5  # of a turn of either side
+SECONDS = 0.5  # of a turn of either side: neighbours come and go within seconds, so many short turns see them alike
 
 
 def torch_benchmark(subject, threads):
@@ -183,7 +183,7 @@ def main():
     parser.add_argument("--one", nargs=3, metavar=("PEER", "MODEL", "DEVICE"), help=argparse.SUPPRESS)
     parser.add_argument("--peer", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--models", type=int, default=10)
-    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--turns", type=int, default=21)
     parser.add_argument("--device", default="cpu:1")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
