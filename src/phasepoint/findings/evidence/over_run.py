@@ -61,8 +61,8 @@ def worth_telling(view: FindingsView, time_ps: Int64s, least_share: float) -> Ru
     raise _left_open(view, lost)
 
 
-def is_worth_telling(view: FindingsView, time: RunTime, least_share: float) -> bool:
-    """Whether a time is that share of the run.
+def reaches_share(view: FindingsView, time: RunTime, least_share: float) -> bool:
+    """Whether a time makes that share of the run.
 
     Raises:
         Unavailable: the windows are too few to tell of other steps, and leave its size open.

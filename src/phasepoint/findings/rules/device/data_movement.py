@@ -30,7 +30,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
 from phasepoint.findings.evidence.element_chains import is_view
 from phasepoint.findings.evidence.graphs import Node, graph_of
-from phasepoint.findings.evidence.over_run import confidence_of, is_worth_telling
+from phasepoint.findings.evidence.over_run import confidence_of, reaches_share
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
 
@@ -63,7 +63,7 @@ def find(view: FindingsView) -> list[Finding]:
     possible = np.array([reason is not None for reason in why], bool)[ops.kind]
     claimed = time_of_ops(view, "data_movement", ops, np.where(sure, ops.self_ps, 0).astype(np.float64))
     total_ps, wall_ps = claimed.total_ps, view.clock.wall_ps
-    if not is_worth_telling(view, claimed, LEAST_SHARE):
+    if not reaches_share(view, claimed, LEAST_SHARE):
         return []
     most = time_of_ops(view, "data_movement", ops, np.where(possible, ops.self_ps, 0).astype(np.float64))
     time_ps = dict(zip(ops.kinds, ops.of_kinds(ops.self_ps).tolist(), strict=True))

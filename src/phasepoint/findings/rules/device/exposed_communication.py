@@ -34,7 +34,7 @@ from phasepoint.core.units import format_ps, format_ratio
 from phasepoint.estimates.captured import PARTS
 from phasepoint.estimates.run_time import RunTime, estimate_time
 from phasepoint.findings.evidence.device_ops import read_device_ops
-from phasepoint.findings.evidence.over_run import is_worth_telling
+from phasepoint.findings.evidence.over_run import reaches_share
 from phasepoint.findings.evidence.ranks.host_waits import host_collectives
 from phasepoint.findings.finding import Claim, Evidence, Finding
 from phasepoint.findings.view import FindingsView
@@ -60,7 +60,7 @@ def find(view: FindingsView) -> list[Finding]:
         found, named = of_host
         low_ps = found.low_ps / 2
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
-    if not is_worth_telling(view, found, LEAST_SHARE):
+    if not reaches_share(view, found, LEAST_SHARE):
         return []
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in named)
     return [

@@ -32,7 +32,7 @@ from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.devices import DeviceSpec, unknown_device_note
 from phasepoint.estimates.run_time import RunTime
 from phasepoint.findings.evidence.device_ops import OpKind, read_device_ops, time_of_ops
-from phasepoint.findings.evidence.over_run import is_worth_telling
+from phasepoint.findings.evidence.over_run import reaches_share
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops, spec_of
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -119,7 +119,7 @@ def _need_peaks(view: FindingsView, products: list[MatrixOp], unjudged: list[OpK
 
 def _told(view: FindingsView, found: RunTime, time_ps: np.ndarray, products: list[MatrixOp]) -> list[Finding]:
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
-    if not is_worth_telling(view, found, LEAST_SHARE):
+    if not reaches_share(view, found, LEAST_SHARE):
         return []
     kinds = view.once(read_device_ops).kinds
     largest = [kinds[i] for i in np.argsort(-time_ps)[:8].tolist() if time_ps[i] > 0]

@@ -38,7 +38,7 @@ from phasepoint.findings.evidence.element_chains import (
     find_chains,
     needless_time,
 )
-from phasepoint.findings.evidence.over_run import is_worth_telling
+from phasepoint.findings.evidence.over_run import reaches_share
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
 
@@ -82,7 +82,7 @@ def _between_kernels(view: FindingsView) -> list[Finding]:
 
 def _told(view: FindingsView, found: RunTime, ops: list[str], layers: list[str], what: str) -> list[Finding]:
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
-    if not is_worth_telling(view, found, LEAST_SHARE):
+    if not reaches_share(view, found, LEAST_SHARE):
         return []
     listed = ", ".join("'" + op.replace("'", "''") + "'" for op in ops)
     return [

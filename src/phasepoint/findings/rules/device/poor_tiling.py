@@ -25,7 +25,7 @@ import numpy as np
 
 from phasepoint.core.units import PS_PER_S, format_ps, format_ratio
 from phasepoint.findings.evidence.device_ops import read_device_ops, time_of_ops
-from phasepoint.findings.evidence.over_run import is_worth_telling
+from phasepoint.findings.evidence.over_run import reaches_share
 from phasepoint.findings.evidence.roofline import MatrixOp, device_name, matrix_ops
 from phasepoint.findings.finding import Claim, Evidence, Finding, Unavailable
 from phasepoint.findings.view import FindingsView
@@ -55,7 +55,7 @@ def find(view: FindingsView) -> list[Finding]:
         padding[product.index] = _padding(product)
     found = time_of_ops(view, "compute", ops, padding[ops.kind] * ops.self_ps)
     total_ps, wall_ps = found.total_ps, view.clock.wall_ps
-    if not is_worth_telling(view, found, LEAST_SHARE):
+    if not reaches_share(view, found, LEAST_SHARE):
         return []
     largest = sorted(
         (p for p in products if padding[p.index]),
